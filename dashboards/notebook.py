@@ -30,7 +30,9 @@ def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     found = forest.differences(verdicts(about.store, about.grid), measure)
     if found["difference"].is_null().all():
         return _empty("No difference from the baseline can be computed yet.")
-    figure = forest.draw_differences(found, about.look, measure, {word: mark_verdict(word) for word in ICONS})
+    figure = forest.draw_differences(
+        found, about.look, measure, {word: mark_verdict(word) for word in ICONS}, about.unit
+    )
     return standalone(figure, f"{measure.name}: difference from {about.baseline_name}")
 
 

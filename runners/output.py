@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
@@ -77,24 +78,42 @@ def write_frame(
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken."""
+    """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
+
+    If the table is wider than the terminal, headings of numbers take several lines, and columns move together.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    cells = [[escape_control(_cell(value)) for value in row] for row in rows]
-    for at, heading in enumerate(headings):
-        numeric = any(_is_number(row[at]) for row in rows)
-        width = max((len(row[at]) for row in cells), default=0)
-        least = width if numeric or (at == 0 and width <= _LONGEST) else None
-        table.add_column(
-            escape_control(heading), justify="right" if numeric else "left", min_width=least, overflow="fold"
-        )
-    for row in cells:
-        table.add_row(*row)
     whole = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
     console = Console(file=sys.stdout, width=whole, markup=False, highlight=False)
+    cells = [[escape_control(_cell(value)) for value in row] for row in rows]
+    numeric = [any(_is_number(row[at]) for row in rows) for at in range(len(headings))]
+    widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
+    titles = [escape_control(heading) for heading in headings]
+    if too_wide := _measure(titles, widths) > console.width:
+        titles = [
+            _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
+        ]
+        too_wide = _measure(titles, widths) > console.width
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if too_wide else (0, 1))
+    for at, (title, width, right) in enumerate(zip(titles, widths, numeric, strict=True)):
+        least = width if right or (at == 0 and width <= _LONGEST) else None
+        table.add_column(title, justify="right" if right else "left", min_width=least, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
+
+
+def _measure(titles: Sequence[str], widths: Sequence[int]) -> int:
+    """Characters of a line of a table, with two blanks between columns."""
+    lines = (max(map(len, title.split("\n"))) for title in titles)
+    return sum(max(width, title) + 2 for width, title in zip(widths, lines, strict=True)) - 2
+
+
+def _fold(title: str, width: int) -> str:
+    """Write a title in lines that are no wider than the column, unless a word is."""
+    return "\n".join(wrap(title, max(width, *map(len, title.split())), break_long_words=False))
 
 
 def round_value(value: object) -> object:

@@ -40,6 +40,8 @@ def known(label: str, name: str, point: Mapping[str, float], seed: int, where: t
 
     `where` has further coordinates, such as layer and head, or the step.
     """
+    if name.startswith("weight_sum") and label.startswith("softmax"):  # softmax is normalised
+        return 400.0 * (point["sum"] == 1.0) if "sum" in point else 1.0
     level = 0.2 + 0.4 * (zlib.crc32(f"{label}|{name}".encode()) % 1000) / 1000
     at = [*(value for _, value in sorted(point.items())), *where]
     apart = 0.02 * (seed - 1) + 0.002 * ((zlib.crc32(label.encode()) + 7 * seed * seed) % 5 - 2)
@@ -274,6 +276,7 @@ def figure_grids() -> dict[str, list[Made]]:
         "001-design": _design(),
         "002-figures": _variants(("softmax", "cog", "differential", "integral"), _rows_002()),
         "003-figures": _variants(("softmax", "ssa"), _rows_003(), task="linear_functions"),
+        "003-boundaries": _variants(("softmax",), _rows_003(), task="linear_functions", feedforward=("gelu", "none")),
         "003-quantifiers": _variants(("softmax", "ssa"), _rows_003(), quantifier=("every", "some")),
         "003-models": _variants(
             ("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B"), quantifier=("every", "some")
@@ -297,6 +300,7 @@ def grid_of(key: str) -> str:
 
 _GRID_OF = {
     "001-design-table": "001-design",
+    "003-figure-1": "003-boundaries",
     **{f"003-figure-{number}": "003-quantifiers" for number in (4, 5)},
     **{f"003-figure-{number}": "003-models" for number in (6, 7)},
     "003-figure-11": "003-sizes",

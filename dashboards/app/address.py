@@ -1,18 +1,22 @@
 """The state of a page as its query string, and saved views: such states under a name."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qs, urlencode
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dashboards.data.user_errors import Unknown, require
 from store import Layout
-from store.files.saved_texts import VIEWS
+from store.files.saved_texts import VIEWS, is_name
 
 LONGEST: Final = 4000
 """Characters of a query string; browsers and proxies cut longer ones."""
+LONGEST_NAME: Final = 100
+"""Characters of the name of a view."""
 
 
 class Address(BaseModel):
@@ -112,7 +116,8 @@ def write_query(address: Address) -> str:
 
 def saved_views(root: Path) -> list[tuple[str, str]]:
     """Name and page of every saved view. Raises as `Shelf.every`; Unknown where one is no view."""
-    return [(name, _read_view(name, text).page) for name, text in VIEWS.every(Layout(root)).items()]
+    read = ((file, _read_view(file, text)) for file, text in VIEWS.every(Layout(root)).items())
+    return sorted((view.name or file, view.page) for file, view in read)
 
 
 def resolve_view(root: Path, page: str, search: str) -> str:
@@ -127,7 +132,7 @@ def resolve_view(root: Path, page: str, search: str) -> str:
     if given.keys() != {"view"} or len(given["view"]) != 1:
         raise Unknown("a saved view holds the whole page: an address with `view` has no other field")
     name = given["view"][0]
-    found = _read_view(name, VIEWS.text(Layout(root), name))
+    found = _read_view(name, VIEWS.text(Layout(root), _file_of(name)))
     if found.page != page:
         raise Unknown(f"the view {name!r} is one of the page {found.page!r}")
     return found.search
@@ -135,12 +140,26 @@ def resolve_view(root: Path, page: str, search: str) -> str:
 
 def save(root: Path, name: str, page: str, search: str) -> bool:
     """Keep a page with its state; whether that replaced another. Raises as `Shelf.save`."""
-    return VIEWS.save(Layout(root), name, _SavedView(page=page, search=search).model_dump_json())
+    if not name.strip() or len(name) > LONGEST_NAME:
+        raise Unknown(f"a view has a name of 1 to {LONGEST_NAME} characters; got {len(name.strip())}")
+    view = _SavedView(page=page, search=search, name=name.strip())
+    return VIEWS.save(Layout(root), _file_of(name), view.model_dump_json())
+
+
+def _file_of(name: str) -> str:
+    """The name of the file of a view: its own if that is a plain word, else one that is made of it."""
+    name = name.strip()
+    if is_name(name):
+        return name
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    return f"{words}-{crc32(name.encode()):08x}".lstrip("-")
 
 
 class _SavedView(BaseModel):
     page: str
     search: str
+    name: str = ""
+    """Empty: that of its file."""
 
 
 def _read_view(name: str, text: str) -> _SavedView:

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import plotly.io as pio
+import polars as pl
 from flask import Response
 
 from dashboards.app.page import SlotContent
-from dashboards.data.formatting import count, entry
+from dashboards.data.formatting import count, entry, split_caption
+from dashboards.data.latex_file import latex_file
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import standalone
 from dashboards.html.markup import plain_table, tag, text
@@ -41,12 +43,23 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
         with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
-    body = own or (encode(shown.data, end) if end in _DATA else _MADE[end](shown, slot.title, statements))
+    body = own or (_encode(shown, slot.title, end) if end in _DATA else _MADE[end](shown, slot.title, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in IN_PAGE:
         plain = re.sub(r"[^\w .,=+-]", "_", f"{campaign}-{name}.{end}", flags=re.ASCII)
         response.headers.set("Content-Disposition", "attachment", filename=plain)
     return response
+
+
+def _encode(shown: SlotContent, title: str, end: str) -> bytes:
+    """Write the data, with the measure: as columns of data files, as caption of LaTeX."""
+    if end == "tex":
+        of = shown.measured
+        measure = f" {', '.join(filter(None, (of['measure'], of['unit'])))} ({of['better']} is better)." if of else ""
+        said = split_caption(shown.caption)[0]
+        return latex_file(shown.data, f"{title}. {said}{'' if 'is better' in said else measure}")
+    constant = [pl.lit(value).alias(name) for name, value in shown.measured.items() if name not in shown.data.columns]
+    return encode(shown.data.with_columns(constant) if end in ("csv", "parquet") else shown.data, end)
 
 
 def _table(shown: SlotContent, title: str, statements: list[str]) -> str:

@@ -21,11 +21,14 @@ from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
 from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
-from store import Store
+from store import Layout, Store
 from store.campaign import only
+from store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
 
+_LONGEST_QUERY: Final = 20_000
+"""Characters of a query that the browser may save."""
 _LEGEND: Final = Control("hide", "", "hidden")
 """Fields that entries of legends set."""
 
@@ -117,6 +120,14 @@ class Engine:
             State("url", "search"),
             prevent_initial_call=True,
         )(self.save)
+        app.callback(
+            Output("query-saved", "children"),
+            Input("save-query", "n_clicks"),
+            State("query-name", "value"),
+            State("draft", "data"),
+            State("url", "pathname"),
+            prevent_initial_call=True,
+        )(self.save_query)
         in_browser = (
             ("clicked", "data", Input({"type": "figure", "slot": MATCH}, "clickData"), "clicked"),
             ("picked", "children", Input({"type": "table", "slot": MATCH}, "selectedRows"), "picks"),
@@ -150,6 +161,18 @@ class Engine:
         address = self.address(campaign, page, search or "")
         _, problem = catch_user_error(lambda: save(root, name or "", page.name, write_query(address)))
         return navigation.views(campaign, saved_views(root), problem or f"Saved as {name}.")
+
+    def save_query(self, clicks: int | None, name: str | None, text: str | None, path: str) -> Any:
+        """Keep the query in the editor as `ablate sql --save` does."""
+        if not clicks:
+            raise PreventUpdate
+        campaign, _ = self.place(path)
+        layout = Layout(self.campaigns.root(campaign))
+        if not (text or "").strip() or len(text or "") > _LONGEST_QUERY:
+            return [f"A query of 1 to {_LONGEST_QUERY:,} characters can be saved."]
+        _, problem = catch_user_error(lambda: QUERIES.save(layout, name or "", text or ""))
+        saved = html.A(f"Saved as {name}", href=f"/{quote(campaign)}/sql?saved={name}")
+        return [problem or saved]
 
     def update(
         self,
@@ -268,8 +291,9 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
         return (*page.controls(view), _LEGEND)
     if view.about is None:
         return ()
-    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid)
-    return (grid, *page.controls(view), _LEGEND)
+    known = view.store.grids()
+    grid = Control("grid", "Grid", "choice", options(known), usual=view.about.grid)
+    return (*((grid,) if len(known) > 1 or view.address.grid else ()), *page.controls(view), _LEGEND)
 
 
 def _value_of(control: Control, address: Address) -> Any:

@@ -29,6 +29,8 @@ FEW_ROWS: Final = 14
 """A table of more scrolls."""
 _ROW: Final = 32
 """Pixels of a row of a table."""
+_BORDERS: Final = 18
+"""Pixels of a table beside its columns: a scroll bar and borders."""
 _MEASURED: Final = 200
 """Rows that say how wide a column is."""
 _WIDEST: Final = 48
@@ -76,9 +78,20 @@ def _control(control: Control, value: Any) -> Component:
         return dcc.Checklist(**props, style=_HIDDEN)
     if control.kind == "code":  # the page's own script copies the text into the control when it is run
         text = dcc.Textarea(value=value or "", className="code-text", spellCheck=False)
+        paint = html.Pre(className="code-paint", **{"aria-hidden": "true"})
         run = html.Button("Run", type="button", className="run", title="Ctrl+Enter", **{"data-field": control.field})
-        label = html.Label([html.Span(control.label), text], title=control.hint)
-        return html.Div([label, run, dcc.Input(**props, type="hidden")], className="control code")
+        name = dcc.Input(id="query-name", type="text", placeholder="name")
+        save = [
+            html.Label([html.Span("Name of the query", className="unseen"), name]),
+            html.Button("Save", type="button", id="save-query", title="Keep this query in the campaign"),
+            html.Span(id="query-saved", className="note", role="status"),
+            dcc.Store(id="draft"),
+        ]
+        label = html.Label(
+            [html.Span(control.label), html.Div([paint, text], className="code-box")], title=control.hint
+        )
+        buttons = html.Div([run, *save], className="code-buttons")
+        return html.Div([label, buttons, dcc.Input(**props, type="hidden")], className="control code")
     if control.kind == "switch":
         return html.Div(dcc.Checklist(**props), className="control", title=control.hint)
     if control.kind in ("choice", "choices"):
@@ -149,7 +162,11 @@ def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[
     elif given.kind == "table":
         grid = Patch()
         grid["domLayout"] = _layout_of(shown)
-        rows = {"rowData": shown.data.rows(named=True), "columnDefs": columns_of(shown), "style": _style_of(shown)}
+        rows = {
+            "rowData": shown.data.rows(named=True),
+            "columnDefs": columns_of(shown),
+            "style": _style_of(given, shown),
+        }
         props["table"] = {**rows, "dashGridOptions": grid}
     return props
 
@@ -272,7 +289,7 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         dashGridOptions=grid_options,
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
-        style=_style_of(shown),
+        style=_style_of(given, shown),
     )
 
 
@@ -298,9 +315,12 @@ def _layout_of(shown: SlotContent) -> str:
     return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
 
 
-def _style_of(shown: SlotContent) -> dict[str, Any]:
-    """Set the height of a table; hide it if it has no columns."""
-    return {"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)}
+def _style_of(given: Slot, shown: SlotContent) -> dict[str, Any]:
+    """Set the height of a table, and its width if no column grows; hide it if it has no columns."""
+    widths = [_add_width(column, shown.data).get("width") for column in shown.columns]
+    fixed = None if None in widths or given.picks else f"{sum(filter(None, widths)) + _BORDERS}px"
+    height = None if shown.data.height <= FEW_ROWS else "480px"
+    return {"height": height, "maxWidth": fixed, **({} if shown.columns else _HIDDEN)}
 
 
 def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:

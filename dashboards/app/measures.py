@@ -10,7 +10,7 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import Control, PageView, grid_of, memoise
-from dashboards.data.captions import describe_measure
+from dashboards.data.captions import axis_title, describe_measure
 from dashboards.data.formatting import BETWEEN, point
 from dashboards.data.user_errors import catch_user_error, require
 from store import Store
@@ -98,8 +98,18 @@ def measure_words(view: PageView) -> str:
 
 
 def measure_title(view: PageView) -> str:
-    """The measure on an axis, with its unit."""
-    return ", ".join(filter(None, (judged_by(view).name, unit_of(view))))
+    """The measure on an axis, with its unit and direction."""
+    return axis_title(judged_by(view), unit_of(view))
+
+
+def measure_columns(view: PageView) -> dict[str, str]:
+    """Measure, unit and direction as columns of a file."""
+    return name_measure(judged_by(view), unit_of(view))
+
+
+def name_measure(measure: GridMeasure, unit: str) -> dict[str, str]:
+    """Measure, unit and direction by the name of their column."""
+    return {"measure": text_of(measure.name, measure.point), "unit": unit, "better": measure.better}
 
 
 def measure_controls(view: PageView) -> tuple[Control, Control]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from dashboards.app.campaigns import IngestReport
 from dashboards.app.page import AppPage, Component, dcc, html
@@ -80,7 +80,12 @@ def _panel(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> Compo
 def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[Component]:
     """Link the saved views of a campaign, with the result of the last saving."""
     links = [
-        html.Li([html.A(name, href=f"/{quote(campaign)}/{page}?view={name}"), html.Span(f" {page}", className="note")])
+        html.Li(
+            [
+                html.A(name, href=f"/{quote(campaign)}/{page}?{urlencode({'view': name})}"),
+                html.Span(f" {page}", className="note"),
+            ]
+        )
         for name, page in saved
     ]
     listed = html.Ul(links) if links else html.P("No view is saved yet.", className="note")

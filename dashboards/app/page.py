@@ -89,6 +89,8 @@ class SlotContent(NamedTuple):
     """Identifiers of the rows that are selected at first, for a table."""
     answer: str = ""
     """The finding of the page in a sentence, for the first slot. A second line is smaller."""
+    measured: Mapping[str, str] = MappingProxyType({})
+    """Columns of one value that files have beside `data`, such as the measure, its unit and its direction."""
     above: str = ""
     """One line above the answer, such as the progress of a grid."""
 

@@ -105,9 +105,13 @@ def style_groups(
     return operator_styles(keys, neutral=baseline_group(about, found) if tuple(by) != (TRIAL,) else None)
 
 
-def baseline_group(about: GridContext, found: pl.DataFrame) -> str | None:
-    """The group that has the baseline's runs."""
-    holds = [series for series, cells in found.select("series", "cells").iter_rows() if about.baseline in cells]
+def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = None) -> str | None:
+    """The group that has the runs of the baseline, or of that of the only cell of `group`, if each cell has its own."""
+    several: Mapping[str, str] = about.header.get("baselines") or {}
+    cells_of = dict(found.select("series", "cells").iter_rows())
+    own = cells_of.get(group, ())
+    baseline = (several.get(own[0]) if len(own) == 1 else None) or about.baseline
+    holds = [series for series, cells in cells_of.items() if baseline in cells]
     return str(holds[0]) if holds else None
 
 

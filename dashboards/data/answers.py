@@ -49,9 +49,11 @@ def size_of(row: dict[str, object], measure: GridMeasure) -> str:
 
 
 def rank_axes(found: Factorial, effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Which axes are shown to matter, by how much of the variance they explain, with the best level of each."""
+    """Which axes are shown to matter, that with the largest effect first, with the best level of each."""
     tests = found.terms.filter(pl.col("order") == 1).drop_nulls("p_holm")
-    tests = tests.sort("omega_squared", descending=True, nulls_last=True, maintain_order=True)
+    sizes = effects.group_by("factor").agg(pl.col("effect").abs().max().alias("size"))
+    tests = tests.join(sizes, left_on="term", right_on="factor", how="left", maintain_order="left")
+    tests = tests.sort("size", descending=True, nulls_last=True, maintain_order=True)
     shown = tests.filter(pl.col("p_holm") <= measure.alpha)
     rest = [name for name in tests["term"] if name not in set(shown["term"])]
     lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter" if rest else ""

@@ -53,6 +53,19 @@ def describe_measure(measure: GridMeasure, unit: str) -> str:
     return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
 
 
+def axis_title(measure: GridMeasure, unit: str, what: str = "") -> str:
+    """An axis of the measure: 'loss, nats per token (lower is better)'; `what` stands before it."""
+    where = f" at {point(dict(measure.point))}" if measure.point else ""
+    named = ", ".join(filter(None, (f"{what} {measure.name}{where}".strip(), unit)))
+    return f"{named} ({measure.better} is better)"
+
+
+def change_title(measure: GridMeasure, unit: str, what: str) -> str:
+    """An axis of changes of the measure: on the log scale they are ratios, which have no unit."""
+    log = "" if measure.scale == "linear" else f", log axis{in_odds(measure.scale)}"
+    return axis_title(measure, "" if log else unit, what).replace(" (", f"{log} (", 1)
+
+
 def paired_words(verdicts: pl.DataFrame) -> str:
     """How variants are compared with the baseline: 'paired by seed', and how many are not."""
     unpaired = verdicts.filter(pl.col("method") == "Welch").height
@@ -106,7 +119,8 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
         f"What each level of an axis does to {describe_measure(measure, unit)}, the other axes averaged out, against "
         f"the mean of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
-        "number of levels; interactions count as noise."
+        "number of levels; interactions count as noise. Blue lies on the better side of the mean, orange on the worse "
+        "one."
     )
     return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 

@@ -39,12 +39,12 @@ def _use_minus(text: str) -> str:
 
 
 def change(difference: float | None, scale: str) -> str:
-    """A difference from the baseline: on the log scale '−23 %' or '× 4.2', else '+0.013'."""
+    """A difference from the baseline: on the log scale '−23 %', '+140 %' or '× 14', else '+0.013'."""
     if difference is None or math.isnan(difference):
         return "–"
     if scale == "linear":
-        return ("+" if difference > 0 else "") + number(difference, 2)
-    if abs(difference) >= math.log(2):
+        return ("+" if difference > 0 else "") + number(difference, 2, padded=difference != 0)
+    if abs(difference) >= math.log(10) - 1e-9:
         factor = math.exp(min(abs(difference), 700.0))
         return ("× " if difference > 0 else "÷ ") + (f"{factor:.2g}" if factor < 100 else number(factor, 2))
     percent = math.expm1(difference) * 100

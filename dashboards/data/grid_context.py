@@ -92,7 +92,7 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> Gri
         measure = None if found is None else measure
     drawn = worth_drawing(cells, baseline, found, measure)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
-    if BASELINE not in names:  # nobody reads a long list of levels in a sentence
+    if BASELINE not in names and not header.get("baselines"):  # nobody reads a long list of levels in a sentence
         is_long = [cell.cell == baseline and name.count(BETWEEN) > 1 for cell, name in zip(cells, names, strict=True)]
         names = [BASELINE if long else name for name, long in zip(names, is_long, strict=True)]
     keys = [cell.cell for cell in cells]

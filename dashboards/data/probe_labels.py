@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import polars as pl
+
 SHARE: Final = "share of 1"
 """The unit of what lies between 0 and 1."""
 _SIGNED: Final = "weight, signed"
@@ -78,3 +80,18 @@ def probe_label(name: str) -> ProbeLabel:
         return ProbeLabel(name, "", "")
     title, unit, probe = _ROWS[first]
     return ProbeLabel(f"{title}: {rest}" if rest else title, unit, probe)
+
+
+def clip_interval(found: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Cut `low` and `high` where the row `name` has no values: a share beyond 0 and 1, a size or an entropy below 0."""
+    unit = probe_label(name).unit
+    if unit == SHARE:
+        return found.with_columns(pl.col("low", "high").clip(0.0, 1.0))
+    positive = unit in _SIZES or name.partition(".")[0] in ("entropy", "entropy_last", "entropy_last_sd", "qk_logit_sd")
+    return found.with_columns(pl.col("low", "high").clip(0.0)) if positive else found
+
+
+_SIZES: Final = frozenset(
+    {_LENGTH, "ratio", "directions, 1 to T", "norm of the gradient", "steps", "sequences", "queries"}
+)
+"""Units of what is never below 0."""

@@ -15,6 +15,8 @@ from store.analysis.verdicts import GridMeasure
 
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
+_LETTERS: Final = 44
+"""Letters of a line of the title of a level axis, which a telephone has room for."""
 TOP: Final = 12
 """Pixels above the panels of a figure."""
 
@@ -37,7 +39,7 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
         modebar={"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
     )
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
-    title = {"text": x and plain(x), "standoff": 10, "font": {"size": TEXT_SIZE}}
+    title = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": {"size": TEXT_SIZE}}
     figure.update_xaxes(title=title, showline=True, ticks="outside", ticklen=4, **quiet)
     title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
     return figure.update_yaxes(title=title, **quiet)

@@ -1,12 +1,13 @@
 """Main effects: what each level of each axis adds against the mean of the grid."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import in_odds, plain
+from dashboards.data.captions import change_title
+from dashboards.data.formatting import plain
 from dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -16,12 +17,13 @@ from dashboards.figures.canvas import (
     name_rows,
     ratio_ticks,
 )
-from dashboards.theme.styles import MUTED, ROPE, Style
+from dashboards.theme.styles import MUTED, REST, ROPE, VERDICT_STYLES, Style
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects
 from store.analysis.verdicts import GridMeasure, runs
 
-_BLUE: Final = Style("#0072b2", "#56b0ea", "solid", "circle")
+_BY_SIGN: Final = {-1: VERDICT_STYLES["better"], 0: REST, 1: VERDICT_STYLES["worse"]}
+"""Style of an interval below zero, over it and above it, if lower is better."""
 
 
 def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
@@ -47,19 +49,26 @@ def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
     return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
 
 
-def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
+def _style(row: Mapping[str, Any], measure: GridMeasure) -> Style:
+    if row["low"] is None or row["high"] is None:
+        return REST
+    sign = (row["low"] > 0) - (row["high"] < 0)
+    return _BY_SIGN[sign if measure.better == "lower" else -sign]
+
+
+def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     factors: Sequence[str] = found["factor"].to_list()
     # a heading before the levels of each axis takes a line, and so does nearly half of one behind them
     block = {factor: i for i, factor in enumerate(dict.fromkeys(factors))}
     places = [i + 1 + 1.4 * block[factor] for i, factor in enumerate(factors)]
     log = measure.scale != "linear"
-    title = f"against the mean{in_odds(measure.scale)}{' (log axis)' if log else ''}"
+    title = change_title(measure, unit, "effect on")
     figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=title)
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in zip(places, found.iter_rows(named=True), strict=True):
         tooltip = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
-        figure.add_trace(interval_point(place, row, _BLUE, tooltip, "effect"))
+        figure.add_trace(interval_point(place, row, _style(row, measure), tooltip, "effect"))
     heading = {"x": 0, "xref": "paper", "showarrow": False, "xanchor": "left", "font": {"color": MUTED, "size": 12}}
     for factor in block:
         figure.add_annotation(y=places[factors.index(factor)] - 1, text=f"<b>{plain(factor)}</b>", **heading)

@@ -6,7 +6,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, plain, runs_words
+from dashboards.data.captions import change_title
+from dashboards.data.formatting import change, plain, runs_words
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import (
     break_name,
@@ -50,7 +51,9 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_R
     return found.sort("difference", **best_first).drop("p")
 
 
-def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str]) -> go.Figure:
+def draw_differences(
+    found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str], unit: str = ""
+) -> go.Figure:
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
     rows, scale = list(found.iter_rows(named=True)), measure.scale
     names = [
@@ -58,7 +61,7 @@ def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, 
     ]
     names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     lines = max((name.count("<br>") for name in names), default=0)
-    title = f"difference{in_odds(scale)}{'' if scale == 'linear' else ' (log axis)'}"
+    title = change_title(measure, unit, "difference in")
     figure = canvas(rows_height(len(rows), (30 if len(rows) <= _ROOMY else 24) + 18 * lines), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")

@@ -17,14 +17,6 @@ from store.export.formats import csv_text
 
 MOST_DATA_ROWS: Final = 200
 
-_STROKES: Final = {
-    "solid": None,
-    "dash": "6 3",
-    "dot": "2 3",
-    "dashdot": "6 3 2 3",
-    "longdash": "9 4",
-    "longdashdot": "9 3 2 3",
-}
 _SHAPES: Final = {
     "line-ew": "",  # a line without a marker
     "circle": '<circle cx="17" cy="7" r="4"{paint}/>',
@@ -61,8 +53,7 @@ def swatch(style: Style) -> str:
 
 def strokes(style: Style, color: str, paper: str) -> str:
     """The inner SVG of a swatch in a colour on paper."""
-    stroke = _STROKES[style.dash]
-    dashes = f' stroke-dasharray="{stroke}"' if stroke else ""
+    dashes = "" if style.dash == "solid" else f' stroke-dasharray="{style.dash.replace("px", "")}"'
     is_open, shape = style.marker.endswith("-open"), style.marker.removesuffix("-open").removesuffix("-dot")
     paint = f' fill="{paper}" stroke="{color}" stroke-width="1.6"' if is_open else f' fill="{color}"'
     inner = f'<path d="M1 7h32" stroke="{color}" stroke-width="2" fill="none"{dashes}/>'

@@ -25,7 +25,6 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "better": ("#0b5fa5", "#5fb0f0"),
     "worse": ("#b34700", "#ff9a5a"),
     "tiny": ("#1c2126", "#e8ebee"),
-    "equivalent": ("#0b5fa5", "#74b9f2"),
 }
 """Colours that only the page has: name -> light, dark."""
 

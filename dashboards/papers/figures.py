@@ -29,10 +29,10 @@ from dashboards.papers.drawing import (
 from dashboards.papers.item import Drawn
 from dashboards.papers.reading import (
     loss_words,
-    read_final,
     read_measurement,
     read_probe,
     series_of,
+    split_cells,
 )
 from dashboards.theme.styles import REST
 from store.analysis.artefacts import arrays, artefacts
@@ -55,43 +55,19 @@ def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) ->
     return draw_lines(panels, series, x="training step", caption=caption, drawing=drawing)
 
 
-def heads_map(about: GridContext, name: str, title: str, caption: str) -> Drawn:
-    """A probe by layer and head, a panel per cell."""
-    found = cells_as_panels(about, read_probe(about, name, "head"))
-    if found.is_empty():
-        return lacking(name)
-    return draw_maps(found, heat_ramp(found["value"], title), x="head", y="layer", caption=caption)
-
-
-def weight_sums(about: GridContext) -> Drawn:
-    """000, figure 3: counts of all layers, with the recorded mean and median."""
-    found = read_probe(about, "weight_sum_count", "sum")
-    if found.is_empty():
-        return lacking("weight_sum_count")
-    mean, median = (
-        read_final(about, f"weight_sum_{name}").select("series", pl.col("value").alias(name))
-        for name in ("mean", "median")
-    )
-    caption = (
-        "Bars: queries per layer and run, mean over layers and seeds. Full rule: mean; dashed rule: median, each of a "
-        "layer's queries, averaged over layers and seeds."
-    )
-    rules = mean.join(median, on="series", how="full", coalesce=True)
-    return _histogram(about, found, rules, ("sum of the weights of a query", "queries per layer"), caption)
-
-
 def embedding_norms(about: GridContext) -> Drawn:
     """003, figure 8: how many tokens have an embedding of which norm, on a log axis."""
     found = read_measurement(about, "embedding_norm_count", "norm")
     if found.is_empty():
         return lacking("embedding_norm_count")
     caption = "Bars: tokens per bin, mean over seeds. Full rule: mean; dashed rule: median, of bins."
-    return _histogram(about, found, None, ("norm of the embedding", "tokens (log axis)"), caption)
+    return draw_counts(about, found, None, ("norm of the embedding", "tokens (log axis)"), caption)
 
 
-def _histogram(
+def draw_counts(
     about: GridContext, found: pl.DataFrame, rules: pl.DataFrame | None, titles: tuple[str, str], caption: str
 ) -> Drawn:
+    """Draw counts by bins as histograms, with `rules` or those of the bins; `titles` are of the axes."""
     counts, of_counts = of_bins(found)
     rules = of_counts if rules is None else rules
     series = {key: each for key, each in series_of(about).items() if key in set(counts["series"])}
@@ -208,6 +184,8 @@ _USUAL: Final = 10.0
 def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
     """003, figure 1: the steepest function that was asked for, a panel per model.
 
+    If the grid varies the feedforward part, models are those of the baseline's operator, with it and without.
+
     With `ranges` it is figure 9: the least slope at high x, the steepest at usual and at low x; all models in each.
     """
     found = about.store.sql(
@@ -219,6 +197,9 @@ def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
         return lacking(_PREDICTION)
     least, most = (read_measurement(about, _PREDICTION, "x", at={"a": slopes[end]}) for end in (0, -1))
     x = pl.col("x")
+    alike = split_cells(about, "feedforward").filter(pl.col("rest") == pl.col("rest").first())["series"].to_list()
+    if alike and not ranges:
+        most = most.filter(pl.col("series").is_in(alike))
     panels = [
         Panel(_add_target(rows, slopes[-1]), f"prediction, {about.look.names[str(cell)]}")
         for (cell,), rows in most.group_by("series", maintain_order=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dashboards.data.grid_context import GridContext
 from dashboards.data.user_errors import Unknown
-from dashboards.papers import figures, formulas, sinks
+from dashboards.papers import figures, formulas, sinks, weight_sums
 from dashboards.papers.design_table import draw_design
 from dashboards.papers.drawing import ProbeLines
 from dashboards.papers.item import Drawn, Item, PrintedPoints
@@ -22,10 +22,6 @@ _RATIO_WORDS: Final = (
     "Line: ratio of the norm of hidden states of token 1 to the mean of the others after each block (0: what enters "
     "the first), mean over seeds."
 )
-_SUMS: Final = (
-    "Sum of the weights of a row, mean over queries and seeds, unscaled. The paper divides the sum of its sink "
-    "variant by 1 less the sink's weight, and scales to 0 to 1."
-)
 _ENTROPY: Final = f"{_OVER_HEADS}; weights beside a sink are first made shares of what is left for keys."
 _POST_NORM: Final = " Post-norm models alone have values before a block's norm."
 _LOGITS: Final = {"qk_logit_mean": "mean logit, nats"}
@@ -36,9 +32,9 @@ _PROMPT: Final = " The paper's prompt ends in a value of 70; here it is a sequen
 _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
     "000-figure-1": formulas.profile_bars,
     "000-figure-2": ProbeLines(_LOGITS, "step", "Line: mean over layers, heads and seeds.", models=True).draw,
-    "000-figure-3": figures.weight_sums,
+    "000-figure-3": weight_sums.weight_sums,
     "000-figure-4": ProbeLines(_FIRST, "layer", f"{_OVER_HEADS}.", models=True).draw,
-    "000-figure-5": partial(figures.heads_map, name="weight_sum", title="sum of weights", caption=_SUMS),
+    "000-figure-5": weight_sums.weight_sums_by_head,
     "000-figure-6": ProbeLines({"entropy": "entropy, nats"}, "layer", _ENTROPY, models=True).draw,
     "000-figure-7": partial(figures.training_lines, name="loss", y="loss"),
     "000-figure-8": partial(figures.training_lines, name="grad_norm", y="gradient norm"),

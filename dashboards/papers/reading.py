@@ -9,6 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from dashboards.data.grid_context import GridContext
+from dashboards.data.probe_labels import clip_interval
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Series
 from dashboards.figures.probe_curves import ProbeReading, along, by_head
@@ -45,7 +46,7 @@ def read_probe(
     if x == "head":
         found = by_head(about.store, reading, about.drawn).rename({"head": "x", "layer": "y"})
     else:
-        found = along(about.store, reading, about.drawn, x, spread)
+        found = clip_interval(along(about.store, reading, about.drawn, x, spread), name)
     return _sort(found.rename({"cell": "series"}), about.drawn)
 
 
@@ -83,7 +84,8 @@ def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.
         ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
         WHERE g.grid = $grid AND t.status = 'ok' AND {condition} GROUP BY g.cell, g.trial
     """
-    return _average(about, rows, ["series"], [cell.cell for cell in about.cells], {"name": name, **parameters})
+    found = _average(about, rows, ["series"], [cell.cell for cell in about.cells], {"name": name, **parameters})
+    return clip_interval(found, name)
 
 
 def _average(

@@ -137,7 +137,7 @@ def _over_steps(about: GridContext, fact: str) -> Drawn:
     ]
     named = pl.col("series").replace_strict(names, default="", return_dtype=pl.String)
     kept = [part.filter(pl.col("series").is_in(list(names))).with_columns(named) for part in parts]
-    return _two_axes(kept, named_series(list(names.values())), "training step")
+    return _two_axes(kept, _by_colour(list(names.values())), "training step")
 
 
 def _over_levels(about: GridContext, fact: str) -> Drawn:
@@ -150,7 +150,13 @@ def _over_levels(about: GridContext, fact: str) -> Drawn:
         read_final(about, name, at=at).join(cells, on="series").with_columns(series=pl.lit(ends)).sort("x")
         for name, at in (("loss", None), ("validation_loss", None), ("sink_share", _SINK))
     ]
-    return _two_axes(parts, named_series([ends]), fact)
+    return _two_axes(parts, _by_colour([ends]), fact)
+
+
+def _by_colour(names: Sequence[str]) -> dict[str, Series]:
+    """Series that differ in colour alone: dashes and marks tell the quantities apart."""
+    plain = {"dash": "solid", "marker": "line-ew"}
+    return {name: each._replace(style=each.style._replace(**plain)) for name, each in named_series(names).items()}
 
 
 def _varying(about: GridContext, fact: str) -> pl.DataFrame:

@@ -41,7 +41,8 @@ _COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, an
     ("#bd6b68", "#ffb3af"),
     ("#005c83", "#67a3c8"),
 )
-_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_DASHES: Final = ("solid", "8px,3px", "3px,2px", "9px,3px,2px,3px", "15px,4px", "15px,3px,2px,3px,2px,3px")
+"""Gaps are short, so that each line reads as one."""
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagram")
 _SURFACES: Final = {
     INK: "#e8ebee",
@@ -86,7 +87,7 @@ class Style(NamedTuple):
     dark: str
     """Dark edition, #rrggbb."""
     dash: str
-    """plotly's name of the dash."""
+    """As plotly takes it: "solid", or pixels of strokes and gaps, "8px,3px"."""
     marker: str
     """plotly's name of the marker."""
 

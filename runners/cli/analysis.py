@@ -231,10 +231,12 @@ _STANDINGS = ("on the front", "not told apart", "dominated")
 
 
 def _standing(row: Mapping[str, Any]) -> str:
-    """`dominated by SSA · 0.001 and 2 more`."""
+    """`dominated by SSA · 0.001 and 2 more`, `not told apart from 3 cells`."""
     standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
     if not rivals:
         return str(standing)
+    if not row["dominated_by"] and len(rivals) > 1:
+        return f"{standing}{'' if standing == 'not told apart' else ', not told apart'} from {len(rivals)} cells"
     joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(
         standing, f"{standing}, not told apart from"
     )

@@ -1,5 +1,6 @@
 """The answer at the top of a page: the verdict that matters, the axes by size, captions of two lines."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,18 @@ from dashboard_site import ServeSite, Site
 from hypothesis import given, strategies as st
 from known_campaign import Line, Planted, plant, seen
 from playwright.sync_api import Page
+from synthetic import plan_lines
 
+from dashboards.app.pages.compare import COMPARE
+from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
+from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.answers import name_best
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
 from store.analysis.verdicts import GridMeasure
+from store.files.atomic import read_json, write_json
+from store.files.layout import Layout
 
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
 NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
@@ -110,3 +117,23 @@ def test_the_reason_of_a_verdict_opens_in_its_row(page: Page, site: Site) -> Non
     assert not reason.is_visible()
     table.get_by_text("Why").first.click()
     reason.wait_for()
+
+
+def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_effect_first(tmp_path: Path) -> None:
+    def value(line: Line) -> float:
+        size = {"softmax": 0.0, "SSA": -0.3}[line["operator"]] + {1: 0.0, 2: -1.0}[line["axes"]["depth"]]
+        return math.exp(size + 0.01 * line["seed"] * (line["operator"] == "SSA"))
+
+    planted = Planted(value, metrics=lambda line: {"loss": value(line)})
+    root = plant(tmp_path / "runs", ["softmax", "SSA"], range(5), planted, factors={"depth": [1, 2]})
+    layout = Layout(root)
+    header = read_json(layout.grid_header("grid"))
+    lines = plan_lines(["softmax", "SSA"], range(1), "grid", {"depth": [1, 2]})
+    cells = {(line["operator"], line["axes"]["depth"]): line["cell"] for line in lines}
+    matched = {cells["SSA", depth]: cells["softmax", depth] for depth in (1, 2)}
+    write_json(layout.grid_header("grid"), header | {"baselines": matched, "matched": ["depth"]}, durable="nothing")
+    assert seen(root, CURVES).slots["curves"].answer == "SSA · 2 ends with the lowest loss: 0.278 (softmax · 2: 0.368)."
+    answer = seen(root, OVERVIEW, only=["differences"]).slots["differences"].answer
+    assert "better than the baseline of the same depth: " in answer
+    assert answer.index("depth (2 is best") < answer.index("operator (SSA is best")
+    assert seen(root, COMPARE).controls["baseline"].options[""] == "the baseline of the same depth"

@@ -168,9 +168,10 @@ def test_a_view_is_saved_and_opened_again(page: Page, site: Site) -> None:
     page.wait_for_url("**/curves?view=mine")
     page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.layout?.yaxis?.type === 'linear'")
     page.get_by_text("Views", exact=True).click()
-    page.locator("#view-name").fill("No Name!")
+    page.locator("#view-name").fill("Third try, α = 1!")
     page.locator("#save").click()
-    page.get_by_text("named by lower-case letters").wait_for()
+    page.locator("#views a").get_by_text("Third try, α = 1!").click()
+    page.wait_for_url("**/curves?view=Third+try*")
 
 
 def test_a_server_that_goes_away_is_told(browser: Any, serve_site: ServeSite, site: Site) -> None:

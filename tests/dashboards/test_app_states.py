@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
@@ -71,8 +72,8 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/curves?grid=a&grid=b", "'grid' 2 times"),
         ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
         ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
-        ("/runs/overview?view=A%20B", "named by lower-case letters"),
-        ("/runs/overview?view=../../etc/passwd", "named by lower-case letters"),
+        ("/runs/overview?view=A%20B", "no saved view 'a-b-"),
+        ("/runs/overview?view=../../etc/passwd", "no saved view 'etc-passwd-"),
         ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
         ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
         ("/runs/compare?baseline=nobody", "has no cell 'nobody'"),
@@ -155,10 +156,15 @@ def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path
 def test_a_saved_view_is_the_page_as_it_was(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "kept")
     save(root, "noise", "curves", "?metric=loss&hide=SSA")
-    assert saved_views(root) == [("noise", "curves")]
+    save(root, "Noise: früher/später", "runs", "?filter=seed<3")
+    assert saved_views(root) == [("Noise: früher/später", "runs"), ("noise", "curves")]
     engine = Engine(Campaigns([root]), PAGES)
     address = engine.address("kept", engine.pages["curves"], "?view=noise")
     assert address.hide == ("SSA",)
+    named = urlencode({"view": "Noise: früher/später"})
+    assert engine.address("kept", engine.pages["runs"], f"?{named}").filter == "seed<3"
+    with pytest.raises(Unknown, match="1 to 100 characters"):
+        save(root, " ", "runs", "")
     assert "is one of the page 'curves'" in show([root], "/kept/overview?view=noise")
 
 

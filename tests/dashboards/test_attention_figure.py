@@ -205,6 +205,15 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
         assert said in look(slot, search).message
 
 
+def test_the_same_head_of_another_cell_stands_beside_it(look: Look, at: Callable[[str], PageView]) -> None:
+    assert look("map", "?head=1.0").caption.startswith("Layer 1, head 0. softmax, seed 0,")
+    assert look("beside", "?head=1.0").caption.startswith("Layer 1, head 0. SSA, seed 0,")
+    assert look("beside", "?head=1.0&beside=softmax").caption.startswith("Layer 1, head 0. softmax, seed 0,")
+    assert "has no cell 'nobody'" in look("beside", "?beside=nobody").message
+    controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
+    assert controls["beside"].usual == "softmax"
+
+
 @pytest.mark.browser
 def test_a_click_on_a_head_shows_its_map_and_an_unknown_head_a_sentence(
     page: Page, serve_site: ServeSite, campaign: Path

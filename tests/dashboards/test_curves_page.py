@@ -182,7 +182,7 @@ def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None
     data = found.data.filter(pl.col("group") == "softmax · 1")
     assert data["value"][5] == pytest.approx(fmean(data["raw"][4:7]))
     assert found.figure is not None
-    assert found.figure.layout.yaxis.title.text == "loss, smoothed (window 3)"
+    assert found.figure.layout.yaxis.title.text == "loss (lower is better), smoothed (window 3)"
     assert "Smoothed: mean of 3 points about each" in found.caption
     kept = show(view, "?smooth=exponential&amount=0.5&linear=1").data.filter(pl.col("group") == "softmax · 1")
     first, second = kept["raw"][:2]

@@ -1,14 +1,19 @@
 """Diff: what differs between runs, and nothing else."""
 
+import io
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from known_campaign import open_view, show_slot
+from known_campaign import Planted, open_view, plant, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
 from dashboards.data.result_table import flat
+from grid.key import content_key
+from store.files.atomic import write_json
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -94,3 +99,52 @@ def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, 
     assert words in show(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
     assert list(given["run"].options) == list(keys)  # a wrong run can be removed
+
+
+def test_cells_are_paired_by_seed_with_an_interval(tmp_path: Path) -> None:
+    value = {"softmax": 2.0, "SSA": 3.0}
+    planted = Planted(lambda line: value[line["operator"]] + 0.1 * line["seed"] * (line["operator"] == "SSA"))
+    root = plant(tmp_path / "runs", ("softmax", "SSA"), range(3), planted)
+    with open_view(root, DIFF) as found:
+        lines = found.store.sql("SELECT operator, seed, trial FROM grid_trial").rows()
+        one, other, again = (
+            next(t for o, s, t in lines if (o, s) == key) for key in (("softmax", 0), ("SSA", 2), ("SSA", 0))
+        )
+        shown = show(found, "pairs", one, other)
+        half = 4.302653 * 0.1 / 3**0.5  # differences 1.0, 1.1 and 1.2
+        whole = show_slot(found._replace(whole=True), DIFF, "pairs", f"?run={one}&run={other}").data
+        row = whole.row(0, named=True)
+        assert (row["measurement"], row["pairs"]) == ("mse@sigma_f=5,sigma_x=1", 3)
+        assert [row[name] for name in ("difference", "low", "high")] == pytest.approx([1.1, 1.1 - half, 1.1 + half])
+        assert "SSA against softmax, 3 pairs: mse@sigma_f=5,sigma_x=1 +1.1 (0.852 to 1.35)" in shown.answer
+        assert "seeds of SSA" in show(found, "pairs", other, again).message
+
+
+SUBMISSIONS = ("20260921T141320-0a1b2c", "20260922T141320-0a1b2c")
+
+
+def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
+    layout = Layout(plant(tmp_path / "runs", ("softmax",), range(4), Planted(lambda _: 1.0)))
+    layout.snapshots.mkdir()
+    for submission, version in zip(SUBMISSIONS, ("one", "two"), strict=True):
+        held = io.BytesIO()
+        with tarfile.open(fileobj=held, mode="w") as tar:
+            for name, text in (("user/spec.py", f"a = 1\nname = {version!r}  # <b>\n"), ("code/grid/same.py", "x\n")):
+                member = tarfile.TarInfo(name)
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text.encode()))
+        layout.snapshot_tar(content_key(version)).write_bytes(held.getvalue())
+        record = {"snapshot": {"tar": content_key(version)}}
+        write_json(layout.submission_record(submission), record, durable="nothing")
+    keys = sorted(layout.trial_keys())
+    for key, submission in zip(keys, (*SUBMISSIONS, SUBMISSIONS[0]), strict=False):
+        write_start(layout, key, 2, submission=submission)
+    write_start(layout, keys[3], 2, submission="20260923T141320-0a1b2c")
+    with open_view(layout.root, DIFF) as found:
+        shown = show(found, "code", keys[0], keys[1])
+        assert shown.data.rows() == [("user/spec.py", 1, 1)]
+        lines = [(line.children, line.className) for line in shown.parts[1].children]
+        assert ("-name = 'one'  # <b>\n", "taken") in lines
+        assert ("+name = 'two'  # <b>\n", "added") in lines
+        assert show(found, "code", keys[0], keys[2]).message == "Both runs were submitted with the same code."
+        assert "there is no file" in show(found, "code", keys[0], keys[3]).message.lower()

@@ -76,7 +76,7 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
     assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
     assert found["high"].to_list() == pytest.approx([math.log(2) + HALF] * 3, rel=1e-5)
     figure = check_json(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
-    assert figure.data[1].text[0].startswith("× 2, ")
+    assert figure.data[1].text[0].startswith("+100 %, ")
     for changes in ([0.9, 1.1], [-1.1, -0.9], [0.7, 0.7], [0.0, 0.0]):  # zero and what counts as equal are in sight
         ends = {"value": changes, "low": changes, "high": changes}
         given = pl.DataFrame({"cell": about.baseline, "x": [1.0, 2.0], "n": 3, **ends})
@@ -93,7 +93,7 @@ def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Gr
     assert base["change"].null_count() == 6
     assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
     figure = check_json(shift.draw_shift_maps(other, about.look, MEASURE, axes, "change"))
-    assert (figure.data[0].x, figure.data[0].text[0][0]) == (("1", "5", "9"), "÷ 2")
+    assert (figure.data[0].x, figure.data[0].text[0][0]) == (("1", "5", "9"), "−50 %")
     figure = check_json(shift.draw_shift_maps(base.head(5), about.look, MEASURE, axes, "value"))
     assert figure.data[0].z[1][2] is None
 
@@ -152,7 +152,7 @@ def test_the_forest_plot_draws_the_interval_that_decides_thinner_and_behind(abou
     assert point.error_x.thickness < thick.line.width
     ends = [point.x[0] - point.error_x.arrayminus[0], point.x[0] + point.error_x.array[0]]
     assert ends == pytest.approx([-0.9, -0.1])
-    assert "corrected: ÷ 2.5 to −10 %" in point.hovertemplate
+    assert "corrected: −59 % to −10 %" in point.hovertemplate
 
 
 def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:

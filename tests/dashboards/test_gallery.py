@@ -263,8 +263,8 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
         for step, end in zip(STEPS[::3], ENDS[::3], strict=True)
     }),
     ("000-figure-4", {"series": "learned_sink", "panel": "1B"}, by_layer("learned_sink · 1B", "first_token_weight")),
-    ("000-figure-5", {"panel": "softmax · 1B", "y": "1.0"}, {
-        head: planted("softmax · 1B", "weight_sum", {}, [1], [head]) for head in HEADS
+    ("000-figure-5", {"panel": "learned_sink · 3B", "y": "1.0"}, {
+        head: planted("learned_sink · 3B", "weight_sum", {}, [1], [head]) for head in HEADS
     }),
     ("000-figure-7", {"series": "softmax", "panel": "3B"}, LOSS),
     ("000-figure-10", {"series": "softmax", "panel": "3B"}, {step: LOSS[step] for step in (42, 48, 54)}),
@@ -272,7 +272,7 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
         q: planted("integral", "first_token_weight", {"query": float(q)}, LAYERS[-1:], HEADS) for q in range(2, 10)
     }),
     ("002-figure-3", {"series": "softmax", "panel": "other"}, by_layer("softmax", "token_class.closed_class.other")),
-    ("003-figure-1", {"series": "ssa", "panel": "ssa"}, predictions("ssa", 10.0, (*BELOW, *ABOVE))),
+    ("003-figure-1", {"series": "none", "panel": "none"}, predictions("softmax · none", 10.0, (*BELOW, *ABOVE))),
     ("003-figure-3", {"series": "ssa", "part": "At sigma_x = 1"}, SHIFTS),
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),
@@ -350,6 +350,8 @@ def test_two_axes_have_room_and_only_what_varies(drawn: Mapping[str, Drawn]) -> 
     data = drawn["004-figure-2"].data
     assert set(data["part"]) == {"Over training", "Learning rate", "Data", "Window"}
     assert set(data.filter(part="Learning rate")["of"]) == {"loss", "sink share"}
+    styles = [each.style for each in drawn["004-figure-2"].legend.values()]
+    assert {(style.dash, style.marker) for style in styles} == {("solid", "line-ew")}  # dashes tell quantities apart
     two, four = (drawn[f"004-figure-{number}"].figure for number in (2, 8))
     assert two is not None
     assert four is not None
@@ -369,10 +371,14 @@ def test_the_last_layer_is_that_of_each_model(tmp_path: Path) -> None:
 
 
 def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[str, Drawn]) -> None:
-    data = drawn["000-figure-3"].data.filter(series="softmax · 1B")
+    shown = drawn["000-figure-3"]
+    assert set(shown.data["series"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
+    assert "Left out: softmax, whose weights sum to 1. Shown: the last model, 3B." in shown.caption
+    assert set(drawn["000-figure-5"].data["panel"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
+    data = shown.data.filter(series="affine_scaled · 3B")
     row = data.filter(((pl.col("low") + pl.col("high")) / 2 - 0.75).abs() < 1e-9).row(0, named=True)
-    count = planted("softmax · 1B", "weight_sum_count", {"sum": 0.75}, LAYERS)
-    median = planted("softmax · 1B", "weight_sum_median", {}, LAYERS)
+    count = planted("affine_scaled · 3B", "weight_sum_count", {"sum": 0.75}, LAYERS)
+    median = planted("affine_scaled · 3B", "weight_sum_median", {}, LAYERS)
     assert (row["count"], row["median"]) == pytest.approx((count, median))
 
 

@@ -170,6 +170,19 @@ def test_doubts_are_those_of_the_item_itself_and_of_the_values_that_it_shows(at:
     assert "It prints no values." in words(show_slot(at("?paper=003&item=figure 4"), "doubts"))
 
 
+def test_a_row_without_a_value_says_why_beside_it(at: At, foreign: At) -> None:
+    shown = show_slot(at("?paper=003&item=table 1"), "item")
+    rows = shown.parts[0].children[0].children.children[1].children
+    said = {row.children[0].children: row.children[-1] for row in rows}
+    missing = [name for name, last in said.items() if last.children]
+    assert 0 < len(missing) < len(rows)
+    assert all(said[name].className == "why" for name in said)
+    assert any("no cell of the grid is" in said[name].children for name in missing)
+    have, _, printed, *_ = shown.answer.split()
+    assert 0 < int(have) < int(printed)
+    assert show_slot(foreign("?paper=003&item=table 1"), "item").answer.startswith("0 of ")
+
+
 def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
     told = words(SlotContent(parts=show_slot(at(""), "item").parts))
     softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"

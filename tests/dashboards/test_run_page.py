@@ -172,3 +172,14 @@ def test_no_log_outside_the_campaign_is_read(view: PageView, campaign: Campaign,
     path.unlink()
     path.write_text("fine")
     assert log_tail(campaign.layout, key, 1)[0] == "fine"
+
+
+def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, campaign: Campaign) -> None:
+    assert [slot.name for slot in RUN.slots][:3] == ["curves", "log", "system"]
+    key = campaign.line(HOSTILE, 1)["trial"]
+    assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: ok, loss ")
+    found = show(view, "system", key)  # 10 steps in two attempts, 0.01 s each
+    assert set(found.data["attempt"]) == {1, 2}
+    assert found.data["steps_per_s"].to_list() == pytest.approx([100.0] * found.data.height)
+    assert "286 MiB of memory at most" in found.caption
+    assert show(view, "system", campaign.line("SSA", 1)["trial"]).figure is None

@@ -32,7 +32,7 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, draw_chart, group_styles, select_rows
 from dashboards.theme.styles import Style
 from grid.errors import SpecError
-from store import Store
+from store import Layout, Store
 from store.database.schema_docs import relations
 from store.database.sql_page import example
 from store.files.saved_texts import QUERIES
@@ -410,9 +410,16 @@ def test_keys_run_a_query_and_its_columns_can_be_chosen(page: Page, root: Path, 
         text = page.locator("textarea.code-text")
         text.fill("select label, seed\nfrom grid_trial")
         text.press("Control+Enter")
+        page.wait_for_url("**/sql?query=*")
         page.wait_for_selector("#slot-result .ag-row")
         assert page.url.endswith("?query=select+label,+seed%0Afrom+grid_trial")
         page.wait_for_function("() => document.activeElement.tagName === 'TEXTAREA'")
+        page.get_by_text("6 rows, 2 columns").wait_for()
+        assert page.locator(".code-paint b").all_inner_texts() == ["select", "from"]
+        page.locator("#query-name").fill("seeds")
+        page.locator("#save-query").click()
+        page.get_by_text("Saved as seeds").wait_for()
+        assert QUERIES.text(Layout(root), "seeds").startswith("select label, seed")
         assert "6 rows, 2 columns" in page.locator("#slot-result .caption").inner_text()
         assert page.locator(".control").filter(has_text="Colour").count() == 1
         page.goto(f"{site.url}/runs/sql?query=select+lable+from+grid_trial&chart=bars")

@@ -33,8 +33,10 @@ def test_a_number_has_three_digits_and_a_real_minus_sign(value: float | None, wo
     [
         (math.log(0.75), "−25 %"),
         (math.log(1.052), "+5.2 %"),
-        (math.log(4), "× 4"),
-        (math.log(1 / 4), "÷ 4"),
+        (math.log(4), "+300 %"),
+        (math.log(1 / 4), "−75 %"),
+        (math.log(14), "× 14"),
+        (math.log(1 / 14), "÷ 14"),
         (0.0, "0.0 %"),
         (-1e-5, "0.0 %"),
         (1e-5, "0.0 %"),
@@ -43,7 +45,7 @@ def test_a_number_has_three_digits_and_a_real_minus_sign(value: float | None, wo
         (None, "–"),
     ],
 )
-def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: float | None, words: str) -> None:
+def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_ten(difference: float | None, words: str) -> None:
     assert change(difference, "log") == words
 
 

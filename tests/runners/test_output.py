@@ -99,3 +99,17 @@ def test_counts_are_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
     for words in ("1 is queued; 2 are being trained; 1 is done", "2 are unknown"):
         assert words in selection.in_words()
+
+
+def test_headings_of_numbers_fold_before_anything_else_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ("Principled · 0.001", "0.03075", "-56.1 to -51.5", "real, size unproven")
+    headings = ("cell", "geometric mean of all", "interval", "verdict")
+    for columns, lines in ((100, 2), (72, 4), (63, 4)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        write_table(headings, [row])
+        shown = capsys.readouterr().out.rstrip("\n").split("\n")
+        assert len(shown) == lines
+        assert all(part in shown[-1] for part in row)
+        assert max(map(len, shown)) <= columns

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ class AttentionAddress(Address):
     """None is the last."""
     head: str | None = None
     """LAYER.HEAD; None is the first of the first layer."""
+    beside: str | None = None
+    """The name of the cell beside it; None is the first other one that has maps."""
 
 
 class AttentionSelection(NamedTuple):
@@ -96,6 +98,36 @@ def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
     return selection, attention.read_maps(view.store, selection.files, selection.step, view.address.sequence, task)
 
 
+def _other_view(view: PageView) -> PageView | None:
+    """The view of the same head, seed and step of another cell; None if no other cell has maps."""
+    runs, selection, address = _runs(view), _select_run(view), view.address
+    names = runs.filter(pl.col("name") != selection.cell).sort("place")["name"].unique(maintain_order=True).to_list()
+    if address.beside is None and not names:
+        return None
+    name = names[0] if address.beside is None else address.beside
+    require(f"{grid_of(view).grid!r} with attention maps", "cell", name, [*names, selection.cell])
+    rows = runs.filter(pl.col("name") == name)
+    seed = selection.seed if selection.seed in rows["seed"] else rows["seed"][0]
+    other = view._replace(address=address.model_copy(update={"cell": name, "seed": seed, "step": None}))
+    steps = _select_run(other).steps
+    step = min(steps, key=lambda each: abs(each - selection.step))
+    return other._replace(address=other.address.model_copy(update={"step": step}))
+
+
+def _other_map(view: PageView) -> SlotContent:
+    other = _other_view(view)
+    return SlotContent(message="No other cell has attention maps.") if other is None else _map(other)
+
+
+def _step_control(selection: AttentionSelection) -> Control:
+    """A slider if the steps are evenly spaced, else a choice."""
+    steps = selection.steps
+    apart = {later - earlier for earlier, later in pairwise(steps)}
+    if len(steps) > 2 and len(apart) == 1:
+        return Control("step", "Step", "slider", usual=selection.step, span=(steps[0], steps[-1], apart.pop()))
+    return Control("step", "Step", "choice", options(map(str, steps)), usual=str(selection.step))
+
+
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     """Return the layer and head of the address. Raises Unknown for a missing one."""
     said = view.address.head or f"{maps.layers[0]}.0"
@@ -150,13 +182,16 @@ def _controls(view: PageView) -> Sequence[Control]:
         f"{layer}.{head}": f"layer {layer}, head {head}"
         for layer, head in product(maps.layers, range(maps.weights.shape[1]))
     }
+    beside = _other_view(view)
+    other = None if beside is None else beside.address.cell
     many = [str(i + 1) for i in range(maps.sequences)]
     return (
         Control("cell", "Cell", "choice", options(names), usual=selection.cell, resets=("seed", "step")),
         Control("seed", "Seed", "choice", options(seeds), usual=str(selection.seed), resets=("step",)),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
-        Control("step", "Step", "choice", options(map(str, selection.steps)), usual=str(selection.step)),
+        _step_control(selection),
         Control("head", "Head", "choice", heads, "Or click on one", usual=next(iter(heads))),
+        *([Control("beside", "Beside", "choice", options(names), usual=other)] if other else []),
     )
 
 
@@ -167,5 +202,9 @@ ATTENTION = AppPage(
     about="Where does each head of a run look?",
     address=AttentionAddress,
     controls=_controls,
-    slots=(Slot("mosaic", "All heads", _mosaic, sets="head"), Slot("map", "One head", _map)),
+    slots=(
+        Slot("mosaic", "All heads", _mosaic, sets="head"),
+        Slot("map", "One head", _map, half=True),
+        Slot("beside", "The same head of another cell", _other_map, half=True),
+    ),
 )

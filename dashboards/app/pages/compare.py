@@ -5,7 +5,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
+from dashboards.app.measures import (
+    MeasuredAddress,
+    judged_by,
+    measure_columns,
+    measure_controls,
+    measure_title,
+    measure_words,
+    unit_of,
+)
 from dashboards.app.page import (
     BY_SIZE,
     FOLD,
@@ -117,9 +125,11 @@ def differences_of(view: PageView) -> SlotContent:
         caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
     if forest.is_cut(drawn, measure):
         caption += " Bars that end at the edge of the axis go on beyond it."
-    figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
+    figure = forest.draw_differences(
+        drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS}, unit_of(view)
+    )
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
+    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measure_columns(view))
 
 
 def _verdict_rows(view: PageView) -> SlotContent:
@@ -132,11 +142,11 @@ def _verdict_rows(view: PageView) -> SlotContent:
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
     own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 
 VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    "variant": {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True},
+    "variant": {"minWidth": 200, "flex": 2, "wrapText": True, "autoHeight": True},
     **dict.fromkeys(("difference", "interval", "p (Holm)"), BY_SIZE),
     "reason": FOLD,
 }
@@ -196,7 +206,9 @@ def _draw_pairs(view: PageView) -> SlotContent:
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
     answer = f"{own} against {other}: {row['verdict']}, {size_of(row, measure)}."
-    return SlotContent(figure, caption + _explain_choice(view), found, legend, answer=answer)
+    return SlotContent(
+        figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measure_columns(view)
+    )
 
 
 def _items(view: PageView) -> SlotContent:
@@ -245,9 +257,12 @@ def _controls(view: PageView) -> Sequence[Control]:
     chosen, _ = catch_user_error(lambda: _chosen(view)[0])
     labels = {each.cell: each.label for each in about.cells}
     hint = "Why, seed by seed, item by item"
+    usual = labels.get(about.baseline or "")
+    if about.header.get("baselines"):  # each cell has one of its own
+        own, usual = {"": str(about.baseline_name), **own}, ""
     return (
         *measure_controls(view),
-        Control("baseline", "Baseline", "choice", own, usual=labels.get(about.baseline or "")),
+        Control("baseline", "Baseline", "choice", own, usual=usual),
         Control("cell", "Look closely at", "choice", theirs, hint, usual=labels.get(chosen or "")),
     )
 

@@ -93,7 +93,8 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
     if way is None or ends.height < 2:
         return ""
     values = dict(ends.select("series", "value").iter_rows())
-    best, base = next(iter(values)), baseline_group(grid_of(view), of.found)
+    best = next(iter(values))
+    base = baseline_group(grid_of(view), of.found, best)
     beside = (
         f" ({of.names[base]}: {number(values[base])})" if base is not None and base in values and base != best else ""
     )
@@ -120,7 +121,7 @@ def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Redu
 
 def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
     address: CurvesAddress = view.address
-    frame, title = found.frame, name
+    frame, title = found.frame, _title(view, name)
     if address.smooth != "none":
         amount = _amount(address)
         frame = smooth(frame, address.smooth, amount, scale)
@@ -130,6 +131,15 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
         frame = frame.drop("least", "greatest")
     runs = found.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
+
+
+def _title(view: PageView, name: str) -> str:
+    """A metric with its unit, if the grid measures it, and its direction, if it is known."""
+    about, way = grid_of(view), direction(name)
+    measure = about.measure if about.measure is not None and about.measure.name == name else None
+    unit = f", {about.unit}" if measure is not None and about.unit else ""
+    better = way if measure is None else measure.better
+    return f"{name}{unit}{'' if better is None else f' ({better} is better)'}"
 
 
 def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:

@@ -8,6 +8,8 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, columns, options
+from dashboards.app.pages.diff_code import compare_code
+from dashboards.app.pages.diff_pairs import pair_cells
 from dashboards.app.pages.run import environment
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
@@ -114,7 +116,21 @@ def _compare(view: PageView, read: Callable[[Store, str], dict[str, Any]], what:
     own: dict[str, dict[str, Any]] = {"field": {"pinned": "left", "width": 320, **_FLEX}}
     for run in runs:
         own[run.short] = {"headerName": f"{run.name} ({run.short})", "headerTooltip": run.key, "minWidth": 180, **_FLEX}
+        own[run.short]["valueFormatter"] = {"function": "ablateShort(params.value)"}
     return SlotContent(caption=caption, data=found, columns=columns(found, own))
+
+
+def _pairs(view: PageView) -> SlotContent:
+    """Pair the cells of the first two runs."""
+    one, other, *more = _runs(view)
+    shown = pair_cells(view, one.key, other.key)
+    return shown._replace(caption=shown.caption + " Of the first two runs." * bool(more and shown.caption))
+
+
+def _code(view: PageView) -> SlotContent:
+    """Compare the code of the first two runs."""
+    one, other, *_ = _runs(view)
+    return compare_code(view.store, one.key, other.key, (f"run {one.short}", f"run {other.short}"))
 
 
 _FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}
@@ -135,9 +151,11 @@ DIFF = AppPage(
     address=DiffAddress,
     controls=_controls,
     slots=(
+        Slot("pairs", "Their cells, paired by seed", _pairs, "table"),
         Slot("spec", "Spec", lambda view: _compare(view, specs, "specs"), "table"),
         Slot("environment", "Environment and code", lambda view: _compare(view, environments, "environments"), "table"),
         Slot("results", "Results", lambda view: _compare(view, results, "results"), "table"),
+        Slot("code", "Code", _code, "words"),
     ),
     of="campaign",
     listed=False,

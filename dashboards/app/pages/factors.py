@@ -7,7 +7,15 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
+from dashboards.app.measures import (
+    MeasuredAddress,
+    judged_by,
+    measure_columns,
+    measure_controls,
+    measure_title,
+    measure_words,
+    unit_of,
+)
 from dashboards.app.page import (
     WRAP,
     AppPage,
@@ -192,7 +200,8 @@ def _effects(view: PageView) -> SlotContent:
         return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
     caption = effects_words(measure, unit_of(view), effects_figure.notes(view.store, about.grid, measure))
     answer = rank_axes(analyse(view), found, measure)
-    return SlotContent(effects_figure.draw_effects(found, measure), caption, found, answer=answer)
+    figure = effects_figure.draw_effects(found, measure, unit_of(view))
+    return SlotContent(figure, caption, found, answer=answer, measured=measure_columns(view))
 
 
 def _importance(view: PageView) -> SlotContent:

@@ -12,7 +12,7 @@ from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words, number
 from dashboards.data.grid_context import CellLook
-from dashboards.data.probe_labels import PROBES, SHARE, probe_label
+from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
@@ -164,8 +164,7 @@ def _lines(
     view: PageView, found: pl.DataFrame, caption: str, x: str, reading: probe_curves.ProbeReading
 ) -> SlotContent:
     _, look = chosen_cells(view)
-    if probe_label(reading.name).unit == SHARE:
-        found = found.with_columns(pl.col("low", "high").clip(0.0, 1.0))
+    found = clip_interval(found, reading.name)
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(reading), drawing=drawing)
     return SlotContent(figure, caption, name_cells(found.rename({"x": x}), grid_of(view)), _legend(found, look))

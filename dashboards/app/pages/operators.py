@@ -34,6 +34,7 @@ from dashboards.figures.weights import (
     score_rows,
     weight_rows,
 )
+from dashboards.html.typeset import Piece, display, inline, typeset
 from dashboards.theme.styles import INK, Style
 from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
@@ -43,7 +44,7 @@ OWN: Final = "grid:"
 """Begins the names of operators of the campaign's grids; those of papers have no colon."""
 _POINTS: Final = 121
 _MOST: Final = 64
-_NEUTRAL: Final = Style(INK, "#e8ebee", "dash", "circle")
+_NEUTRAL: Final = Style(INK, "#e8ebee", "solid", "circle")
 
 
 class OperatorsAddress(Address):
@@ -130,7 +131,7 @@ def _weights(view: PageView) -> SlotContent:
     if not is_softmax:
         legend.append(Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX))
     caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
-    return SlotContent(draw_weights(frame, styles), caption, frame, legend, message)
+    return SlotContent(draw_weights(frame, styles), caption, frame, legend, message, answer=found.line.replace("`", ""))
 
 
 def _name(found: OperatorView, heads: str) -> str:
@@ -186,14 +187,15 @@ def _numbers(view: PageView) -> SlotContent:
 def _words(view: PageView) -> SlotContent:
     """Show what is known about an operator; its numbers have a table."""
     found = describe_view(view)
-    parts = [html.P(found.line)]
+    parts: list[Component] = []
     if found.paper:
         parts.append(html.P(["Source: ", found.paper], className="note"))
     if found.use:
         parts.append(html.P(html.Code(found.use)))
     for each in found.parts:
-        source = [] if "Source:" in each.formula or not each.source else [f"\nSource: {each.source}."]
-        parts += [html.H3([f"{each.stage} ", html.Code(each.kind)]), html.Pre([each.formula, *source])]
+        parts += [html.H3([f"{each.stage} ", html.Code(each.kind)]), *map(_set, typeset(each.formula))]
+        if each.source and "Source:" not in each.formula:
+            parts.append(html.P(f"Source: {each.source}.", className="note"))
     if found.options:
         listed = ", ".join(f"{name} = {value}" for name, value in found.options.items())
         parts += [html.H3("Options"), html.P(html.Code(listed))]
@@ -201,9 +203,28 @@ def _words(view: PageView) -> SlotContent:
         settings = [html.Li(_setting(view, each)) for each in found.settings]
         parts += [html.H3("Where it is another operator"), html.Ul(settings)]
     if found.notes:
-        parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
-    parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)]))
+        parts += [html.H3("What has misled people"), html.Ul([html.Li(_inline(note)) for note in found.notes])]
+    whole = html.Div([_set(each) for each in display(found.equation.split("\n"))], className="maths")
+    parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), whole]))
     return SlotContent(parts=[html.Div(parts, className="operator")])
+
+
+def _inline(text: str) -> list[Component]:
+    return [_set(each) for each in inline(text)]
+
+
+def _set(piece: Piece) -> Component:
+    """Show a piece of a formula or its description."""
+    inner = piece.inner if isinstance(piece.inner, str) else [_set(each) for each in piece.inner]
+    make, name = _ELEMENTS[piece.kind]
+    return inner if make is None else make(inner, className=name) if name else make(inner)
+
+
+_ELEMENTS: Final[Mapping[str, tuple[Any, str]]] = {
+    "text": (None, ""), "variable": (html.I, ""), "sub": (html.Sub, ""), "sup": (html.Sup, ""),
+    "root": (html.Span, "root"), "code": (html.Code, ""), "formula": (html.Span, "formula"),
+    "note": (html.Span, "note"), "line": (html.Div, "line"), "display": (html.Div, "maths"), "paragraph": (html.P, ""),
+}  # fmt: skip
 
 
 def _setting(view: PageView, setting: OperatorSetting) -> Component:
@@ -219,7 +240,7 @@ def _setting(view: PageView, setting: OperatorSetting) -> Component:
         logits=here.logits,
     )
     href = f"/{quote(view.campaign)}/operators{write_query(there)}"
-    return html.A(setting.words, href=href, title="Set the numbers so")
+    return html.A(_inline(setting.words), href=href, title="Set the numbers so")
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -257,10 +278,10 @@ OPERATORS: Final = AppPage(
     address=OperatorsAddress,
     controls=_controls,
     slots=(
-        Slot("weights", "Weights of one row", _weights),
-        Slot("score", "Score over the logit", _scores),
+        Slot("weights", "Weights of one row", _weights, half=True),
+        Slot("formula", "Formula", _words, "words", half=True),
+        Slot("score", "Score over the logit", _scores, half=True),
         Slot("numbers", "Numbers", _numbers, "table"),
-        Slot("formula", "Formula", _words, "words"),
     ),
     of="campaign",
 )

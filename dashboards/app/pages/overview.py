@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
+from dashboards.app.measures import name_measure
 from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
 from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
 from dashboards.app.pages.factors import FactorsAddress, analyse
@@ -96,7 +97,7 @@ def _verdicts(view: PageView) -> SlotContent:
     said = f"{summarise_verdicts(found, str(about.baseline_name))} Compared by {describe_measure(measure, about.unit)}."
     own = {**VERDICT_COLUMNS, difference: VERDICT_COLUMNS["difference"]}
     own["variant"] = own["variant"] | link("compare", "cell")
-    return SlotContent(caption=said, data=rows, columns=columns(rows, own))
+    return SlotContent(caption=said, data=rows, columns=columns(rows, own), measured=name_measure(measure, about.unit))
 
 
 def _noise(view: PageView) -> SlotContent:

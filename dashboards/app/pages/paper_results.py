@@ -42,6 +42,8 @@ from store.analysis.published_comparison import WORDS, compare_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_REASONS: Final = 6
+_MOST_OF_ROW: Final = 2
+"""Reasons for a row without a value."""
 
 
 class PublishedAddress(Address):
@@ -100,7 +102,10 @@ def _show_item(view: PageView) -> SlotContent:
         "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
     sheet = table_sheet(data, columns_of(_cells_of(chosen)))
-    return SlotContent(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
+    parts = [_table(sheet, _bands(data), _missing_rows(data))]
+    have = data.height - data["mean"].null_count()
+    answer = f"{have} of {count(data.height, 'printed value')} {'has' if have == 1 else 'have'} a value of yours beside"
+    return SlotContent(caption=caption, data=data.rename(_OWN), parts=parts, files=files, answer=f"{answer} them.")
 
 
 def _draw_item(view: PageView, chosen: Item, drawn: Drawn) -> SlotContent:
@@ -168,11 +173,27 @@ def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], Sequence[str]]:
     return bands
 
 
-def _table(sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]]) -> Component:
-    rows = [html.Tr([html.Td(sheet.corner), *(html.Th(name, scope="col") for name in sheet.columns)])]
+def _missing_rows(data: pl.DataFrame) -> Mapping[str, str]:
+    """Say why a row has no value of the grid's: by row, the reasons of its cells."""
+    rows = data.group_by("row", maintain_order=True).agg(
+        pl.col("mean").is_null().all().alias("missing"), pl.col("why").drop_nulls().unique(maintain_order=True)
+    )
+    return {row: "; ".join(why[:_MOST_OF_ROW]) for row, missing, why in rows.iter_rows() if missing and why}
+
+
+def _table(
+    sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]], missing: Mapping[str, str] | None = None
+) -> Component:
+    reasons = missing or {}
+    titles = [*sheet.columns, *(["why nothing of yours"] if reasons else [])]
+    rows = [html.Tr([html.Td(sheet.corner), *(html.Th(name, scope="col") for name in titles)])]
     for name, texts in zip(sheet.rows, sheet.entries, strict=True):
         places = zip(sheet.columns, texts, strict=True)
         cells = [html.Td(_entry(each, below.get((name, column), ())), title=each.hint) for column, each in places]
+        if name in reasons:  # dashes below what is printed would say no more
+            cells = [html.Td(_show_printed(each) or "–", title=each.hint) for each in texts]
+        if reasons:
+            cells.append(html.Td(reasons.get(name, ""), className="why"))
         rows.append(html.Tr([html.Th(name, scope="row"), *cells]))
     table = html.Table([html.Thead(rows[0]), html.Tbody(rows[1:])], className="published")
     label = {"aria-label": "Printed and own"}
@@ -186,12 +207,15 @@ def _table(sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]]) -> Comp
     return html.Div(parts)
 
 
+def _show_printed(each: TableText) -> list[Component]:
+    doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
+    return [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
+
+
 def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
     own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
     value = html.Strong(own) if each.best else html.Span(own)
-    doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
-    printed = [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
-    return [*printed, value, *(html.Small(words) for words in (*below, each.note) if words)]
+    return [*_show_printed(each), value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
 def _claims(view: PageView) -> SlotContent:

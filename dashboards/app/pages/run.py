@@ -26,8 +26,9 @@ from dashboards.app.page import (
     options,
 )
 from dashboards.app.pages.curves import CurvesAddress, draw_curves
+from dashboards.app.pages.run_system import show_system
 from dashboards.app.pages.runs import ICONS
-from dashboards.data.formatting import count, duration, join_words, point
+from dashboards.data.formatting import count, duration, join_words, number, point
 from dashboards.data.grid_context import grid_context
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -133,8 +134,8 @@ def _what(view: PageView) -> SlotContent:
         "Parameters": "–" if trial["parameters"] is None else f"{trial['parameters']:,}",
         "Key": key,
     }
-    rows = [html.Tr([html.Th(name, scope="row"), html.Td(str(value))]) for name, value in facts.items()]
-    parts: list[Component] = [html.Table(html.Tbody(rows)), *_ways_on(view, key)]
+    rows = [html.Div([html.Dt(name), html.Dd(str(value))]) for name, value in facts.items()]
+    parts: list[Component] = [html.Dl(rows, className="facts"), *_ways_on(view, key)]
     if last["traceback"]:
         parts.append(html.Details([html.Summary("Traceback"), html.Pre(last["traceback"])], open=True))
     begins = shorten_keys(view.store, [key])[0]
@@ -175,7 +176,23 @@ def _curves(view: PageView) -> SlotContent:
     address = CurvesAddress(grid=grid, run=(key,), metric=wanted)
     shown = draw_curves(view._replace(address=address, about=about))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
-    return shown._replace(caption=shown.caption + left)
+    return shown._replace(caption=shown.caption + left, answer=_answer(view))
+
+
+def _answer(view: PageView) -> str:
+    """Name the run, its state, and its last loss: 'SSA, seed 0: ok, loss 3.09 at step 60 after 0.85 s.'"""
+    row = view.store.sql(
+        "SELECT any_value(coalesce(g.label, t.operator)) AS label, any_value(t.seed) AS seed, "
+        "any_value(t.status) AS status, any_value(t.reason) AS reason, any_value(t.wall_s) AS wall_s, "
+        "max(l.step) AS step, arg_max(l.value, l.step) AS loss FROM trial t LEFT JOIN grid_trial g USING (trial) "
+        "LEFT JOIN last_value l ON l.trial = t.trial AND l.name = 'loss' AND l.\"table\" = 'metric' "
+        "WHERE t.trial = $key",
+        {"key": _key(view)},
+    ).row(0, named=True)
+    state = row["status"] if row["reason"] is None else f"{row['status']} ({row['reason']})"
+    loss = "" if row["loss"] is None else f", loss {number(row['loss'])} at step {row['step']:,}"
+    took = "" if row["wall_s"] is None else f" after {duration(row['wall_s'])}"
+    return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}."
 
 
 @memoise
@@ -315,14 +332,15 @@ RUN = AppPage(
     address=RunAddress,
     controls=_controls,
     slots=(
+        Slot("curves", "Training", _curves, half=True),
+        Slot("log", "Log", _log, "words", half=True),
+        Slot("system", "Speed", lambda view: show_system(view, _key(view)), half=True),
         Slot("what", "What it is", _what, "words"),
-        Slot("curves", "Training", _curves),
         Slot("attempts", "Attempts", _attempts_table, "table"),
         Slot("evaluations", "Evaluations", _evaluations, "table"),
         Slot("probes", "Probes", _probes, "table"),
         Slot("spec", "Spec", _spec, "table"),
         Slot("environment", "Environment", _environment, "table"),
-        Slot("log", "Log", _log, "words"),
     ),
     of="campaign",
     listed=False,

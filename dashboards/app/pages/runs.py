@@ -128,6 +128,11 @@ def _runs(view: PageView) -> SlotContent:
     shown = keep_rows(_with_values(about, found, names).select(*names, "trial"), view.address.filter)
     shown = _sort(shown, view.address.sort)
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
+    for name in set(names) & set(_axis_columns(about)):
+        if shown[name].dtype.is_float():
+            heads[name] |= {
+                "valueFormatter": {"function": "params.value == null ? '–' : d3.format('.6~g')(params.value)"}
+            }
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")

@@ -35,9 +35,9 @@ FILE_ROWS: Final = 200_000
 LONGEST_QUERY: Final = 2_500
 """Characters; encoded, it has to fit into an address."""
 
-_EMPTY: Final = (
-    "Write one SELECT statement above and press Ctrl+Enter, or take an example from the schema. Nothing can be "
-    f"changed, and nothing but this store can be read; {LIMITS}."
+_HELP: Final = (
+    "Write one SELECT statement and press Ctrl+Enter, or take an example from the schema. Nothing can be changed, and "
+    f"nothing but this store can be read; {LIMITS}."
 )
 _KINDS: Final = {"": "none", "points": "points", "lines": "lines", "bars": "bars", "heat": "heat map"}
 _LOG: Final = {"": "linear", "x": "log x", "y": "log y", "xy": "log x and y"}
@@ -50,7 +50,8 @@ class SqlAddress(Address):
 
     query: str | None = None
     saved: str | None = None
-    chart: Literal["", "points", "lines", "bars", "heat"] = ""
+    chart: Literal["", "points", "lines", "bars", "heat"] | None = None
+    """None: points for the first example, else no chart."""
     x: str | None = None
     y: str | None = None
     colour: str | None = None
@@ -58,13 +59,13 @@ class SqlAddress(Address):
 
 
 def query_of(view: PageView) -> str:
-    """Return the text of the query; empty if there is none.
+    """Return the text of the query; by default the first example.
 
     Raises Unknown if it is too long for an address; NotFoundError and SpecError for a missing saved query.
     """
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
-    text: str = (view.address.query or "").strip()
+    text: str = (view.address.query or next(iter(EXAMPLES.values()))).strip()
     if len(text) > LONGEST_QUERY or len(write_query(view.address)) > LONGEST:
         raise Unknown(
             f"a query in an address has at most {LONGEST_QUERY:,} characters, and fewer with many signs in it; this "
@@ -73,18 +74,15 @@ def query_of(view: PageView) -> str:
     return text
 
 
-def answer_of(view: PageView) -> QueryAnswer | None:
-    """Return the result of the query; None if there is no query. Raises as `query_of` and `QueryRunner.answer`."""
-    text = query_of(view)
-    return QUESTIONS.answer(view.store, text, MOST_POINTS + 1, again=view.again) if text else None
+def answer_of(view: PageView) -> QueryAnswer:
+    """Return the result of the query. Raises as `query_of` and `QueryRunner.answer`."""
+    return QUESTIONS.answer(view.store, query_of(view), MOST_POINTS + 1, again=view.again)
 
 
 def _result(view: PageView) -> SlotContent:
     if view.whole:
         return SlotContent(data=_whole(view))
     answer = answer_of(view)
-    if answer is None:
-        return SlotContent(message=_EMPTY)
     height = answer.frame.height
     size = f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"
     if height > SHOWN_ROWS:
@@ -94,15 +92,13 @@ def _result(view: PageView) -> SlotContent:
     caption = f"{size}; asked at {answer.at:%H:%M:%S}, took {duration(answer.took_s)}: {live}."
     shown = result_table.as_browser_table(answer.frame.head(SHOWN_ROWS))
     message = "The query has no rows." if shown.is_empty() else ""
-    return SlotContent(caption=caption, data=shown, message=message, columns=result_table.definitions(shown))
+    listed = result_table.definitions(shown)
+    return SlotContent(caption=caption, data=shown, message=message, columns=listed, hint=_HELP)
 
 
 def _whole(view: PageView) -> pl.DataFrame:
     """Return all rows, for a file. Raises Unknown if they are too many."""
-    text = query_of(view)
-    if not text:
-        raise Unknown("there is no query yet, so no result to write")
-    frame = QUESTIONS.answer(view.store, text, FILE_ROWS + 1).frame
+    frame = QUESTIONS.answer(view.store, query_of(view), FILE_ROWS + 1).frame
     if frame.height > FILE_ROWS:
         raise Unknown(
             f"the result has more than {FILE_ROWS:,} rows, the most of a download; add LIMIT, or write it with "
@@ -111,11 +107,17 @@ def _whole(view: PageView) -> pl.DataFrame:
     return frame
 
 
+def _kind(view: PageView) -> Kind | Literal[""]:
+    if view.address.chart is not None:
+        return view.address.chart  # type: ignore[no-any-return]
+    return "points" if view.address.query is None and view.address.saved is None else ""
+
+
 def _chart(view: PageView) -> SlotContent:
-    kind: Kind | Literal[""] = view.address.chart
+    kind = _kind(view)
     answer, problem = catch_user_error(lambda: answer_of(view))
     if problem is not None or answer is None:
-        return SlotContent(message="There is no result to draw." if problem else "Any result can be drawn here.")
+        return SlotContent(message="There is no result to draw.")
     if not kind:
         return SlotContent(message="Choose points, lines, bars or a heat map as chart, and which columns are drawn.")
     if answer.frame.is_empty():
@@ -154,7 +156,7 @@ def _columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
     """Choose the columns of the chart; by default the first, and the first other one with numbers."""
     chosen, names, numbers = view.address, frame.columns, numeric(frame)
     x = chosen.x or names[0]
-    if chosen.chart == "heat":
+    if _kind(view) == "heat":
         y = chosen.y or next((name for name in names if name != x), x)
         return ChartColumns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
     y = chosen.y or next((name for name in numbers if name != x), next(iter(numbers), names[-1]))
@@ -185,7 +187,7 @@ def _schema(view: PageView) -> SlotContent:
         return html.Li(html.A(words, href=here + write_query(address), title=query))
 
     saved = [item(name, query, SqlAddress(saved=name)) for name, query in QUERIES.every(view.store.layout).items()]
-    how = html.P(["None yet: ", html.Code("ablate sql --save NAME QUERY"), " keeps one."], className="note")
+    how = html.P(["None yet: ", html.I("Save"), " below the query keeps one."], className="note")
     examples = [item(words, query, SqlAddress(query=query)) for words, query in EXAMPLES.items()]
     parts: list[Component] = [html.H3("Examples"), html.Ul(examples)]
     parts += [html.H3("Saved queries"), html.Ul(saved) if saved else how]
@@ -228,7 +230,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     names += [name for name in (view.address.x, view.address.y, view.address.colour) if name and name not in names]
     return (
         query,
-        Control("chart", "Chart", "choice", _KINDS, usual=""),
+        Control("chart", "Chart", "choice", _KINDS, usual=_kind(view)),
         Control("x", "x", "choice", options(names), "By default the first column"),
         Control("y", "y", "choice", options(names), "By default the first other column with numbers"),
         Control("colour", "Colour", "choice", options(names), "What groups rows; the value of a heat map"),
@@ -255,6 +257,10 @@ SQL = AppPage(
 _RELATION_KINDS: Final = {"view": "Views", "macro": "Macros", "table": "Tables"}
 
 EXAMPLES: Final = {
+    "What every grid measures": (
+        "select label, mean, low, high, n, grid\nfrom v_cell_stats join grid using (grid)\n"
+        "where name = measure->>'name' and point::JSON = coalesce(measure->'point', '{}')\norder by grid, mean"
+    ),
     "Averages of every cell": "select grid, label, name, n, mean, low, high from v_cell_stats order by name, mean",
     "Losses in training": (
         "select label, step, avg(value) as loss from curve('loss') group by all order by label, step"

@@ -9,14 +9,16 @@ from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
     label_measurements,
+    measure_columns,
     measure_controls,
-    measure_title,
     measure_words,
     measurements,
     text_of,
+    unit_of,
     warn_of_guess,
 )
 from dashboards.app.page import (
+    FOLD,
     WRAP,
     AppPage,
     Control,
@@ -125,8 +127,8 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found, log = _compare(view), _logs(view)
-    frame = found.frame
-    figure = draw_trade_offs(found, about.look, (against.title, measure_title(view)), log)
+    frame, title = found.frame, ", ".join(filter(None, (measure.name, unit_of(view))))  # arrows say what is better
+    figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
@@ -150,9 +152,13 @@ def _scatter(view: PageView) -> SlotContent:
     if best := [about.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
         names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
         verb = "is" if len(best) == 1 else "are"
-        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both: {names}."
+        proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
+        shown = f"of {join_words(proven[:_MOST_BEST])}" if proven else "of none yet"
+        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {names}."
+        answer += f"\nThe seeds show it {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
-    return SlotContent(figure, caption, name_cells(frame.drop("label"), about), legend, message, hint, answer=answer)
+    data = name_cells(frame.drop("label"), about)
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
 
 
 _MOST_BEST: Final = 5
@@ -218,7 +224,7 @@ def _standings(view: PageView) -> SlotContent:
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
-    own = {"variant": link("compare", "cell", width=220), "dominated by": WRAP, "note": WRAP}
+    own = {"variant": link("compare", "cell", minWidth=220, flex=1), "dominated by": WRAP, "note": FOLD}
     exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
     cells = len(about.cells)
     caption = (

@@ -70,6 +70,30 @@
     cursor = null;
   }
 
+  // a painted copy of the query lies behind its transparent text
+  const PARTS = /(--[^\n]*|\/\*[\s\S]*?\*\/)|('(?:[^']|'')*'?|\b\d+(?:\.\d+)?\b)|\b(select|from|where|group|order|by|all|as|join|left|right|full|cross|using|on|and|or|not|in|is|null|case|when|then|else|end|with|distinct|limit|offset|having|qualify|over|partition|union|except|intersect|desc|asc|between|like|ilike|pivot|unpivot|values|true|false|exists|lateral|cast|try_cast|filter|window|interval)\b/gi;
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  function paint(area) {
+    const copy = area.parentElement.querySelector(".code-paint");
+    if (!copy || copy.dataset.text === area.value) return;
+    copy.dataset.text = area.value;
+    let last = 0, html = "";
+    for (const found of area.value.matchAll(PARTS)) {
+      const tag = found[1] ? "em" : found[2] ? "i" : "b";
+      html += `${escaped(area.value.slice(last, found.index))}<${tag}>${escaped(found[0])}</${tag}>`;
+      last = found.index + found[0].length;
+    }
+    copy.innerHTML = `${html}${escaped(area.value.slice(last))}\n`;
+    area.parentElement.classList.add("painted");
+    set("draft", { data: area.value });
+  }
+  const paintAll = () => document.querySelectorAll(".code-box textarea").forEach(paint);
+  document.addEventListener("input", (event) => event.target.matches?.(".code-box textarea") && paint(event.target));
+  document.addEventListener("scroll", (event) => {
+    const copy = event.target.parentElement?.querySelector?.(".code-paint");
+    if (copy && event.target.tagName === "TEXTAREA") copy.scrollTop = event.target.scrollTop;
+  }, true);
+
   // alone, a figure needs the title and the legend that the page has around it
   function image(button) {
     const slot = button.closest(".slot");
@@ -195,6 +219,7 @@
   new MutationObserver((records) => {
     keepCursor();
     keepFolds(records);
+    paintAll();
     const heading = document.querySelector("#page h1");
     const title = heading ? `${heading.textContent} · ablate` : "ablate";
     if (document.title === title) return;
@@ -257,6 +282,8 @@
     return text.startsWith("÷") ? 100 * (1 / value - 1) : text.startsWith("<") ? 0 : value;
   };
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+  // a number with 17 digits as one reads it; files have all
+  functions.ablateShort = (text) => (/^-?\d+\.\d{6,}(e[-+]?\d+)?$/.test(text) ? String(Number(Number(text).toPrecision(6))) : text);
   functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   system.addEventListener("change", tell);

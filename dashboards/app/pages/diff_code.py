@@ -1,0 +1,86 @@
+"""The code of two runs, line by line: the snapshots of their submissions."""
+
+import difflib
+import tarfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import polars as pl
+
+from dashboards.app.page import Component, SlotContent, html
+from dashboards.data.formatting import count
+from dashboards.data.user_errors import Unknown
+from store import Layout, Store
+from store.files.atomic import read_json
+
+MOST_LINES: Final = 2_000
+"""Lines on the page; the rest is cut."""
+_LARGEST: Final = 512 * 1024
+"""Bytes of a file that is compared."""
+_KINDS: Final = {"+": "added", "-": "taken", "@": "note"}
+
+
+def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> SlotContent:
+    """The lines of code that differ between the last attempts of two trials. Raises Unknown if one has no snapshot."""
+    tars = [_snapshot(store, key, name) for key, name in zip((one, other), names, strict=True)]
+    if tars[0] == tars[1]:
+        return SlotContent(message="Both runs were submitted with the same code.")
+    before, after = (_texts(store.layout.root, tar) for tar in tars)
+    blocks, files = list[Component](), list[tuple[str, int, int]]()
+    left = MOST_LINES
+    for path in sorted(before.keys() | after.keys(), key=_rank):
+        old, new = (each.get(path, "").splitlines() for each in (before, after))
+        lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
+        if not lines:
+            continue
+        files.append((path, _count(lines, "+"), _count(lines, "-")))
+        if left > 0:
+            shown = [html.Span(f"{line}\n", className=_KINDS.get(line[0], "")) for line in lines[:left]]
+            blocks += [html.H3(path), html.Pre(shown, className="diff")]
+        left -= len(lines)
+    if not files:
+        return SlotContent(message="The snapshots of these runs have the same lines of Python.")
+    data = pl.DataFrame(files, {"file": pl.String, "added": pl.Int64, "removed": pl.Int64}, orient="row")
+    added, removed = sum(each[1] for each in files), sum(each[2] for each in files)
+    words = f"{count(added, 'line')} added (+) and {removed:,} removed (−)"
+    cut = f" The first {MOST_LINES:,} lines are here." if left < 0 else ""
+    caption = f"{count(len(files), 'file')}: {words}, from {names[0]} to {names[1]}.{cut}"
+    return SlotContent(caption=caption, data=data, parts=blocks)
+
+
+def _count(lines: Sequence[str], sign: str) -> int:
+    return sum(line[0] == sign for line in lines)
+
+
+def _rank(path: str) -> tuple[int, str]:
+    """The user's own files come first, and the code of this dashboard, which trains nothing, last."""
+    return (0 if path.startswith("user/") else 2 if "dashboards/" in path else 1), path
+
+
+def _snapshot(store: Store, key: str, name: str) -> str:
+    found = store.sql("SELECT submission FROM attempt WHERE trial = $key ORDER BY attempt DESC LIMIT 1", {"key": key})
+    if found.is_empty():
+        raise Unknown(f"{name} has not begun, so that it has no code yet")
+    record = read_json(store.layout.submission_record(str(found["submission"][0])))
+    tar = (record.get("snapshot") or {}).get("tar")
+    if not tar:
+        raise Unknown(f"the submission of {name} kept no snapshot of its code")
+    return str(tar)
+
+
+@lru_cache(maxsize=8)
+def _texts(root: Path, content: str) -> Mapping[str, str]:
+    """The Python files of a snapshot by path. Raises Unknown if it cannot be read."""
+    layout, found = Layout(root), dict[str, str]()
+    try:
+        with layout.open_inside(layout.snapshot_tar(content)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            for member in tar:
+                inner = tar.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
+                if inner is not None and member.name.endswith(".py"):
+                    found[member.name] = inner.read().decode("utf-8", "replace")
+    except (OSError, tarfile.TarError) as error:
+        raise Unknown(f"the snapshot {content} cannot be read: {error}") from error
+    return MappingProxyType(found)

@@ -1,0 +1,74 @@
+"""The cells of two runs, paired by seed: the mean difference of everything that both measured, with its interval."""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from dashboards.app.measures import text_of
+from dashboards.app.page import BY_SIZE, PageView, SlotContent, columns
+from dashboards.data.formatting import count, number
+from dashboards.data.user_errors import Unknown
+from store.statistics import Paired, t_interval
+from store.statistics.paired_differences import Floats, or_null
+
+_SHARED: Final = """
+    SELECT a.grid, a.cell AS one, b.cell AS other, a.label AS one_label, b.label AS other_label,
+           g.measure->>'name' AS measure
+    FROM grid_trial a JOIN grid_trial b USING (grid) JOIN grid g USING (grid)
+    WHERE a.trial = $one AND b.trial = $other ORDER BY grid LIMIT 1
+"""
+_PAIRS: Final = """
+    SELECT name, point, source, count(*) AS pairs, avg(a.value) AS one, avg(b.value) AS other,
+           avg(b.value - a.value) AS difference, stddev_samp(b.value - a.value) AS sd
+    FROM v_final a JOIN v_final b USING (grid, seed, name, point, source)
+    WHERE a.grid = $grid AND a.cell = $one AND b.cell = $other AND isfinite(a.value) AND isfinite(b.value)
+    GROUP BY name, point, source ORDER BY name <> $measure, difference = 0, source, name, point::VARCHAR
+"""
+
+
+def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
+    """Differences between the cells of two trials over the seeds that both have. Raises Unknown if no grid has both."""
+    found = view.store.sql(_SHARED, {"one": one, "other": other})
+    if found.is_empty():
+        raise Unknown("no grid of this campaign has both runs, so that their seeds are no pairs")
+    about = found.row(0, named=True)
+    if about["one"] == about["other"]:
+        return SlotContent(message=f"Both runs are seeds of {about['one_label']}, so that there is nothing to pair.")
+    given = {name: about[name] for name in ("grid", "one", "other")} | {"measure": about["measure"] or ""}
+    rows = view.store.sql(_PAIRS, given)
+    if rows.is_empty():
+        return SlotContent(message="No seed of both cells has finished with a value yet.")
+    spread = rows["sd"].fill_null(float("nan")).to_numpy()
+    low, high = t_interval(Paired(rows["pairs"].to_numpy().astype(float), rows["difference"].to_numpy(), spread))
+    data = rows.select(
+        pl.Series("measurement", [text_of(row["name"], dict(row["point"])) for row in rows.iter_rows(named=True)]),
+        "pairs",
+        *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
+        "difference",
+        *(pl.Series(name, list(map(or_null, end)), pl.Float64) for name, end in (("low", low), ("high", high))),
+    )
+    texts = data.with_columns(_add_signs(data["difference"]), pl.Series("95 % interval", _intervals(low, high)))
+    shown = texts.drop("low", "high")
+    caption = (
+        f"Means of the cells over {count(max(rows['pairs'].to_list()), 'shared seed')}, and {about['other_label']} "
+        f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
+        "their number."
+    )
+    first = texts.row(0, named=True)
+    span = "" if first["95 % interval"] == "–" else f" ({first['95 % interval']})"
+    answer = (
+        f"{about['other_label']} against {about['one_label']}, {count(first['pairs'], 'pair')}: {first['measurement']} "
+        f"{first['difference']}{span}."
+    )
+    listed = columns(shown, {"difference": BY_SIZE, "95 % interval": {"type": "rightAligned"}})
+    return SlotContent(caption=caption, data=data if view.whole else shown, columns=listed, answer=answer)
+
+
+def _add_signs(differences: pl.Series) -> pl.Series:
+    return pl.Series("difference", [("+" if each > 0 else "") + number(each) for each in differences])
+
+
+def _intervals(low: Floats, high: Floats) -> list[str]:
+    ends = zip(low, high, strict=True)
+    return ["–" if np.isnan(least) else f"{number(least)} to {number(most)}" for least, most in ends]

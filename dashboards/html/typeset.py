@@ -1,0 +1,190 @@
+"""Formulas in plain text, such as "w_ij = f_ij / sum_j f_ij", as marked pieces that a page typesets."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+GREEK: Final = {
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "eps": "ε",
+    "theta": "θ",
+    "kappa": "κ",
+    "lambda": "λ",
+    "mu": "μ",
+    "pi": "π",
+    "rho": "ρ",
+    "sigma": "σ",
+    "tau": "τ",
+    "phi": "φ",
+    "psi": "ψ",
+    "omega": "ω",
+}
+_SIGNS: Final = {
+    "<=>": "⇔",
+    "<=": "≤",
+    ">=": "≥",
+    "!=": "≠",
+    "->": "→",
+    "...": "…",
+    "..": "…",
+    "-": "−",
+    "*": "·",
+    ".": "·",
+    "'": "′",
+    "sum": "∑",
+    "inf": "∞",
+}
+_FUNCTIONS: Final = (
+    *("exp", "ln", "log", "sgn", "max", "min", "mean", "cos", "sin", "tanh", "floor", "sqrt"),
+    *("relu", "elu", "softplus", "sigmoid", "softmax", "LSE", "product", "score"),
+)
+_TOKEN: Final = re.compile(r"\s+|\d+(?:\.\d+)?|log1p|[A-Za-z]+|<=>|<=|>=|!=|->|\.\.\.?|\*\*|.", re.DOTALL)
+_NAME: Final = re.compile(r"(?<![_A-Za-z'])[A-Za-z]+")
+_SCRIPTS: Final = r"(?:[_^](?:\{[^}]*\}|-?\((?:[^()]|\([^()]*\))*\)|-?\w+|\|\w+\|))"
+_IN_PROSE: Final = re.compile(
+    r"`[^`]*`|\"[^\"]*\"|\*\w+\*|sqrt\([^()]*\)|-?\binf\b|<=>|->|<=|>=|!=|(?<= )-(?= )|(?<=[ (\[])-(?=\w)|"
+    rf"(?<=\)){_SCRIPTS}|(?<![\w'])(?:a(?= [=<>])|(?:{'|'.join(GREEK)}|[A-Za-z]+(?=[_^])|[A-Za-z](?=\*[\s,.)])|"
+    rf"[b-zB-HJ-Z]\d?)(?![A-Za-z])(?:\*|{_SCRIPTS}*))"
+)
+
+
+class Piece(NamedTuple):
+    """A text, or pieces, with how it is set."""
+
+    kind: str
+    """text, variable, sub, sup, root, code, formula, note, line, display or paragraph."""
+    inner: "str | Sequence[Piece]"
+
+
+def typeset(text: str) -> list[Piece]:
+    """Split a description into paragraphs with formulas inside, and displayed formulas.
+
+    Lines that are indented, and single lines such as "w_ij = f_ij / Z_i", are displayed. In a paragraph, two blanks
+    stand around a formula.
+    """
+    found = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        lines = block.split("\n")
+        if all(line.startswith("  ") for line in lines) or (len(lines) == 1 and not _is_prose(lines[0].split("  ")[0])):
+            found.append(Piece("display", display(lines)))
+        else:
+            found.append(Piece("paragraph", list(_paragraph(block.replace("\n", " ")))))
+    return found
+
+
+def inline(text: str) -> list[Piece]:
+    """Split a sentence into words and the symbols of formulas."""
+    return list(_prose(text))
+
+
+def display(lines: Sequence[str]) -> list[Piece]:
+    """Each line as a formula and the notes behind it, which three blanks separate."""
+    found = []
+    for line in lines:
+        parts = [part for part in re.split(r" {3,}", line.strip()) if part]
+        pieces = [
+            Piece("note", list(_prose(part))) if _is_prose(part) else Piece("formula", formula(part)) for part in parts
+        ]
+        indent = [Piece("formula", [])] if line.startswith("        ") and pieces[0].kind == "note" else []
+        found.append(Piece("line", [*indent, *pieces]))
+    return found
+
+
+def _paragraph(text: str) -> Iterator[Piece]:
+    for at, part in enumerate(re.split(r" {2,}", text)):
+        if at:
+            yield Piece("text", " ")
+        if _is_prose(part):
+            yield from _prose(part)
+        else:
+            yield Piece("formula", formula(part))
+
+
+def _is_prose(text: str) -> bool:
+    """True if at least half of the names are words of no formula."""
+    names = _NAME.findall(text)
+    return 2 * sum(len(name) > 1 and name not in _KNOWN for name in names) >= max(len(names), 1)
+
+
+_KNOWN: Final = frozenset((*_FUNCTIONS, *GREEK, *_SIGNS))
+
+
+def _prose(text: str) -> Iterator[Piece]:
+    last = 0
+    for each in _IN_PROSE.finditer(text):
+        if each.start() > last:
+            yield Piece("text", text[last : each.start()])
+        last, said = each.end(), each.group()
+        if said[0] in '`"':
+            yield Piece("code", said.strip("`"))
+        elif said[0] == "*":
+            yield Piece("variable", said.strip("*"))
+        else:
+            yield Piece("formula", formula(said))
+    if last < len(text):
+        yield Piece("text", text[last:])
+
+
+def formula(text: str) -> list[Piece]:
+    """Set variables, Greek letters, subscripts, powers and roots of a formula."""
+    found, at = list[Piece](), 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        said = token.group() if token else text[at]
+        at += len(said)
+        if said == "sqrt" and text[at : at + 1] == "(":
+            end = _closes(text, at)
+            found += [Piece("text", "√"), Piece("root", formula(text[at + 1 : end - 1]))]
+            at = end
+        elif said in ("_", "^", "**"):
+            at += text[at : at + 1] == " " and said == "**"
+            end = _operand(text, at)
+            found.append(Piece("sub" if said == "_" else "sup", _script(text[at:end])))
+            at = end
+        elif said == "*" and at >= 2 and text[at - 2].isalpha():  # k* is the name of a learned key
+            found.append(Piece("sup", "*"))
+        elif said.isdigit() and found and found[-1].kind == "variable":  # v0 is v with the subscript 0
+            found.append(Piece("sub", said))
+        else:
+            found.append(_atom(said, text[at : at + 1]))
+    return found
+
+
+def _atom(said: str, after: str) -> Piece:
+    if said in GREEK:
+        return Piece("variable", GREEK[said])
+    if said == "." and after != " ":  # a product has blanks around it, the end of a sentence has none before it
+        return Piece("text", said)
+    return Piece("variable" if said.isalpha() and len(said) == 1 else "text", _SIGNS.get(said, said))
+
+
+def _script(text: str) -> list[Piece]:
+    inner = text[1:-1] if text[:1] in ("(", "{") and text[-1] in ")}" else text
+    if re.fullmatch("[a-z][a-z0-9]", inner):  # two indices, as in w_ij and w_i0
+        return [_atom(each, "") for each in inner]
+    return formula(inner)
+
+
+def _operand(text: str, at: int) -> int:
+    """The end of what a subscript or power that begins at `at` holds."""
+    if text[at : at + 1] == "-":
+        return _operand(text, at + 1)
+    if text[at : at + 1] in ("(", "{"):
+        return _closes(text, at)
+    if text[at : at + 1] == "|":
+        return text.find("|", at + 1) + 1 or len(text)
+    found = re.compile(r"[A-Za-z0-9]+(?:\.\d+)?").match(text, at)
+    return found.end() if found else at
+
+
+def _closes(text: str, at: int) -> int:
+    """The place behind the bracket that closes the one at `at`."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] in "({") - (text[place] in ")}")
+        if depth == 0:
+            return place + 1
+    return len(text) + 1  # as if the bracket stood behind the end

@@ -1,0 +1,54 @@
+"""Files of figures and tables carry the measure, its unit and its direction; LaTeX has real minus signs."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from flask import Flask
+from synthetic import write_campaign
+
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.downloads import download
+from dashboards.app.engine import Engine
+from dashboards.app.pages import PAGES
+from dashboards.data.captions import axis_title, change_title
+from dashboards.data.latex_file import latex_file
+from store.analysis.verdicts import GridMeasure
+
+
+def test_numbers_are_rounded_with_real_minus_signs_and_prose_is_left_out() -> None:
+    rows = [("▲ better", -0.45539784, 3, "why"), ("= equivalent", -3.949e-5, 5, "why"), ("–", None, 1, "why")]
+    frame = pl.DataFrame(rows, ["verdict", "difference", "pairs", "reason"], orient="row")
+    text = latex_file(frame, "Loss (lower is better) at 5 %").decode()
+    assert r"\caption{Loss (lower is better) at 5 \%}" in text
+    assert r"better & $-$0.4554 & 3 \\" in text
+    assert r"equivalent & $-$3.949 $\times 10^{-5}$ & 5 \\" in text
+    assert r"-- & -- & 1 \\" in text
+    assert "why" not in text
+
+
+@pytest.mark.parametrize(
+    ("scale", "title"),
+    [
+        ("linear", "difference in mse at sigma_f 5, squared units (lower is better)"),
+        ("log", "difference in mse at sigma_f 5, log axis (lower is better)"),
+        ("logit", "difference in mse at sigma_f 5, log axis in odds (lower is better)"),
+    ],
+)
+def test_an_axis_of_changes_has_measure_unit_and_direction(scale: str, title: str) -> None:
+    measure = GridMeasure("mse", {"sigma_f": 5.0}, scale)  # type: ignore[arg-type]
+    assert change_title(measure, "squared units", "difference in") == title
+    assert axis_title(measure, "squared units") == "mse at sigma_f 5, squared units (lower is better)"
+
+
+def test_files_have_the_measure_its_unit_and_its_direction(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(3), steps=6)
+    engine = Engine(Campaigns([root]), PAGES)
+    with Flask("files").app_context():
+        for page, slot in (("overview", "differences"), ("compare", "verdicts"), ("factors", "effects")):
+            rows = pl.read_csv(download(engine, "runs", page, slot, "csv", "").get_data())
+            assert set(rows.select("measure", "unit", "better").rows()) == {
+                ("mse@sigma_f=5,sigma_x=1", "squared output units", "lower")
+            }
+            assert "is better" in download(engine, "runs", page, slot, "tex", "").get_data(as_text=True)
