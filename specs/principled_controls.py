@@ -1,11 +1,12 @@
 """Does margin amplification help by the number of keys, or only because its logits are larger from the start?
 
-At alpha = 0 the margin multiplies logits by 1 + ln(2) ln K: 2.8 on average over the 32 positions of a training sequence.
+At alpha = 0 the margin multiplies logits by 1 + ln(2) ln K: 2.8 on average over the 32 positions in training.
 Temperature 1 / 2.8 multiplies all logits by that constant, whatever K is. SSMax has a factor without the 1.
 """
 
-from ablate import Grid, Operator, over, softmax, temperature
 from principled_components import ACCURACY, LOSS, grammar, induction, margin
+
+from ablate import Grid, Operator, over, softmax, temperature
 
 _operators = {
     "temperature 1/2.8": temperature(1 / 2.8),
