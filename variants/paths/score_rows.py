@@ -16,7 +16,7 @@ from torch.nn import functional
 from variants.attend import Heads, Keywords, postprocess
 from variants.operator import Operator
 from variants.paths.case import refuse_kinds
-from variants.paths.tiles import Normalised, Rule
+from variants.paths.tiles import POWERS, Normalised, Rule
 from variants.stages.products.dot import Dot
 
 _KINDS = {
@@ -27,13 +27,15 @@ _KINDS = {
     "margin": ("none", "log_count", "ssmax"),
     "gate": ("none", "suppress"),
     "score": ("exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"),
-    "normaliser": ("total", "absolute", "ground", "none", "count"),
+    "normaliser": ("total", "absolute", "ground", "none", "count", *POWERS),
     "merge": ("logits",),
     "rescale": ("none", "scale"),
     "readout": ("values", "ground_value", "value_bias"),
 }
 _DOT = Dot()
-_NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "ground": "ground"}
+_NORMALISED: dict[str, Normalised] = {
+    "total": "total", "absolute": "total", "ground": "ground", "sparsemax": "sparsemax", "entmax15": "entmax15"
+}  # fmt: skip
 
 
 def cannot_fold(operator: Operator, path: str) -> str | None:
