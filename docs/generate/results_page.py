@@ -75,7 +75,9 @@ def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     base = found.row(0, named=True)
-    rows = [("baseline", str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
+    labels = dict(result.rows.select("cell", "label").unique().rows())
+    name = labels[base["baseline"]] if found["baseline"].n_unique() == 1 else "baseline"
+    rows = [(name, str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
