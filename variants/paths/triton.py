@@ -30,6 +30,8 @@ def cannot(operator: Operator) -> str | None:
     score, normaliser = operator.score.label, operator.normaliser.label
     if not operator.normaliser.shared and score not in ("sigmoid", "elu_plus_one"):
         return f"triton computes score {score!r} only where weights are divided by their sum, not {normaliser!r}"
+    if operator.forgetting.label != "none":
+        return f"triton computes no forgetting {operator.forgetting.label!r}"
     if normaliser in POWERS:
         return f"triton divides weights by their sum, and computes no normaliser {normaliser!r}"
     return cannot_fold(operator, "triton")
