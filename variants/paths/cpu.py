@@ -70,13 +70,13 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
             heads = heads._replace(k=heads.k.masked_fill(~seen.keys, 0), v=heads.v.masked_fill(~seen.keys, 0))
     given = _flatten(fold(operator, heads, value, count))
     if operator.forgetting.label != "none" and seen is not None:
-        given = given._replace(kept=_kept(value["forgetting"]["gate"], seen.keys, heads))
+        given = given._replace(forgetting=_sum_logs(value["forgetting"]["gate"], seen.keys, heads))
     maps = None if shown is None else _maps(shown, heads)
     output, ground = attend_by_tiles(rule_of(operator, causal=causal), given, maps)
     return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
 
 
-def _kept(gate: Tensor, visible: Tensor | None, heads: Heads) -> Tensor:
+def _sum_logs(gate: Tensor, visible: Tensor | None, heads: Heads) -> Tensor:
     """Sum the logarithms of forget gates up to each token, [N, T, 1]; tokens that no query sees count nothing."""
     log = gate.double().clamp(min=torch.finfo(gate.dtype).tiny).log().expand(*heads.q.shape[:3], 1)
     return _flat((log if visible is None else log.masked_fill(~visible, 0)).cumsum(-2))

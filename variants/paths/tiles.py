@@ -68,7 +68,7 @@ class Given(NamedTuple):
     """Added to the logits."""
     floor: Tensor | None = None
     """t, the logarithm of the score at the ground state's threshold."""
-    kept: Tensor | None = None
+    forgetting: Tensor | None = None
     """Sum of ln f up to a token, float64: a falls by its difference between query and key. For causal maps."""
 
 
@@ -143,9 +143,9 @@ class _Map:
         a = torch.bmm(self.q, self.k.mT, out=self.array("a"))
         if self.factor is not None:
             a.mul_(self.factor)
-        if given.kept is not None:  # beside the block's first query, so that near keys lose no bits
-            first = given.kept[self._tile.heads, self._tile.rows.start, None]
-            a.add_((self.rows(given.kept) - first).to(a)).sub_((self.columns(given.kept) - first).to(a).mT)
+        if given.forgetting is not None:  # beside the block's first query, so that near keys lose no bits
+            first = given.forgetting[self._tile.heads, self._tile.rows.start, None]
+            a.add_((self.rows(given.forgetting) - first).to(a)).sub_((self.columns(given.forgetting) - first).to(a).mT)
         if given.q_gate is not None and given.k_gate is not None and given.strength is not None:
             g = torch.bmm(self.rows(given.q_gate), self.columns(given.k_gate).mT, out=self.array("gate"))
             lowering = torch.abs(g, out=self.array("suppression")).neg_().exp_().log1p_()
@@ -372,9 +372,9 @@ def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[T
         da.mul_(derivative)
     if found.shift is not None:
         tile.rows(found.shift).copy_(da.sum(-1, keepdim=True))
-    if found.kept is not None:
-        tile.rows(found.kept).add_(da.sum(-1, keepdim=True))
-        tile.columns(found.kept).sub_(da.sum(-2)[..., None])
+    if found.forgetting is not None:
+        tile.rows(found.forgetting).add_(da.sum(-1, keepdim=True))
+        tile.columns(found.forgetting).sub_(da.sum(-2)[..., None])
     _gate_gradients(tile, given, found, da)
     raw = torch.bmm(da, tile.k)
     if tile.factor is not None and found.factor is not None:
