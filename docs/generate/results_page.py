@@ -289,13 +289,14 @@ class _MainEffects(NamedTuple):
                 ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
                 axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
             axes.set_title(f"{result.header['grid']}, {found['seeds'][0]} seeds", loc="left")
-            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{measure.better} is better", fontsize=7)
+            bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
+            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{bar}", fontsize=7)
 
 
 def _draw_main(results: Sequence[GridResult]) -> str:
     if len({tuple(axis["name"] for axis in result.header["axes"]) for result in results}) > 1:
         raise SpecError(f"a picture shows grids with the same axes; got {[each.header['grid'] for each in results]}")
-    title = "With a component less without it; 95 % interval over seeds; coloured if p (Holm) is below 0.05"
+    title = "With a component less without it; coloured: p (Holm) below 0.05"
     return draw_picture(title, [_MainEffects(results)])
 
 
