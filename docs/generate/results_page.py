@@ -35,7 +35,8 @@ from store.statistics.scales import response
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
-_STYLE: Final = {"better": "mark", "worse": "odd"}
+_SHOWN: Final = ("better", "worse", "real, size unproven")
+"""Verdicts on differences that are shown not to be zero."""
 _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
 
 
@@ -230,7 +231,8 @@ class _Forest(NamedTuple):
         axes.axvspan(-band, band, color="#eef0f2")
         axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
         for place, row in enumerate(rows):
-            colour = COLOURS[_STYLE.get(row["verdict"], "plain")]
+            gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
+            colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
             for low, high, width in (
                 (row["corrected_low"], row["corrected_high"], 0.7),
                 (row["low"], row["high"], 2.4),
@@ -240,7 +242,7 @@ class _Forest(NamedTuple):
             if row["difference"] is not None:
                 axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
         axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=range(len(rows)))
-        axes.set_yticklabels([f"{row['label']}   {row['verdict']}" for row in rows], fontsize=6.5)
+        axes.set_yticklabels([f"{row['label']}: {row['verdict']}" for row in rows], fontsize=6.5)
         axes.tick_params(length=0)
         axes.tick_params(axis="x", labelsize=7)
         if not linear:
