@@ -168,7 +168,7 @@ class RecordIngest:
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
-        self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have used up all time
+        self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._elsewhere(ended)}
