@@ -58,7 +58,7 @@ def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Te
     q, k are [B, H, T, D], v [B, H, T, D_v], gates [B, H, T, G], of one dtype. Numbers are [B H, T] in float32 and in
     base 2; `factor` is not None. `shown` is boolean and broadcasts to [B, H, T, T].
     """
-    output, _, ground, _ = score_attention(*given, shown, *rule)
+    output, _, ground, _ = score_attention(*given[:-1], shown, *rule)  # without forgetting
     return output, ground
 
 
