@@ -23,20 +23,25 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Any:
     return result_files
 
 
-def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
+def write_known(root: Path, **more: Any) -> Path:
+    """A campaign where SSA is worse by 0.2 and a second axis does nothing."""
     campaign = write_campaign(
-        tmp_path / "campaign",
+        root,
         operators=("softmax", "SSA"),
         factors={"gate": ("constant", "head")},
         effect=lambda axes: 0.2 * (axes["operator"] == "SSA"),
         noise=0.01,
-        pending=[("SSA · head", 0)],
-        failed={("softmax · head", 3): "diverged"},
+        **more,
     )
-    files.collect(campaign.root, tmp_path / "results")
+    return campaign.root
+
+
+def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
+    root = write_known(tmp_path / "campaign", pending=[("SSA · head", 0)], failed={("softmax · head", 3): "diverged"})
+    files.collect(root, tmp_path / "results")
     result = files.read(tmp_path / "results", "quickstart")
     rules = result.measure()
-    with Store.open(campaign.root) as store:
+    with Store.open(root) as store:
         assert rules == measure_of(store, "quickstart", None)
         expected = verdicts(store, "quickstart")
         found = judge_runs(result.runs(rules), result.baselines, rules)
@@ -45,17 +50,10 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
 
 
 def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path: Path, files: Any) -> None:
-    """Both runs of a seed share its shift of 1; a second axis does nothing."""
     import results_page
 
-    campaign = write_campaign(
-        tmp_path / "campaign",
-        operators=("softmax", "SSA"),
-        factors={"gate": ("constant", "head")},
-        effect=lambda axes: 0.2 * (axes["operator"] == "SSA"),
-        noise=0.01,
-    )
-    files.collect(campaign.root, tmp_path / "results")
+    root = write_known(tmp_path / "campaign")
+    files.collect(root, tmp_path / "results")
     result = files.read(tmp_path / "results", "quickstart")
     operator, gate = results_page._contrasts(result, result.measure()).rows(named=True)
     assert operator["axis"] == "operator"

@@ -35,7 +35,12 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
     rows: Sequence[Row] = about["rows"]
     lengths = sorted({row["length"] for row in rows})
     operators = dict.fromkeys(row["operator"] for row in rows if row["operator"] != _FUSED)
-    lines = [_write_line(operator, lengths, rows) for operator in operators]
+    measured = {
+        (operator, length): {row["path"]: row for row in rows if (row["operator"], row["length"]) == (operator, length)}
+        for operator in operators
+        for length in lengths
+    }
+    lines = [_write_line(operator, [measured[operator, length] for length in lengths]) for operator in operators]
     heads = [
         "operator",
         "path",
@@ -45,14 +50,7 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
     for length in lengths:
         picture = f"performance/{name}-{length}.svg"
         title = f"Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
-        bars = {
-            operator: {
-                row["path"]: row["both_ratio"] for row in rows if (row["operator"], row["length"]) == (operator, length)
-            }
-            for operator in operators
-        }
-        chosen = {row["operator"]: row["path"] for row in rows if row["length"] == length and row["chosen"]}
-        pictures[picture] = draw_picture(title, [_Bars(bars, chosen)])
+        pictures[picture] = draw_picture(title, [_Bars({each: measured[each, length] for each in operators})])
         parts.append(f"![{title}, by operator]({picture})\n")
     return "\n".join(parts)
 
@@ -69,42 +67,45 @@ def _describe(name: str, about: Row) -> str:
     )
 
 
-def _write_line(operator: str, lengths: Sequence[int], rows: Sequence[Row]) -> list[str]:
+def _write_line(operator: str, by_length: Sequence[Mapping[str, Row]]) -> list[str]:
     cells, paths = [], []
-    for length in lengths:
-        found = {row["path"]: row for row in rows if (row["operator"], row["length"]) == (operator, length)}
-        best = next(row for row in found.values() if row["chosen"])
+    for found in by_length:
+        best = _chosen(found)
         paths.append(best["path"])
         cells += [f"{best['forward_ratio']:.2f}", f"{best['both_ratio']:.2f}"]
         cells.append(f"{found['reference']['both_ratio']:.2f}" if "reference" in found else "")
     return [f"`{operator}`", ", ".join(dict.fromkeys(paths)), *cells]
 
 
+def _chosen(found: Mapping[str, Row]) -> Row:
+    return next(row for row in found.values() if row["chosen"])
+
+
 class _Bars(NamedTuple):
     """A bar per operator on the path that is chosen, and a mark at its definition."""
 
-    ratios: Mapping[str, Mapping[str, float]]
-    chosen: Mapping[str, str]
+    rows: Mapping[str, Mapping[str, Row]]
+    """By operator and path."""
 
     @property
     def height(self) -> float:
-        return 0.2 * len(self.ratios) + 0.6
+        return 0.2 * len(self.rows) + 0.6
 
     def draw(self, figure: SubFigure) -> None:
         """Draw horizontal bars on a log axis."""
-        height, names = self.height, list(self.ratios)
+        height, chosen = self.height, {name: _chosen(found) for name, found in self.rows.items()}
         axes = figure.add_axes((0.25, 0.45 / height, 0.72, 1 - 0.5 / height))
         axes.set_xscale("log", base=2)
-        for place, name in enumerate(names):
-            ratio = self.ratios[name][self.chosen[name]]
+        for place, (name, best) in enumerate(chosen.items()):
+            ratio = best["both_ratio"]
             axes.plot((1, ratio), (place, place), color=COLOURS["mark"], linewidth=6, solid_capstyle="butt")
             axes.text(ratio * (1.04 if ratio >= 1 else 0.96), place, f"{ratio:.2f}", va="center", fontsize=6.5,
                       ha="left" if ratio >= 1 else "right")  # fmt: skip
-            if "reference" in self.ratios[name] and self.chosen[name] != "reference":
-                axes.plot(self.ratios[name]["reference"], place, "|", color=COLOURS["plain"], markersize=8)
+            if best["path"] != "reference" and (definition := self.rows[name].get("reference")):
+                axes.plot(definition["both_ratio"], place, "|", color=COLOURS["plain"], markersize=8)
         axes.axvline(1, color=COLOURS["plain"], linewidth=0.6)
-        axes.set(ylim=(len(names) - 0.4, -0.6), yticks=range(len(names)))
-        axes.set_yticklabels([f"{name} ({self.chosen[name]})" for name in names], fontsize=6.5)
+        axes.set(ylim=(len(chosen) - 0.4, -0.6), yticks=range(len(chosen)))
+        axes.set_yticklabels([f"{name} ({best['path']})" for name, best in chosen.items()], fontsize=6.5)
         axes.tick_params(length=0)
         ticks = [2.0**power for power in range(-2, 5)]
         axes.set_xlim(0.22, 17)

@@ -46,9 +46,9 @@ class GridResult(NamedTuple):
     cost: dict[str, Any]
     rows: pl.DataFrame
 
-    def measure(self, **changes: Any) -> GridMeasure:
-        """Return the measure of the grid with some fields replaced."""
-        fields = {**self.header["measure"], **changes}
+    def measure(self) -> GridMeasure:
+        """Return the measure of the grid."""
+        fields = self.header["measure"]
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:

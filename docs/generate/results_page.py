@@ -22,16 +22,16 @@ import numpy as np
 import polars as pl
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
+from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from result_files import GridResult, read
-from scipy.stats import t
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure, judge_runs
-from store.statistics import holm
-from store.statistics.scales import response
+from store.statistics import holm, p_zero, summarise, t_interval
+from store.statistics.scales import margin, response
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
@@ -91,26 +91,31 @@ def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     base = found.row(0, named=True)
-    labels = dict(result.rows.select("cell", "label").unique().rows())
-    name = labels[base["baseline"]] if found["baseline"].n_unique() == 1 else "baseline"
-    rows = [(name, str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
+    against = _name_baseline(result, found)
+    rows = [
+        (against or "baseline", str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")
+    ]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
         rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, row["verdict"]))
     level = f"{100 * (1 - measure.alpha):g} % interval"
     heads = ("cell", "pairs", "mean", "difference", level, "p (Holm)", "verdict")
-    return f"{_describe(result, measure, found)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
+    return f"{_describe(result, measure, found, against)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
 
 
-def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame) -> str:
-    labels = dict(result.rows.select("cell", "label").unique().rows())
-    baselines = list(dict.fromkeys(found["baseline"]))
-    against = labels[baselines[0]] if len(baselines) == 1 else "the baseline of the same other levels"
-    unit = result.header["measure"]["unit"] if measure.name == result.header["measure"]["name"] else ""
+def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
+    """Return the label of the baseline; None if there are several."""
+    cells = found["baseline"].unique()
+    return result.rows.filter(cell=cells[0])["label"][0] if len(cells) == 1 else None
+
+
+def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, against: str | None) -> str:
+    unit = result.header["measure"]["unit"]
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
-        f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. Against {against}, "
+        f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. "
+        f"Against {against or 'the baseline of the same other levels'}, "
         f"paired by seed; differences below {band} count as equal; p by Holm over {found['family'][0]} comparisons."
     )
 
@@ -159,12 +164,10 @@ def _contrasts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
     for part in by_seed.partition_by("seed", maintain_order=True):
         y = response(part["value"].to_numpy(), measure.scale)
         effects.append(np.linalg.lstsq(np.column_stack((np.ones(len(y)), part.select(names))), y)[0][1:])
-    means, seeds = np.mean(effects, axis=0), len(effects)
-    errors = np.std(effects, axis=0, ddof=1) / math.sqrt(seeds)
-    half = errors * t.ppf(1 - measure.alpha / 2, seeds - 1)
-    p = 2 * t.sf(np.abs(means) / errors, seeds - 1)
-    columns = {"axis": names, "difference": means, "low": means - half, "high": means + half, "p": p, "p_holm": holm(p)}
-    return pl.DataFrame(columns).with_columns(seeds=pl.lit(seeds))
+    summary = summarise(np.column_stack(effects))
+    (low, high), p = t_interval(summary, measure.alpha), p_zero(summary)
+    columns = {"axis": names, "difference": summary.mean, "low": low, "high": high, "p": p, "p_holm": holm(p)}
+    return pl.DataFrame(columns).with_columns(seeds=pl.lit(len(effects)))
 
 
 def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
@@ -212,6 +215,19 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
     return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
 
 
+def _draw_band(axes: Axes, measure: GridMeasure) -> None:
+    band = margin(measure.rope, measure.scale)
+    axes.axvspan(-band, band, color="#eef0f2")
+    axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
+
+
+def _label_ticks(axes: Axes, measure: GridMeasure) -> None:
+    """Write differences of logarithms in per cent."""
+    if measure.scale != "linear":
+        ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
+
+
 class _Forest(NamedTuple):
     """Differences from the baseline with their intervals: thick uncorrected, thin corrected."""
 
@@ -226,10 +242,7 @@ class _Forest(NamedTuple):
         """Draw a row per cell; the band of equality is grey."""
         rows, height = self.found.rows(named=True), self.height
         axes = figure.add_axes((0.42, 0.55 / height, 0.55, 1 - 0.6 / height))
-        linear = self.measure.scale == "linear"
-        band = self.measure.rope if linear else math.log1p(self.measure.rope)
-        axes.axvspan(-band, band, color="#eef0f2")
-        axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
+        _draw_band(axes, self.measure)
         for place, row in enumerate(rows):
             gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
             colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
@@ -245,11 +258,9 @@ class _Forest(NamedTuple):
         axes.set_yticklabels([f"{row['label']}: {row['verdict']}" for row in rows], fontsize=6.5)
         axes.tick_params(length=0)
         axes.tick_params(axis="x", labelsize=7)
-        if not linear:
-            ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
-            axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
+        _label_ticks(axes, self.measure)
         pairs, family = self.found["pairs"].max(), self.found["family"].max()
-        unit = "difference" if linear else "difference in per cent"
+        unit = "difference" if self.measure.scale == "linear" else "difference in per cent"
         axes.set_xlabel(
             f"{unit} of {self.measure.name}; {self.measure.better} is better; {pairs} pairs; grey counts as equal\n"
             f"thick: {100 * (1 - self.measure.alpha):g} % interval, thin: corrected for {family} comparisons",
@@ -271,12 +282,9 @@ class _MainEffects(NamedTuple):
         width = 0.86 / len(self.results)
         for place, result in enumerate(self.results):
             measure = result.measure()
-            linear = measure.scale == "linear"
             found = _contrasts(result, measure)
-            band = measure.rope if linear else math.log1p(measure.rope)
             axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
-            axes.axvspan(-band, band, color="#eef0f2")
-            axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
+            _draw_band(axes, measure)
             for row, each in enumerate(found.rows(named=True)):
                 good = (each["difference"] > 0) == (measure.better == "higher")
                 style = "plain" if each["p_holm"] > measure.alpha else "mark" if good else "odd"
@@ -287,9 +295,7 @@ class _MainEffects(NamedTuple):
             axes.set_yticklabels(found["axis"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
             axes.tick_params(axis="x", labelsize=6.5)
             axes.tick_params(axis="y", length=0)
-            if not linear:
-                ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
-                axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
+            _label_ticks(axes, measure)
             axes.set_title(f"{result.header['grid']}, {found['seeds'][0]} seeds", loc="left")
             bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
             axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{bar}", fontsize=7)
