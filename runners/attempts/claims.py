@@ -68,7 +68,7 @@ def claim(
     after it ran out of memory.
 
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` attempts that saved nothing for long.
+    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written, or its file system does not respond.

@@ -125,7 +125,7 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(unreadable):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
-    found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
+    found = values.join(_append_versions(about), on="trial", how="left", maintain_order="left")
     found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
     return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
@@ -141,8 +141,8 @@ def _add_lost_runs(header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFra
     return pl.concat([found, lost], how="diagonal")
 
 
-def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
-    """With the versions of every definition of which the grid's trials used several added to `code`.
+def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
+    """Append to `code` each source that has several versions in this grid.
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
@@ -174,7 +174,7 @@ def _no_such_measure(store: "Store", grid: str, measure: GridMeasure) -> str:
     )
 
 
-# The code of a run is that of all attempts from the one that began it to the latest that finished.
+# A run's code is that of its latest successful attempt and of the attempts it resumed.
 _ABOUT: Final = """
 WITH finished AS (
     SELECT trial, max(attempt) AS attempt FROM attempt WHERE status = 'ok' GROUP BY trial

@@ -99,7 +99,7 @@ class NodeRows(RowSource):
             self.give_back(row)
 
     def rows_left(self) -> int:
-        """Return 0 also if all remaining rows are with others who are alive."""
+        """Count the rows that this task may still get: 0 once live workers hold the rest."""
         if not self._willing():
             return 0
         here = len(self._back) + len(self._own) + len(self._others) + len(self._last)

@@ -1,7 +1,7 @@
 """The record file and log of a worker task, and the health of its node.
 
-A node on which the first trials all fail leaves its rows to others. A failure does not count against the node if a node
-that trains well has met it; if no node trains well, if another node has met it.
+A node on which the first trials all fail leaves its rows to others. A failure is not blamed on the node if a healthy
+node has seen it too; while no node is healthy, any other node counts.
 """
 
 import os
@@ -99,7 +99,7 @@ class WorkerRecordFile:
 
 @final
 class NodeHealth:
-    """The health of the node of the worker `mine`; `records` returns all workers, `is_only_node` if there is one."""
+    """The health of the node of the worker `mine`; `is_only_node()` is true if the partition has one node."""
 
     def __init__(
         self, mine: WorkerRecord, records: Callable[[], Iterable[WorkerRecord]], is_only_node: Callable[[], bool]
