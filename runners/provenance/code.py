@@ -23,7 +23,7 @@ from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.loading import named_files, read_by
-from runners.provenance.origin import PROJECT, is_installed, room_of
+from runners.provenance.origin import PROJECT, is_installed, package_of
 from runners.provenance.source import (
     acting_names,
     digest,
@@ -134,7 +134,7 @@ class Codes:
 
     def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
         """Add a whole module of the project or an installed package."""
-        name, room, file = module.__name__, room_of(module), Path(_file(module))
+        name, room, file = module.__name__, package_of(module), Path(_file(module))
         if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file))):
             return
         if room and name not in self._modules:
@@ -158,7 +158,7 @@ class Codes:
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
-            if room_of(other):
+            if package_of(other):
                 self._add_module(other, found)
             elif other.__name__ not in found and _is_users(other) and has_source(other):
                 whole = statements(source_text(other))
@@ -263,7 +263,7 @@ def _file(module: ModuleType) -> str:
 
 
 def _is_users(module: ModuleType) -> bool:
-    return SOURCE in vars(module) or (room_of(module) is None and not is_installed(_file(module)))
+    return SOURCE in vars(module) or (package_of(module) is None and not is_installed(_file(module)))
 
 
 def has_source(module: ModuleType) -> bool:

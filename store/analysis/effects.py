@@ -39,17 +39,19 @@ def analysis(
 
     Raises as `effects` does.
     """
-    rules = measure_of(store, grid, measure)
-    return analyse_runs(runs(store, grid, rules), store.grid(grid), rules, interactions=interactions)
+    grid_measure = measure_of(store, grid, measure)
+    return analyse_runs(runs(store, grid, grid_measure), store.grid(grid), grid_measure, interactions=interactions)
 
 
 def analyse_runs(
-    values: pl.DataFrame, header: Mapping[str, Any], rules: GridMeasure, *, interactions: bool = False
+    values: pl.DataFrame, header: Mapping[str, Any], grid_measure: GridMeasure, *, interactions: bool = False
 ) -> Factorial:
     """`analysis` of runs, as `store.analysis.verdicts.runs` returns them, with the header of their grid."""
     values, factors = _factors(values, header)
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = factorial(values, planned, scale=rules.scale, order=2 if interactions else 1, alpha=rules.alpha)
+    found = factorial(
+        values, planned, scale=grid_measure.scale, order=2 if interactions else 1, alpha=grid_measure.alpha
+    )
     return found._replace(
         terms=found.terms.with_columns(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))

@@ -38,26 +38,33 @@ def verdicts(
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    rules = measure_of(store, grid, measure)
-    values = runs(store, grid, rules)
-    found = judge_runs(values, baselines_of(store, grid, baseline), rules)
+    grid_measure = measure_of(store, grid, measure)
+    values = runs(store, grid, grid_measure)
+    found = judge_runs(values, baselines_of(store, grid, baseline), grid_measure)
     counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
 
 
-def judge_runs(values: pl.DataFrame, baseline: Baseline, rules: GridMeasure) -> pl.DataFrame:
-    """`compare` by the rules of a grid's measure."""
+def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasure) -> pl.DataFrame:
+    """Compare by a grid's measure."""
     return compare(
-        values, baseline=baseline, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+        values,
+        baseline=baseline,
+        scale=grid_measure.scale,
+        better=grid_measure.better,
+        rope=grid_measure.rope,
+        alpha=grid_measure.alpha,
     )
 
 
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
-    rules = measure_of(store, grid, None)
-    return failures(runs(store, grid, rules), baseline=baselines_of(store, grid, baseline), alpha=rules.alpha)
+    grid_measure = measure_of(store, grid, None)
+    return failures(
+        runs(store, grid, grid_measure), baseline=baselines_of(store, grid, baseline), alpha=grid_measure.alpha
+    )
 
 
 def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
