@@ -36,8 +36,9 @@ from variants.paths.choose import PATHS, Path as ExecutionPath, choose
 LONGEST_DEFINITION = 2048
 """Tokens up to which the definition is measured on a GPU; beyond, its maps take too much memory."""
 OPERATORS = (
-    "softmax", "affine_scaled", "learned_sink", "principled", "principled_ground", "ssa", "cog", "sigmoid",
-    "linear_elu", "identity", "mlp_kernel", "cosformer", "entmax15",
+    "softmax", "affine_scaled", "learned_sink", "off_by_one", "key_bias", "integral", "integral_weights",
+    "differential", "principled", "principled_ground", "ssa", "cog", "sigmoid", "sparsemax", "entmax15", "linear_elu",
+    "identity", "mlp_kernel", "cosformer", "fox", "selective",
 )  # fmt: skip
 WARM_UP = 2
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from variants import Heads, Operator, causal, principled, ssa
+from variants import Heads, Operator, causal, entmax15, fox, principled, sparsemax, ssa
 from variants.attend import definition, prepare
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
@@ -35,6 +35,18 @@ ONE_SCORE_OPERATORS = [
     Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
 ]
 """Operators that the paths "cpu" and "triton" compute."""
+PROJECTIONS = [
+    sparsemax(),
+    entmax15(),
+    Operator(normaliser={"kind": "entmax15"}, margin={"kind": "log_count"}, **GATE),
+    Operator(score={"kind": "ssa"}, normaliser={"kind": "sparsemax"}, visible={"kind": "window", "size": 5}),
+]
+FORGETTING = [
+    fox(),
+    Operator(forgetting={"kind": "decay_times"}, normaliser={"kind": "ground"}, **GATE),
+    Operator(forgetting={"kind": "forget_gate"}, normaliser={"kind": "entmax15"}),
+]
+"""Operators that the path "cpu" computes besides."""
 
 Run = Callable[[Operator, Heads, NumberValues], Tensor]
 

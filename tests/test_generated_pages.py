@@ -15,7 +15,7 @@ from runners.tasks import Task
 from variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("operators", "probes", "results", "tasks")
+PAGES = ("operators", "performance", "probes", "results", "tasks")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from choice_pages import make_probes_page, make_tasks_page
 from operators_page import make_operators_page
+from performance_page import make_performance_page
 from results_page import make_results_page
 
 from grid.errors import AblateError
@@ -13,8 +14,14 @@ from grid.errors import AblateError
 
 def main(folder: Path) -> None:
     """Write all pages and remove pictures that no page shows any more."""
-    files = {**make_operators_page(), **make_probes_page(), **make_results_page(), **make_tasks_page()}
-    for name in ("operators", "probes", "results", "tasks"):
+    files = {
+        **make_operators_page(),
+        **make_performance_page(),
+        **make_probes_page(),
+        **make_results_page(),
+        **make_tasks_page(),
+    }
+    for name in ("operators", "performance", "probes", "results", "tasks"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for path in (folder / name).glob("*.svg"):
             if f"{name}/{path.name}" not in files:

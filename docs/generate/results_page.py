@@ -6,6 +6,7 @@
     {verdicts GRID accuracy length=64}   the same for another measurement or point
     {figure GRID}                    the same as a picture; takes a measurement, too
     {effects GRID}                   F tests and means of the axes
+    {main GRID ...}                  main effects of axes with two levels, a panel per grid
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
     {cost GRID ...}                  trials, hours, device and versions
 """
@@ -45,6 +46,9 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
         grid, *words = call[2].split()
         if call[1] == "cost":
             return _describe_cost([read(about.parent, each) for each in (grid, *words)])
+        if call[1] == "main":
+            pictures[f"results/{grid}-main.svg"] = _draw_main([read(about.parent, each) for each in (grid, *words)])
+            return f"![Main effects of the axes of {', '.join((grid, *words))}](results/{grid}-main.svg)"
         result = read(about.parent, grid)
         measure = _measure(result, words)
         if call[1] == "figure":
@@ -71,7 +75,9 @@ def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     base = found.row(0, named=True)
-    rows = [("baseline", str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
+    labels = dict(result.rows.select("cell", "label").unique().rows())
+    name = labels[base["baseline"]] if found["baseline"].n_unique() == 1 else "baseline"
+    rows = [(name, str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
@@ -213,6 +219,48 @@ class _Forest(NamedTuple):
             f"thick: {100 * (1 - self.measure.alpha):g} % interval, thin: corrected for {family} comparisons",
             fontsize=7,
         )
+
+
+class _MainEffects(NamedTuple):
+    """Differences of the second from the first level of each axis, a panel per grid."""
+
+    results: Sequence[GridResult]
+
+    @property
+    def height(self) -> float:
+        return 1.9
+
+    def draw(self, figure: SubFigure) -> None:
+        """Draw a row per axis; the band of equality is grey."""
+        width = 0.86 / len(self.results)
+        for place, result in enumerate(self.results):
+            measure = result.measure()
+            linear = measure.scale == "linear"
+            found = analyse_runs(result.runs(measure), result.header, measure)
+            effects = found.effects.filter(pl.len().over("factor") == 2).group_by("factor", maintain_order=True).last()
+            band = measure.rope if linear else math.log1p(measure.rope)
+            axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
+            axes.axvspan(-band, band, color="#eef0f2")
+            axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
+            for row, (low, middle, high) in enumerate(effects.select("low", "effect", "high").rows()):
+                good = middle > 0 if measure.better == "higher" else middle < 0
+                style = "plain" if low <= 0 <= high else "mark" if good else "odd"
+                axes.plot((2 * low, 2 * high), (row, row), color=COLOURS[style], linewidth=2.4, solid_capstyle="butt")
+                axes.plot(2 * middle, row, "o", color=COLOURS[style], markersize=3.5)
+            axes.set(ylim=(effects.height - 0.5, -0.5), yticks=range(effects.height))
+            axes.set_yticklabels(effects["factor"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
+            axes.tick_params(axis="x", labelsize=6.5)
+            axes.tick_params(axis="y", length=0)
+            if not linear:
+                ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+                axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
+            axes.set_title(f"{result.header['grid'].removesuffix('-components')}, {found.runs} runs", loc="left")
+            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{measure.better} is better", fontsize=7)
+
+
+def _draw_main(results: Sequence[GridResult]) -> str:
+    title = "With a component less without it: mean over all other settings, 95 % interval"
+    return draw_picture(title, [_MainEffects(results)])
 
 
 def _draw(result: GridResult, measure: GridMeasure) -> str:

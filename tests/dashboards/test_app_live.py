@@ -114,10 +114,10 @@ def test_a_run_has_its_own_folds(page: Page, live: Live) -> None:
     assert not trace.evaluate("(one) => one.open")
     leave = "(run) => { const a = document.createElement('a'); a.href = `/runs/run?run=${run}`; a.className = 'on';"
     page.evaluate(f"{leave} document.querySelector('#page').append(a); a.click(); }}", second)
-    page.locator("#slot-what td", has_text=second).wait_for()
+    page.locator("#slot-what dd", has_text=second).wait_for()
     assert trace.evaluate("(one) => one.open")
     page.go_back()
-    page.locator("#slot-what td", has_text=first).wait_for()
+    page.locator("#slot-what dd", has_text=first).wait_for()
     assert trace.evaluate("(one) => one.open")
 
 

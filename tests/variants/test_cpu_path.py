@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from path_outcomes import GROUND, ONE_SCORE_OPERATORS as OPERATORS, defined, masks, most_entries, outcome
+from path_outcomes import FORGETTING, GROUND, ONE_SCORE_OPERATORS, PROJECTIONS, defined, masks, most_entries, outcome
 
 from variants import Operator, causal, principled
 from variants.laws.inputs import Inputs, random_inputs
 from variants.papers.principled import principled_ground
 from variants.paths import cpu
 
+OPERATORS = [*ONE_SCORE_OPERATORS, *PROJECTIONS, *FORGETTING]
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 
 

@@ -128,6 +128,17 @@ def test_a_position_bias_keeps_its_digits_under_autocast() -> None:
     assert ((came.double() - exact).abs() <= exact.abs() * 2**-8 + 1e-5).all()
 
 
+@pytest.mark.parametrize("merge", ["mean", "difference"])
+def test_long_maps_of_narrow_signals_are_those_of_the_definition(merge: str) -> None:
+    """From 512 keys on, queries are padded to the width of the values."""
+    operator = Operator(merge={"kind": merge}, signals={"count": 2})
+    inputs = random_inputs(operator, length=513)
+    came, expected = (
+        along(path, operator, inputs.q, inputs.k, inputs.v, inputs.numbers) for path in ("sdpa", "reference")
+    )
+    torch.testing.assert_close(came, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_a_far_sink_in_float16_is_no_sink() -> None:
     operator = Operator(normaliser={"kind": "sink"})
     given = random_inputs(operator, length=13).to(torch.float16)

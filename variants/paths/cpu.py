@@ -38,14 +38,22 @@ def slower(case: Case) -> str | None:
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]; of shapes alone, by the definition, which has fewer operations to follow."""
-    if heads.q.is_meta:
+    """Compute the output [B, H, T, D]."""
+    if _needs_definition(operator, heads):
         return definition(operator, heads, numbers).output
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     with without_autocast(heads.q.device.type):
         return _compute(operator, heads, value).to(given)
+
+
+def _needs_definition(operator: Operator, heads: Heads) -> bool:
+    """Return True for shapes alone, where it has fewer operations to follow, and for forgetting that is not causal."""
+    if heads.q.is_meta or operator.forgetting.label == "none":
+        return heads.q.is_meta
+    seen = find_seen(heads)
+    return seen is None or seen.ahead
 
 
 def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
@@ -61,9 +69,17 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
         if seen.keys is not None:
             heads = heads._replace(k=heads.k.masked_fill(~seen.keys, 0), v=heads.v.masked_fill(~seen.keys, 0))
     given = _flatten(fold(operator, heads, value, count))
+    if operator.forgetting.label != "none" and seen is not None:
+        given = given._replace(forgetting=_sum_logs(value["forgetting"]["gate"], seen.keys, heads))
     maps = None if shown is None else _maps(shown, heads)
     output, ground = attend_by_tiles(rule_of(operator, causal=causal), given, maps)
     return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
+
+
+def _sum_logs(gate: Tensor, visible: Tensor | None, heads: Heads) -> Tensor:
+    """Sum the logarithms of forget gates up to each token, [N, T, 1]; tokens that no query sees count nothing."""
+    log = gate.double().clamp(min=torch.finfo(gate.dtype).tiny).log().expand(*heads.q.shape[:3], 1)
+    return _flat((log if visible is None else log.masked_fill(~visible, 0)).cumsum(-2))
 
 
 def _flatten(folded: ScoreRows) -> Given:

@@ -16,30 +16,38 @@ from torch.nn import functional
 from variants.attend import Heads, Keywords, postprocess
 from variants.operator import Operator
 from variants.paths.case import refuse_kinds
-from variants.paths.tiles import Normalised, Rule
+from variants.paths.tiles import POWERS, Normalised, Rule
 from variants.stages.products.dot import Dot
 
+GATED = ("forget_gate", "decay_times")
+"""Forgetting by a gate of every token."""
 _KINDS = {
     "extra": ("none",),
     "product": ("dot",),
     "transform": ("none", "temperature"),
-    "forgetting": ("none",),
+    "forgetting": ("none", *GATED),
     "margin": ("none", "log_count", "ssmax"),
     "gate": ("none", "suppress"),
     "score": ("exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"),
-    "normaliser": ("total", "absolute", "ground", "none", "count"),
+    "normaliser": ("total", "absolute", "ground", "none", "count", *POWERS),
     "merge": ("logits",),
     "rescale": ("none", "scale"),
     "readout": ("values", "ground_value", "value_bias"),
 }
 _DOT = Dot()
-_NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "ground": "ground"}
+_BESIDE_FORGETTING = {"visible": "everything", "margin": "none", "transform": "none", "score": "exponential"}
+_NORMALISED: dict[str, Normalised] = {
+    "total": "total", "absolute": "total", "ground": "ground", "sparsemax": "sparsemax", "entmax15": "entmax15"
+}  # fmt: skip
 
 
 def cannot_fold(operator: Operator, path: str) -> str | None:
     """Return why `path` cannot run `operator`, or None if it can."""
     if (reason := refuse_kinds(path, _KINDS, operator)) is not None:
         return reason
+    for stage, label in _BESIDE_FORGETTING.items() if operator.forgetting.label != "none" else ():
+        if (given := getattr(operator, stage).label) != label:
+            return f"{path} computes forgetting with {stage} {label!r} only, not {given!r}"
     score, normaliser = operator.score.label, operator.normaliser.label
     if normaliser == "ground" and operator.margin.label != "none" and score != "exponential":
         return f"{path} computes a margin over the threshold with score 'exponential' only, not {score!r}"

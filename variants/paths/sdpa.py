@@ -42,6 +42,8 @@ _KINDS = {
     "readout": ("values", "ground_value", "value_bias"),
 }
 
+_PADDED_FROM = 512
+"""Keys from which queries are padded to the width of values: the CPU's fused kernel needs it, below it costs more."""
 _AFTER_KERNEL = {"merge": "logits", "rescale": "none", "readout": "values", "head_norm": "none", "output_gate": "none"}
 """Neutral choices of the stages that act on the kernel's output."""
 
@@ -146,6 +148,9 @@ class _Folded:
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
         q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
+        missing = v.shape[-1] - q.shape[-1]
+        if missing > 0 and q.device.type == "cpu" and k.shape[-2] >= _PADDED_FROM:
+            q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
         if sink is not None:
             rows = sink.reshape(-1, *sink.shape[-3:])[..., 0]
             rows = F.pad(rows, (columns, 0)) if mask is None else rows

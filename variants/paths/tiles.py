@@ -11,11 +11,15 @@ forward pass keeps the output, L and the sums of rows; the backward pass compute
 
 A_ij is 1 if the score counts in Z_i: always, except that a key below the ground state's threshold t_i counts as e^t_i.
 Z_i is no variable, and D_i = 0, if scores are the weights.
+
+Sparsemax (m = 1) and entmax with alpha = 1.5 (m = 2) project instead; L_i is then the threshold:
+
+    w_ij = max(l_ij / m - L_i, 0)^m      dl_ij = r_ij (dp_ij - sum_j r_ij dp_ij / sum_j r_ij)      r_ij = w_ij^(1 - 1/m)
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -29,7 +33,11 @@ HIDDEN = -1e30
 """The logarithm of a hidden key's score; finite, so that 0 times it is 0."""
 
 ScoreKind = Literal["exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"]
-Normalised = Literal["total", "ground", "none"]
+Normalised = Literal["total", "ground", "none", "sparsemax", "entmax15"]
+
+POWERS: Final[Mapping[str, int]] = {"sparsemax": 1, "entmax15": 2}
+"""m of the normalisers that project."""
+_MOST_NEWTON_STEPS = 50
 
 
 class Rule(NamedTuple):
@@ -60,6 +68,8 @@ class Given(NamedTuple):
     """Added to the logits."""
     floor: Tensor | None = None
     """t, the logarithm of the score at the ground state's threshold."""
+    forgetting: Tensor | None = None
+    """Sum of ln f up to a token, float64: a falls by its difference between query and key. For causal maps."""
 
 
 def attend_by_tiles(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -133,6 +143,9 @@ class _Map:
         a = torch.bmm(self.q, self.k.mT, out=self.array("a"))
         if self.factor is not None:
             a.mul_(self.factor)
+        if given.forgetting is not None:  # beside the block's first query, so that near keys lose no bits
+            first = given.forgetting[self._tile.heads, self._tile.rows.start, None]
+            a.add_((self.rows(given.forgetting) - first).to(a)).sub_((self.columns(given.forgetting) - first).to(a).mT)
         if given.q_gate is not None and given.k_gate is not None and given.strength is not None:
             g = torch.bmm(self.rows(given.q_gate), self.columns(given.k_gate).mT, out=self.array("gate"))
             lowering = torch.abs(g, out=self.array("suppression")).neg_().exp_().log1p_()
@@ -248,6 +261,11 @@ def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tens
         return
     log, sign, _ = tile.log_score(a, slope=False)
     tile.hide(log)
+    if rule.normalised in POWERS:
+        w, threshold = _project(tile, log, POWERS[rule.normalised])
+        logs.copy_(threshold)
+        torch.bmm(w, tile.v, out=output)
+        return
     largest = log.amax(-1, keepdim=True)
     largest = (largest if tile.floor is None else torch.maximum(largest, tile.floor)).clamp_(min=HIDDEN / 10)
     below = None if tile.floor is None else tile.clear(torch.lt(log, tile.floor, out=tile.array("below")))
@@ -268,21 +286,68 @@ def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tens
     output.div_(total)
 
 
-def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
-    """Write a tile's rows of the gradients and add its part to those of keys and values."""
-    slope, ground_slope, shared, logs = map(tile.rows, known)
+def _project(tile: _Map, log: Tensor, power: int) -> tuple[Tensor, Tensor]:
+    """Return weights and thresholds of the projection of `log`, which is overwritten.
+
+    The sum of the weights is convex and falls with the threshold. Newton's steps from a threshold with too large a sum
+    rise to the solution.
+    """
+    largest = log.amax(-1, keepdim=True)
+    z = log.sub_(largest).div_(power)
+    threshold, precision = torch.full_like(largest, -1.0), 2 * torch.finfo(z.dtype).eps
+    above = tile.array("x")
+    for _ in range(_MOST_NEWTON_STEPS):
+        torch.sub(z, threshold, out=above).clamp_(min=0)
+        if power == 1:
+            excess, slope = above.sum(-1, keepdim=True).sub_(1), (above > 0).sum(-1, keepdim=True)
+        else:
+            slope = 2 * above.sum(-1, keepdim=True)
+            excess = above.square_().sum(-1, keepdim=True).sub_(1)
+        step = excess / slope
+        step.masked_fill_(step <= precision, 0)  # by row, so that other rows change no bit
+        if not step.any():
+            break
+        threshold += step
+    w = tile.clear(z.sub_(threshold).clamp_(min=0))  # a row that sees nothing has weights 0
+    return w if power == 1 else w.square_(), threshold + largest / power
+
+
+def _root(tile: _Map, log: Tensor, threshold: Tensor, power: int) -> tuple[Tensor, Tensor]:
+    """Return the weights w, and w^(1 - 1/m); `log` is overwritten."""
+    w = tile.clear(log.div_(power).sub_(threshold).clamp_(min=0))
+    if power == 1:
+        return w, torch.gt(w, 0, out=tile.array("root"))
+    root = tile.array("root").copy_(w)
+    return w.square_(), root
+
+
+class _Slopes(NamedTuple):
+    """Weights of a tile with their signs, l, the gradient of l, and l'(a), None for 1."""
+
+    w: Tensor
+    log: Tensor
+    dl: Tensor
+    derivative: Tensor | None
+
+
+def _slopes(tile: _Map, rule: Rule, known: tuple[Tensor, Tensor, Tensor, Tensor]) -> _Slopes:
+    slope, ground_slope, shared, logs = known
     a = tile.logits()
     if rule.normalised == "none" and rule.score == "sigmoid":
         log = w = tile.scores(a)
-        sign = counted = None
-        derivative: Tensor | None = torch.sub(1, w, out=tile.array("slope"))
-    else:
-        log, sign, derivative = tile.log_score(a, slope=True)
-        w = log if given.exponent is None else tile.array("w").copy_(log)
-        tile.hide(w)
-        counted = None if tile.floor is None else torch.ge(w, tile.floor, out=tile.array("below"))
-        w.sub_(logs).exp_()
+        dl = torch.bmm(slope, tile.v.mT, out=tile.array("dp")).mul_(w)
+        return _Slopes(w, log, dl, torch.sub(1, w, out=tile.array("slope")))
+    log, sign, derivative = tile.log_score(a, slope=True)
+    w = tile.array("w").copy_(log) if rule.score == "ssa" else log
+    tile.hide(w)
     dp = torch.bmm(slope, tile.v.mT, out=tile.array("dp"))
+    if rule.normalised in POWERS:
+        w, root = _root(tile, w, logs, POWERS[rule.normalised])
+        mean = torch.mul(root, dp, out=tile.array("x")).sum(-1, keepdim=True)
+        mean /= root.sum(-1, keepdim=True).clamp_(min=torch.finfo(dp.dtype).tiny)
+        return _Slopes(w, log, dp.sub_(mean).mul_(root), derivative)
+    counted = None if tile.floor is None else torch.ge(w, tile.floor, out=tile.array("below"))
+    w.sub_(logs).exp_()
     if rule.normalised == "ground":
         dp.sub_(ground_slope)
     if sign is not None:
@@ -291,8 +356,15 @@ def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[T
         dp.addcmul_(counted, shared, value=-1)
     elif rule.normalised == "total":
         dp.sub_(shared)
-    da = dp.mul_(w)
-    tile.columns(found.v).baddbmm_((w if sign is None else w.mul_(sign)).mT, slope)
+    dl = dp.mul_(w)
+    return _Slopes(w if sign is None else w.mul_(sign), log, dl, derivative)
+
+
+def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    """Write a tile's rows of the gradients and add its part to those of keys and values."""
+    slope, ground_slope, shared, logs = map(tile.rows, known)
+    w, log, da, derivative = _slopes(tile, rule, (slope, ground_slope, shared, logs))
+    tile.columns(found.v).baddbmm_(w.mT, slope)
     if given.exponent is not None and found.exponent is not None:
         by_row = torch.mul(da, log, out=tile.array("x")).sum(-1, keepdim=True)
         tile.rows(found.exponent).copy_(by_row / tile.rows(given.exponent))
@@ -300,6 +372,9 @@ def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[T
         da.mul_(derivative)
     if found.shift is not None:
         tile.rows(found.shift).copy_(da.sum(-1, keepdim=True))
+    if found.forgetting is not None:
+        tile.rows(found.forgetting).add_(da.sum(-1, keepdim=True))
+        tile.columns(found.forgetting).sub_(da.sum(-2)[..., None])
     _gate_gradients(tile, given, found, da)
     raw = torch.bmm(da, tile.k)
     if tile.factor is not None and found.factor is not None:
