@@ -171,17 +171,19 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     readers, named = set[str](), set[Path]()
     for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
-        whole, partly, waiting = set[str](), set[str](), [(module, False)]
+        used_wholly, seen, waiting = set[str](), set[str](), [(module, False)]
         while waiting:
-            each, all_of_it = waiting.pop()
-            if each.__name__ in (whole if all_of_it else partly | whole) or not (_is_users(each) and has_source(each)):
+            each, is_used = waiting.pop()
+            if each.__name__ in (used_wholly if is_used else seen) or not (_is_users(each) and has_source(each)):
                 continue
-            (whole if all_of_it else partly).add(each.__name__)
+            seen.add(each.__name__)
+            if is_used:
+                used_wholly.add(each.__name__)
             readers.add(_file(each))
             text = statements(source_text(each))
             grids = _grids_in(each)
             named |= {*named_files(_file(each), text, grids)}
-            part = text if all_of_it else effects(text, grids, _acting_imports(text, each, set()))
+            part = text if is_used else effects(text, grids, _acting_imports(text, each, set()))
             if part:
                 found[_display_name(each)] = digest(part)
             used = {other.__name__ for other in imported_modules(part, each)}
