@@ -41,10 +41,13 @@ def test_pages_and_pictures_are_up_to_date(generated: Path) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_headings_or_files_and_tables_have_even_rows(page: str, generated: Path) -> None:
     text = (generated / f"{page}.md").read_text(encoding="utf-8")
-    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    headings = {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings
     pictures = {path.relative_to(generated).as_posix() for path in (generated / page).glob("*.svg")}
-    assert set(re.findall(rf"\]\(({page}/\w+\.svg)\)", text)) == pictures
+    assert set(re.findall(rf"\]\(({page}/[\w-]+\.svg)\)", text)) == pictures
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
     assert "/tmp" not in text

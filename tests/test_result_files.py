@@ -1,4 +1,4 @@
-"""Result files of a campaign give the verdicts and effects of the campaign itself."""
+"""Result files of a campaign give the verdicts of the campaign itself, and contrasts give planted effects."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
-from grid.errors import NotFoundError, StoreError
-from store.analysis.effects import analyse_runs, analysis
+from grid.errors import NotFoundError, SpecError, StoreError
 from store.analysis.verdicts import judge_runs, measure_of, verdicts
 from store.store import Store
 
@@ -24,7 +23,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Any:
     return result_files
 
 
-def test_verdicts_and_effects_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
+def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
     campaign = write_campaign(
         tmp_path / "campaign",
         operators=("softmax", "SSA"),
@@ -42,9 +41,31 @@ def test_verdicts_and_effects_of_result_files_are_those_of_the_campaign(tmp_path
         expected = verdicts(store, "quickstart")
         found = judge_runs(result.runs(rules), result.baselines, rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
-        terms = analyse_runs(result.runs(rules), result.header, rules, interactions=True).terms
-        assert_frame_equal(terms, analysis(store, "quickstart", interactions=True).terms)
     assert result.cost["trials"] == (result.rows.unique("trial")["status"] == "ok").sum() > 0
+
+
+def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path: Path, files: Any) -> None:
+    """Both runs of a seed share its shift of 1; a second axis does nothing."""
+    import results_page
+
+    campaign = write_campaign(
+        tmp_path / "campaign",
+        operators=("softmax", "SSA"),
+        factors={"gate": ("constant", "head")},
+        effect=lambda axes: 0.2 * (axes["operator"] == "SSA"),
+        noise=0.01,
+    )
+    files.collect(campaign.root, tmp_path / "results")
+    result = files.read(tmp_path / "results", "quickstart")
+    operator, gate = results_page._contrasts(result, result.measure()).rows(named=True)
+    assert operator["axis"] == "operator"
+    assert operator["difference"] == pytest.approx(0.2, abs=0.02)
+    assert operator["low"] < 0.2 < operator["high"]
+    assert operator["high"] - operator["low"] < 0.05
+    assert operator["p_holm"] < 0.001
+    assert abs(gate["difference"]) < 0.02
+    with pytest.raises(SpecError, match=r"'mse' is measured at \['sigma_f', 'sigma_x'\]; got 'length=3'"):
+        results_page._measure(result, ["length=3"])
 
 
 def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: Any) -> None:

@@ -87,11 +87,13 @@ def read(folder: Path, grid: str) -> GridResult:
 
 
 def collect(campaign: Path, folder: Path) -> None:
-    """Write the results of all grids of a campaign, and its newest spec files."""
+    """Write the results of all grids of a campaign that have a measure, and its newest spec files."""
     folder.mkdir(parents=True, exist_ok=True)
     with Store.open(campaign) as store:
         for grid in store.grids():
             header = store.grid(grid)
+            if header["measure"] is None:
+                continue
             about = store.sql("SELECT cell, seed, trial, baseline FROM grid_trial WHERE grid = $grid", {"grid": grid})
             planned = runs(store, grid, measure_of(store, grid, None))
             planned = planned.join(about, on=["cell", "seed"], how="left", maintain_order="left").select(*_RUN)
@@ -99,7 +101,7 @@ def collect(campaign: Path, folder: Path) -> None:
             rows = planned.join(values, on=["cell", "seed"], how="left", maintain_order="left_right")
             rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)
             cost = store.sql(_COST, {"grid": grid}).row(0, named=True)
-            cost["hours"] = round(cost["hours"], 3)
+            cost["hours"] = round(cost["hours"] or 0.0, 3)
             cost["versions"] = [json.loads(each) for each in cost["versions"]]
             text = json.dumps({"schema": SCHEMA, "cost": cost, "header": header}, ensure_ascii=False)
             (folder / f"{grid}.json").write_text(text + "\n", encoding="utf-8")

@@ -2,11 +2,11 @@
 
 `about.md` of each result is its section. A line of it that is one of these calls is replaced:
 
-    {verdicts GRID}                  every cell against the baseline, sorted by effect, and what each verdict says
-    {verdicts GRID accuracy length=64}   the same for another measurement or point
-    {figure GRID}                    the same as a picture; takes a measurement, too
-    {effects GRID}                   F tests and means of the axes
-    {main GRID ...}                  main effects of axes with two levels, a panel per grid
+    {verdicts GRID}                  every cell against the baseline, sorted by effect
+    {verdicts GRID length=64}        the same at another point of the measure
+    {figure GRID}                    the same as a picture
+    {contrasts GRID}                 what each axis of two levels does, with seeds as the sample
+    {main GRID ...}                  the same as a picture, a panel per grid
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
     {cost GRID ...}                  trials, hours, device and versions
 """
@@ -18,19 +18,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
 from matplotlib.figure import SubFigure
 from result_files import GridResult, read
+from scipy.stats import t
 
+from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
-from store.analysis.effects import analyse_runs
+from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure, judge_runs
+from store.statistics import holm
+from store.statistics.scales import response
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
-_STYLE: Final = {"better": "mark", "worse": "odd"}
+_SHOWN: Final = ("better", "worse", "real, size unproven")
+"""Verdicts on differences that are shown not to be zero."""
 _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
 
 
@@ -44,6 +50,8 @@ def make_results_page() -> dict[str, str]:
 def _fill(about: Path, pictures: dict[str, str]) -> str:
     def answer(call: re.Match[str]) -> str:
         grid, *words = call[2].split()
+        if call[1] not in _CALLS:
+            raise SpecError(f"a line of {about} calls one of {_CALLS}; got {call[1]!r}")
         if call[1] == "cost":
             return _describe_cost([read(about.parent, each) for each in (grid, *words)])
         if call[1] == "main":
@@ -61,10 +69,18 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
 
 
 def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
-    if not words:
-        return result.measure()
-    point = {axis: float(value) for axis, value in (word.split("=") for word in words[1:])}
-    return result.measure(name=words[0], point=point)
+    """Return the measure of the grid, with coordinates of its point replaced."""
+    measure = result.measure()
+    point = dict(measure.point)
+    for word in words:
+        axis, _, value = word.partition("=")
+        if axis not in point:
+            raise SpecError(f"{measure.name!r} is measured at {list(point)}; got {word!r}")
+        point[axis] = float(value)
+    measure = measure._replace(point=point)
+    if result.runs(measure)["value"].null_count() == result.header["trials"]:
+        raise NotFoundError(f"{result.header['grid']} has no {measure.name!r} at {point}")
+    return measure
 
 
 def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
@@ -127,28 +143,45 @@ def _number(value: float | None) -> str:
     return format_number(value) or ""
 
 
-def _write_effects(result: GridResult, measure: GridMeasure) -> str:
-    """Test main effects in the model without interactions, and interactions in the model with them."""
-    main, both = (
-        analyse_runs(result.runs(measure), result.header, measure, interactions=each) for each in (False, True)
-    )
-    terms = [
-        (row["term"], f"{row['f']:.3g}", format_p(row["p_holm"]) or "", f"{row['omega_squared']:.3f}")
-        for row in (*main.terms.rows(named=True), *both.terms.filter(order=2).rows(named=True))
-        if row["f"] is not None
-    ]
-    levels = [
+def _contrasts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
+    """Estimate what the second level of each axis of two levels adds, with its t interval over seeds.
+
+    Each seed has its own additive model over its cells, by least squares. Seeds are the sample: that they react
+    differently to a component is part of the noise.
+    """
+    values = result.runs(measure)
+    levels = levels_of(result.header, values["axes"].to_list())
+    order = {axis["name"]: axis["labels"] for axis in result.header["axes"]}
+    names = [name for name, labels in order.items() if len(labels) == 2]
+    second = pl.DataFrame({name: [level == order[name][1] for level in levels[name]] for name in names})
+    by_seed = pl.concat([values.select("seed", "value"), second.cast(pl.Float64)], how="horizontal").drop_nulls()
+    effects = []
+    for part in by_seed.partition_by("seed", maintain_order=True):
+        y = response(part["value"].to_numpy(), measure.scale)
+        effects.append(np.linalg.lstsq(np.column_stack((np.ones(len(y)), part.select(names))), y)[0][1:])
+    means, seeds = np.mean(effects, axis=0), len(effects)
+    errors = np.std(effects, axis=0, ddof=1) / math.sqrt(seeds)
+    half = errors * t.ppf(1 - measure.alpha / 2, seeds - 1)
+    p = 2 * t.sf(np.abs(means) / errors, seeds - 1)
+    columns = {"axis": names, "difference": means, "low": means - half, "high": means + half, "p": p, "p_holm": holm(p)}
+    return pl.DataFrame(columns).with_columns(seeds=pl.lit(seeds))
+
+
+def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
+    found = _contrasts(result, measure)
+    rows = [
         (
-            row["factor"],
-            row["level"],
-            str(row["n"]),
-            *(_change(row[each], measure) for each in ("effect", "low", "high")),
+            row["axis"].replace("_", " "),
+            _change(row["difference"], measure),
+            f"{_change(row['low'], measure)} to {_change(row['high'], measure)}",
+            format_p(row["p"]) or "",
+            format_p(row["p_holm"]) or "",
         )
-        for row in main.effects.rows(named=True)
+        for row in found.rows(named=True)
     ]
-    level = f"{100 * (1 - measure.alpha):g} %"
-    tests = table(("term", "F", "p (Holm)", "partial omega²"), terms)
-    return f"{tests}\n{table(('axis', 'level', 'runs', 'effect on the mean', f'{level} from', 'to'), levels)}"
+    level = f"{100 * (1 - measure.alpha):g} % interval"
+    heads = ("component", "difference", level, "p", f"p (Holm over {found.height})")
+    return f"With a component less without it, n = {found['seeds'][0]} seeds.\n\n{table(heads, rows)}"
 
 
 def _write_numbers(result: GridResult, _: GridMeasure) -> str:
@@ -171,8 +204,10 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
     devices, threads = (
         sorted(set(itertools.chain(*(cost[name] for cost in costs)))) for name in ("devices", "threads")
     )
-    versions = {name: each for cost in costs for version in cost["versions"] for name, each in version.items()}
-    made = ", ".join(f"{name} {version}" for name, version in versions.items())
+    versions = {
+        f"{name} {each}": None for cost in costs for version in cost["versions"] for name, each in version.items()
+    }
+    made = ", ".join(versions)
     each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"
     return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
 
@@ -196,7 +231,8 @@ class _Forest(NamedTuple):
         axes.axvspan(-band, band, color="#eef0f2")
         axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
         for place, row in enumerate(rows):
-            colour = COLOURS[_STYLE.get(row["verdict"], "plain")]
+            gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
+            colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
             for low, high, width in (
                 (row["corrected_low"], row["corrected_high"], 0.7),
                 (row["low"], row["high"], 2.4),
@@ -206,7 +242,7 @@ class _Forest(NamedTuple):
             if row["difference"] is not None:
                 axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
         axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=range(len(rows)))
-        axes.set_yticklabels([f"{row['label']}   {row['verdict']}" for row in rows], fontsize=6.5)
+        axes.set_yticklabels([f"{row['label']}: {row['verdict']}" for row in rows], fontsize=6.5)
         axes.tick_params(length=0)
         axes.tick_params(axis="x", labelsize=7)
         if not linear:
@@ -222,7 +258,7 @@ class _Forest(NamedTuple):
 
 
 class _MainEffects(NamedTuple):
-    """Differences of the second from the first level of each axis, a panel per grid."""
+    """Differences between the two levels of each axis that has two, a panel per grid."""
 
     results: Sequence[GridResult]
 
@@ -236,30 +272,33 @@ class _MainEffects(NamedTuple):
         for place, result in enumerate(self.results):
             measure = result.measure()
             linear = measure.scale == "linear"
-            found = analyse_runs(result.runs(measure), result.header, measure)
-            effects = found.effects.filter(pl.len().over("factor") == 2).group_by("factor", maintain_order=True).last()
+            found = _contrasts(result, measure)
             band = measure.rope if linear else math.log1p(measure.rope)
             axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
             axes.axvspan(-band, band, color="#eef0f2")
             axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
-            for row, (low, middle, high) in enumerate(effects.select("low", "effect", "high").rows()):
-                good = middle > 0 if measure.better == "higher" else middle < 0
-                style = "plain" if low <= 0 <= high else "mark" if good else "odd"
-                axes.plot((2 * low, 2 * high), (row, row), color=COLOURS[style], linewidth=2.4, solid_capstyle="butt")
-                axes.plot(2 * middle, row, "o", color=COLOURS[style], markersize=3.5)
-            axes.set(ylim=(effects.height - 0.5, -0.5), yticks=range(effects.height))
-            axes.set_yticklabels(effects["factor"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
+            for row, each in enumerate(found.rows(named=True)):
+                good = (each["difference"] > 0) == (measure.better == "higher")
+                style = "plain" if each["p_holm"] > measure.alpha else "mark" if good else "odd"
+                ends = each["low"], each["high"]
+                axes.plot(ends, (row, row), color=COLOURS[style], linewidth=2.4, solid_capstyle="butt")
+                axes.plot(each["difference"], row, "o", color=COLOURS[style], markersize=3.5)
+            axes.set(ylim=(found.height - 0.5, -0.5), yticks=range(found.height))
+            axes.set_yticklabels(found["axis"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
             axes.tick_params(axis="x", labelsize=6.5)
             axes.tick_params(axis="y", length=0)
             if not linear:
                 ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
                 axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
-            axes.set_title(f"{result.header['grid'].removesuffix('-components')}, {found.runs} runs", loc="left")
-            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{measure.better} is better", fontsize=7)
+            axes.set_title(f"{result.header['grid']}, {found['seeds'][0]} seeds", loc="left")
+            bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
+            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{bar}", fontsize=7)
 
 
 def _draw_main(results: Sequence[GridResult]) -> str:
-    title = "With a component less without it: mean over all other settings, 95 % interval"
+    if len({tuple(axis["name"] for axis in result.header["axes"]) for result in results}) > 1:
+        raise SpecError(f"a picture shows grids with the same axes; got {[each.header['grid'] for each in results]}")
+    title = "With a component less without it; coloured: p (Holm) below 0.05"
     return draw_picture(title, [_MainEffects(results)])
 
 
@@ -268,8 +307,9 @@ def _draw(result: GridResult, measure: GridMeasure) -> str:
     return draw_picture(title, [_Forest(_verdicts(result, measure), measure)])
 
 
+_CALLS: Final = ("verdicts", "figure", "contrasts", "main", "numbers", "cost")
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
-    "effects": _write_effects,
+    "contrasts": _write_contrasts,
     "numbers": _write_numbers,
 }

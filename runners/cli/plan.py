@@ -1,5 +1,7 @@
 """The command `plan`."""
 
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
@@ -85,18 +87,20 @@ def plan(
     spec, grid = locate_spec(spec, of.grid, of.scale)
     root, grids = load_grids(spec, overrides, grid, of.campaign, one=False)
     is_local = where.on == "local"
+    states, members = _locate_trials(root, [each.name for each in grids])
     options = PlanOptions(
         workers=worker_count(where.workers) if is_local else 1,
         slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
         retry=repeat.retry,
         again=repeat.again,
-        states=_locate_trials(root),
+        states=states,
         parameters=parameters,
         noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
         files=(spec,),
         seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
     )
     planned = plan_campaign(root, grids, options)
+    _tell_leaving(states, members - {trial.key for trial in planned.trials})
     if as_json:
         write_json("plan", plan_data(planned))
     else:
@@ -104,17 +108,26 @@ def plan(
     return SpecError.exit_code if planned.refused else 0
 
 
-def _locate_trials(root: Path) -> "dict[str, State]":
-    """Return where the trials of a campaign are, as `ablate status` says; empty if there is no campaign yet."""
+def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
+    """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
     from runners.monitoring.trial_locations import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
     from store.files.layout import Layout
     from store.store import Store
 
     if not Layout(root).exists():
-        return {}
+        return {}, set()
     with slow_notice("looking where trials are"), Store.open(root) as store:
         locations = locate_trials(store, SlurmScheduler())
+        members = store.sql("SELECT trial FROM grid_trial WHERE list_contains($grids, grid)", {"grids": list(grids)})
     for note in locations.notes:
         say(f"ablate: {note}")
-    return {key: each.state for key, each in locations.trials.items()}
+    return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])
+
+
+def _tell_leaving(states: "Mapping[str, State]", leaving: Collection[str]) -> None:
+    """Say how many trials `ablate run` of this plan would take out of its grids."""
+    found = Counter(states.get(key) for key in leaving)
+    counts = {"queued or running": found["queued"] + found["running"], "finished": found["done"]}
+    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
+        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")

@@ -124,6 +124,7 @@ def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
             "label": labels[cell],
             "value": best[cell]["baseline_value"] if cell in best else None,
             "runs": best[cell]["baseline_runs"] if cell in best else 0,
+            "planned": best[cell]["planned"] if cell in best else 0,
             "verdict": "baseline",
         }
         for cell in cells
@@ -147,7 +148,7 @@ def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> 
 
 def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
     if row["verdict"] == "baseline":
-        return row["runs"], format_number(row["value"]), None, None, None, "baseline"
+        return _of(row["runs"], row["planned"]), format_number(row["value"]), None, None, None, "baseline"
     interval = f"{_change(row['low'], scale)} to {_change(row['high'], scale)}" if row["low"] is not None else None
     return (
         _count(row),
@@ -162,7 +163,11 @@ def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
 def _count(row: Mapping[str, Any]) -> object:
     if row["method"] == "Welch":
         return f"{row['runs']} against {row['baseline_runs']}"
-    return row["pairs"] if row["pairs"] == row["planned"] else f"{row['pairs']} of {row['planned']}"
+    return _of(row["pairs"], row["planned"])
+
+
+def _of(pairs: int, planned: int) -> object:
+    return pairs if pairs >= planned else f"{pairs} of {planned}"
 
 
 def _change(value: float | None, scale: str) -> str | None:

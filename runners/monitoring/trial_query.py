@@ -114,6 +114,7 @@ def _find_name(word: str, rows: Sequence[Candidate], labels: set[str]) -> str:
     if len(keys) > 1 and names == keys:
         raise NotFoundError(f"several keys begin with {word!r}: {', '.join(keys[:5])}; write more digits")
     if not names:
-        near = suggest_name(word, sorted(labels))
+        fields = sorted({field for row in rows for field, values in row.values.items() if field and word in values})
+        near = f"; did you mean {fields[0]}={word}?" if fields else suggest_name(word, sorted(labels))
         raise NotFoundError(f"{word!r} is no label, no beginning of a key and no condition such as seed=3{near}")
     return names[0]

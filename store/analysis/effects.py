@@ -40,14 +40,7 @@ def analysis(
     Raises as `effects` does.
     """
     grid_measure = measure_of(store, grid, measure)
-    return analyse_runs(runs(store, grid, grid_measure), store.grid(grid), grid_measure, interactions=interactions)
-
-
-def analyse_runs(
-    values: pl.DataFrame, header: Mapping[str, Any], grid_measure: GridMeasure, *, interactions: bool = False
-) -> Factorial:
-    """`analysis` of runs, as `store.analysis.verdicts.runs` returns them, with the header of their grid."""
-    values, factors = _factors(values, header)
+    values, factors = _factors(store, grid, grid_measure)
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
     found = factorial(
         values, planned, scale=grid_measure.scale, order=2 if interactions else 1, alpha=grid_measure.alpha
@@ -66,8 +59,10 @@ def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 
-def _factors(values: pl.DataFrame, header: Mapping[str, Any]) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """The runs with a column for each factor, marked as an axis, and the factors' levels in order."""
+def _factors(store: "Store", grid: str, grid_measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
+    values = runs(store, grid, grid_measure)
+    header = store.grid(grid)
     labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
     levels = levels_of(header, values["axes"].to_list())
     factors = {

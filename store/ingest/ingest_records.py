@@ -43,8 +43,10 @@ class RecordIngest:
     ) -> None:
         """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
 
-        After `most_s` seconds, attempts that are not known and directories without damaged records are left unread.
+        After `most_s` seconds, attempts that are not known and directories without damaged records are left unread, but
+        for one, so that repeated calls find everything on any machine.
         """
+        self._most_s = most_s
         self._until = time.monotonic() + most_s
         self.unread = 0
         """New attempts that were seen and not read."""
@@ -166,6 +168,7 @@ class RecordIngest:
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
+        self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
@@ -174,7 +177,7 @@ class RecordIngest:
         open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
         rows: list[AttemptRecord] = []
         problems: list[Problem] = []
-        seen = set[str]()
+        seen, fresh = set[str](), False
         missing = {*signatures, *open_before}
         gone: list[tuple[str, int]] = []
         for key, attempt, directory in self._to_read(open_before, seen):
@@ -182,12 +185,13 @@ class RecordIngest:
             known = place in missing
             missing.discard(place)
             before = signatures.get(place)
-            if not known and time.monotonic() > self._until:
+            if not known and fresh and time.monotonic() > self._until:
                 self.unread += 1
                 self.unread_fans.add(key[:2])
                 continue
             if before is not None and before == attempt_signature(directory):
                 continue
+            fresh = fresh or not known
             row, found = read_attempt(self._layout, *place)
             problems += found
             rows += [row] if row is not None and row != open_before.get(place) else []
@@ -208,7 +212,7 @@ class RecordIngest:
         if math.isfinite(self._until):
             random.shuffle(fans)
         for fan in sorted(fans, key=lambda fan: fan not in damaged):
-            if fan not in damaged and time.monotonic() > self._until:
+            if not seen <= damaged and fan not in damaged and time.monotonic() > self._until:
                 self.unread_fans.add(fan)
             else:
                 seen.add(fan)

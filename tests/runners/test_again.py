@@ -81,6 +81,8 @@ def test_an_edited_formula_is_told_and_trained_again_on_request(ablate: Callable
     assert "2 trained; 4 were done before;" in ablate("run", "--rerun-stale", text=more)
     assert "code" not in ablate("plan", text=more) + ablate("table", text=more)
     assert sorted(len(layout.attempts(key)) for key in layout.trial_keys()) == [1] * 4 + [2] * 2
+    fewer = edited.replace("range(2)", "range(1)")
+    assert "4 finished trials of the campaign are not in this plan" in ablate("plan", text=fewer)
 
 
 @pytest.fixture

@@ -122,3 +122,13 @@ def test_a_remark_is_written_once(tmp_path: Path, ablate: Callable) -> None:
     said = ablate("table", "--campaign", tmp_path).out
     assert said.count("a verdict needs at least 3") == 1
     assert "2 cells: no verdict: 2 pairs of 2 planned" in said
+
+
+def test_the_baseline_counts_pairs_of_planned_as_other_cells_do(tmp_path: Path, ablate: Callable) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=[("SSA", 2), ("SSA", 3)])
+    rows = [line.split() for line in ablate("table", "--campaign", tmp_path).out.splitlines()]
+    assert [row[1:4] for row in rows if row[0] in ("softmax", "SSA")] == [["2", "of", "4"]] * 2
+
+
+def test_an_operator_without_its_field_is_suggested_with_it(campaign: Path, ablate: Callable) -> None:
+    assert "did you mean operator=SSA?" in ablate("status", "SSA", "--campaign", campaign, code=3).err

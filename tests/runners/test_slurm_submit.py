@@ -174,7 +174,11 @@ def test_a_limit_of_the_account_lowers_the_workers(tmp_path: Path, monkeypatch: 
     queued = submit(tmp_path / "campaign", CPU.changed(workers=20), grid=toy_grid(seeds=range(10)))
     assert options_of(slurm.jobs()[1])["array"] == "0-3%4"
     assert any("4 workers and not 20" in note and "MaxSubmitJobs" in note for note in queued.draft.notes)
-    with pytest.raises(EnvironmentProblem, match="may queue 0 more jobs"):
+    with pytest.raises(EnvironmentProblem, match=r"may queue 0 more jobs: .*; wait until"):
+        submit(tmp_path / "other", CPU)
+    rights = "guests|pretend|guests||0|normal\nguests|pretend|lab|||normal\n"
+    (slurm.place / "rights").write_text(rights)
+    with pytest.raises(EnvironmentProblem, match=r"guests allows 0 .*; name another --account .*accounts: lab$"):
         submit(tmp_path / "other", CPU)
     assert not (tmp_path / "other").exists()
 

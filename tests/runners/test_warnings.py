@@ -8,8 +8,8 @@ from synthetic import SUBMISSION, write_campaign
 
 SELECT = "select count(*) from trial"
 COMMANDS = (
-    ["table"], ["effects"], ["curves", "--by", "steps", "--level", "0.2"], ["status"], ["failures"],
-    ["published", "--compare"], ["sql", SELECT], ["compare", "{0}", "{1}"],
+    ["table"], ["effects"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "parameters"],
+    ["status"], ["failures"], ["published", "--compare"], ["sql", SELECT], ["compare", "{0}", "{1}"],
 )  # fmt: skip
 
 

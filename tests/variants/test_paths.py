@@ -66,6 +66,46 @@ def test_values_and_gradients_are_those_of_the_definition(operator: Operator) ->
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
+SINK: dict[str, Any] = {"normaliser": {"kind": "sink"}}
+
+
+@pytest.mark.parametrize("case", ["bias", "bias and padding", "three dimensions", "padding", "strides"])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        Operator(**SINK),
+        Operator(**SINK, margin={"kind": "ssmax"}),
+        Operator(**SINK, extra={"kind": "key_value_bias"}, readout={"kind": "ground_value"}),
+        Operator(**SINK, merge={"kind": "mean"}, signals={"count": 2}),
+        Operator(extra={"kind": "key_bias"}),
+    ],
+    ids=lambda operator: operator.label,
+)
+def test_biases_masks_and_strides_beside_a_sink_are_those_of_the_definition(operator: Operator, case: str) -> None:
+    inputs = random_inputs(operator, length=13)
+    bias = torch.randn(inputs.q.shape[1], 13, 13, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    padding = torch.ones(2, 1, 1, 13, dtype=torch.bool)
+    padding[1, ..., 9:] = False
+    mask = {"three dimensions": causal(13, 13)[None], "padding": padding, "bias and padding": padding}.get(case)
+
+    def outcome(path: str) -> list[Tensor]:
+        tensors = [x.clone() for x in (inputs.q, inputs.k, inputs.v)]
+        if case == "strides":
+            tensors = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in tensors]
+        q, k, v = (x.requires_grad_() for x in tensors)
+        numbers = {name: value.clone().requires_grad_() for name, value in inputs.numbers.items()}
+        trained = bias.clone().requires_grad_()
+        heads = Heads(*prepare(operator, q, k, NoPositions(), numbers), v, mask)
+        heads = heads._replace(bias=trained if "bias" in case else None)
+        output = find_path(operator, path).run(operator, heads, numbers)
+        output.square().sum().backward()
+        given = (q, k, v, trained, *numbers.values())
+        return [output, *(torch.zeros_like(x) if x.grad is None else x.grad for x in given)]
+
+    for found, expected in zip(outcome("sdpa"), outcome("reference"), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
 def test_fewer_queries_than_keys_are_the_last_ones() -> None:
     operator = Operator(normaliser={"kind": "sink"}, extra={"kind": "key_bias"})
     inputs = random_inputs(operator, length=13)

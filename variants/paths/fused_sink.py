@@ -37,9 +37,9 @@ class _SinkAttention(torch.autograd.Function):
         return None, None, *found, logit_slope
 
 
-def fits(q: Tensor, v: Tensor, dropout: float) -> bool:
-    """Return True if the kernel takes these queries and values [B, H, T, D]."""
-    return q.device.type == "cpu" and dropout == 0.0 and q.shape[-1] == v.shape[-1] and q.numel() > 0
+def fits(q: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> bool:
+    """Return True if the kernel computes these queries and values [..., T, D]; it has no gradient for a bias."""
+    return q.device.type == "cpu" and dropout == 0.0 and bias is None and q.shape[-1] == v.shape[-1] and q.numel() > 0
 
 
 def attend_with_sink(q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -48,9 +48,10 @@ def attend_with_sink(q: Tensor, k: Tensor, v: Tensor, logit: Tensor, mask: Tenso
     Args:
         q, k, v: queries, keys and values [B, H, T, D], float32 or float64.
         logit: the sink's logit [B, H, T].
-        mask: a bias of the logits, or True where a key is visible; it broadcasts to [B, H, T, T].
+        mask: True where a key is visible, [T, T] or four dimensions that broadcast to [B, H, T, T].
         scale: factor of the products of queries and keys.
     """
-    if mask is not None and mask.dtype == torch.bool:
+    if mask is not None:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -float("inf"))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the kernel reads rows of channels
     return cast(Tensor, _SinkAttention.apply(scale, mask, q, k, v, logit))  # type: ignore[no-untyped-call]

@@ -126,7 +126,7 @@ class _Folded:
         sink = None
         if operator.normaliser.label == "sink":
             sink = self._value["normaliser"]["logit"].to(q).expand_as(q[..., :1])
-            if self._grounded or not fused_sink.fits(q, v, heads.dropout):
+            if self._grounded or not fused_sink.fits(q, v, heads.bias, heads.dropout):
                 q, k = _with_sink(q, k, sink / scale)
                 v, sink = torch.cat((self._column(None), v), -2), None
             if self._grounded:
@@ -163,13 +163,16 @@ class _Folded:
         return output[..., columns:, :] if columns and mask is None else output
 
     def _mask(self) -> Tensor | None:
-        """Return the kernel's mask; None if it is causal."""
-        bias = self._heads.bias
-        if bias is None:
-            return None if self._causal else self._seen
-        assert self._seen is not None
-        bias = bias if self._margin is None else self._margin * bias
-        return bias.to(self._heads.q.dtype).masked_fill(~self._seen, -float("inf"))
+        """Return the kernel's mask, [T, T] or of four dimensions; None if it is causal."""
+        bias, mask = self._heads.bias, self._seen
+        if bias is None and self._causal:
+            return None
+        assert mask is not None
+        if bias is not None:
+            bias = bias if self._margin is None else self._margin * bias
+            hidden = torch.zeros_like(mask, dtype=self._heads.q.dtype).masked_fill(~mask, -float("inf"))
+            mask = bias.to(self._heads.q.dtype) + hidden
+        return mask[None] if mask.ndim == 3 else mask
 
     def _merge_maps(self, output: Tensor) -> Tensor:
         merge = self._operator.merge

@@ -105,10 +105,11 @@ class Limits:
         cluster = Room(
             self.max_jobs - self.queued.all,
             f"the cluster keeps {self.max_jobs} jobs (MaxJobCount), and ended ones count for some minutes",
+            self.max_jobs,
         )
         rooms = [cluster, *self._user_rooms(account or self.default_account, qos, partition)]
         least = min(rooms, key=lambda each: each.tasks)
-        return Room(max(least.tasks, 0), least.because)
+        return least._replace(tasks=max(least.tasks, 0))
 
     def _user_rooms(self, account: str | None, qos: str | None, partition_name: str | None) -> list["Room"]:
         """Return this user's limit by SLURM's precedence: the partition's QOS, the job's QOS, the account."""
@@ -123,11 +124,13 @@ class Limits:
         for name, count in [*used, (job_qos, self.queued.by_qos.get(job_qos, 0))]:
             most = self.qualities.get(name)
             if most is not None:
-                return [Room(most - count, f"QOS {name} allows {most} jobs of a user (MaxSubmitJobsPerUser)")]
+                limit = f"QOS {name} allows {most} jobs of a user (MaxSubmitJobsPerUser)"
+                return [Room(most - count, limit, most)]
         return [
             Room(
                 right.max_submit - self.queued.by_account.get(right.account, 0),
                 f"account {account} allows {right.max_submit} jobs of a user (MaxSubmitJobs)",
+                right.max_submit,
             )
             for right in rights
             if right.max_submit is not None
@@ -139,6 +142,8 @@ class Room(NamedTuple):
 
     tasks: int
     because: str
+    most: int
+    """The limit, of which queued tasks take a part."""
 
 
 def arrays(tasks: int, limits: Limits) -> list[int]:

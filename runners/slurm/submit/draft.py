@@ -199,10 +199,12 @@ class Drafter:
         room = min(rooms, key=lambda each: each.tasks, default=None)
         if room is not None and total > room.tasks:
             if room.tasks < len(groups):
+                remedy = "wait until some of yours have ended, or cancel some"
+                if room.most < len(groups):
+                    remedy = f"name another --account or --qos{self._other_accounts()}"
                 raise EnvironmentProblem(
                     f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
-                    f"you may queue {format_count(room.tasks, 'more job')}: "
-                    f"{room.because}; wait until some of yours have ended, or cancel some"
+                    f"you may queue {format_count(room.tasks, 'more job')}: {room.because}; {remedy}"
                 )
             sizes = workload.split(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
@@ -210,6 +212,11 @@ class Drafter:
                 f"{room.because}"
             )
         return sizes, notes
+
+    def _other_accounts(self) -> str:
+        used = self.asked.account or self._limits.default_account
+        others = [name for name in self._limits.accounts or () if name != used]
+        return f"; your other accounts: {', '.join(others)}" if others else ""
 
     def _trial_seconds(self, group: Group) -> float | None:
         """Estimate a trial of a class, once for several drafts."""
