@@ -17,11 +17,11 @@ from measurement import Took, machine, read_options, report, tell, took
 from store.database.connection import open_live
 from store.files.layout import Layout
 from store.ingest.content_hash import content_hash
+from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_shards import ShardIngest
 from store.ingest.rebuild import rebuild
-from store.ingest.snapshot import publish
 
 
 def main() -> None:

@@ -34,7 +34,8 @@ def canonical_json(data: object) -> str:
         return "[" + ",".join(map(canonical_json, data)) + "]"
     if callable(data):
         name = getattr(data, "__name__", type(data).__name__)
-        raise SpecError(f"a spec holds values, not what makes them; got {name}, call it: {name}()")
+        what = "class" if isinstance(data, type) else "function"
+        raise SpecError(f"a spec holds values; got the {what} {name}; write {name}()")
     raise SpecError(f"a spec holds plain data only; {type(data).__name__} has no canonical JSON, write it as a number,"
                     f" a string, a tuple or a spec of its own")  # fmt: skip
 

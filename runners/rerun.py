@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import AblateError, EnvironmentProblem
-from runners.attempts.worker import Job, Listener, Worker, WorkerEntry
+from runners.attempts.worker import Listener, Worker, WorkerEntry, WorkOrder
 from runners.output import say
 from runners.provenance.origin import PROJECT
 
@@ -38,7 +38,7 @@ def rerun(request: Mapping[str, Any]) -> None:
         raise EnvironmentProblem(f"{PROJECT} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
     entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
-    job = Job(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)
+    job = WorkOrder(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)
     Worker(job, 0, _Silent(), own_process=True).run(0)
 
 

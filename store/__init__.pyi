@@ -7,6 +7,6 @@ from .files.shards import (
     write_shard as write_shard,
 )
 from .files.trial_status import TrialState as TrialState, trial_state as trial_state
+from .ingest.database_snapshot import publish as publish
 from .ingest.ingest import Ingested as Ingested
-from .ingest.snapshot import publish as publish
 from .store import Store as Store

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from runners.attempts.worker import Listener, Outcome
-from runners.slurm.worker.row_state import CompletedRows as Known, RowLook
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowState
 from runners.slurm.worker.rows import NodeRows, RowShare
 from store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
-FREE, DONE, HELD, ALIVE = RowLook("free"), RowLook("done"), RowLook("held"), RowLook("held", sure=True)
+FREE, DONE, HELD, ALIVE = RowState("free"), RowState("done"), RowState("held"), RowState("held", sure=True)
 
 
 class Clock:
@@ -29,7 +30,7 @@ class Silent(Listener):
 class Seen:
     """An outlook that is told what there is to see, and counts how often it was asked."""
 
-    def __init__(self, looks: dict[int, RowLook] | None = None) -> None:
+    def __init__(self, looks: dict[int, RowState] | None = None) -> None:
         self.looks = looks or {}
         self.asked: list[int] = []
         self.listed: list[int] = []
@@ -41,7 +42,7 @@ class Seen:
         self.listed.append(row)
         return row in self.looks
 
-    def look(self, row: int) -> RowLook:
+    def state_of_row(self, row: int) -> RowState:
         self.asked.append(row)
         return self.looks.get(row, FREE)
 

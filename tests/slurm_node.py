@@ -37,7 +37,7 @@ from runners.slurm.worker import rows, supervisor
 from slurm_node import set_host_name
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
-supervisor._LATE_S = 1.0
+supervisor._MOST_DELAY_S = 1.0
 set_host_name(os.environ["SLURMD_NODENAME"])
 runpy.run_module("runners.slurm.node", run_name="__main__", alter_sys=True)
 """

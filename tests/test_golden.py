@@ -102,7 +102,10 @@ def found() -> dict[str, str]:
     )
     specs = {**operators, **backbones, **tasks, "training": training, "trial": whole, "minimal pairs": pairs}
     specs |= {"muon": Muon(), "uncorrected adamw": UncorrectedAdamW(), "linear": Linear(warmup=2)}
-    grids = {**load_spec_file(ROOT / "specs" / "quickstart.py"), **load_spec_file(ROOT / "specs" / "principled.py")}
+    grids = {
+        **load_spec_file(ROOT / "specs" / "quickstart.py"),
+        **load_spec_file(ROOT / "specs" / "principled_granularity.py"),
+    }
     first = {f"first trial of {name}": next(grid.cells()).key for name, grid in grids.items()}
     return {**{name: spec.key for name, spec in specs.items()}, **first, **choices()}
 

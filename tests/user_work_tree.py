@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners.provenance.snapshot import Snapshot, extract
+from runners.provenance.code_snapshot import Snapshot, extract
 from store.files.layout import Layout
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ TAKE = """
 import json, sys
 from pathlib import Path
 from runners.provenance.code import Codes
-from runners.provenance.snapshot import take
+from runners.provenance.code_snapshot import take
 from runners.provenance.specfile import load_spec_file
 from store.files.layout import Layout
 campaign, *files = sys.argv[1:]

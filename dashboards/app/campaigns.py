@@ -18,7 +18,7 @@ from store.ingest.ingest import ingest
 
 _LOG: Final = logging.getLogger(__name__)
 
-EVERY_S: Final = 5.0
+REFRESH_EVERY_S: Final = 5.0
 """Seconds from the end of one look for new files to the next."""
 
 MEMORY_BYTES: Final = 512 * 2**20
@@ -108,7 +108,7 @@ class Campaigns:
 
         return catch_user_error(read)[0] or []
 
-    def follow(self, every_s: float = EVERY_S) -> None:
+    def follow(self, every_s: float = REFRESH_EVERY_S) -> None:
         """Look again and again, in a thread that ends with the process or with `close`."""
 
         def looking() -> None:

@@ -54,6 +54,17 @@ class _Content(NamedTuple):
         return {"values": values, "resets": resets, "shapes": shapes, "axes": axes}
 
 
+class PageUpdate(NamedTuple):
+    """Outputs of the callback `update`, in its order; the default leaves a part of the page as it is."""
+
+    page: Any = no_update
+    top: Any = no_update
+    seen: Any = no_update
+    """The state that the browser sends with its next change."""
+    url: Any = no_update
+    problem: str = ""
+
+
 @final
 class Engine:
     """Pages over campaigns."""
@@ -83,7 +94,7 @@ class Engine:
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
-        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context` and `only`."""
+        """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
         operators = campaign_styles(store)
         grids = store.grids()
         about = None
@@ -182,8 +193,8 @@ class Engine:
         theme: str | None,
         moment: str | None,
         seen: dict[str, Any],
-    ) -> tuple[Any, ...]:
-        """Return page, bar, state, address and problem after any change; `seen` is the state of the last answer.
+    ) -> PageUpdate:
+        """Answer any change; `seen` is the state of the last answer.
 
         Raises Unknown for the value of a control that the address does not take; the page stays as it is.
         """
@@ -203,15 +214,15 @@ class Engine:
         moment = "" if place is None else self.campaigns.moment(place[0])
         now = {"path": path, "search": search, "theme": theme, "moment": moment}
         if now.items() <= seen.items():
-            return no_update, no_update, no_update, no_update, ""
+            return PageUpdate()
         content = None
         if here is not None:
-            content, _ = catch_user_error(lambda: self._make(*here, search, theme, again=url is no_update))
+            content, _ = catch_user_error(lambda: self._make(*here, search, theme, is_refresh=url is no_update))
         if here is None or content is None:
             page, top, state = self.show(path, search, theme)
             if place is not None and state:  # after an error, any later moment is a reason to look again
                 now["moment"] = moment or self.campaigns.moment(place[0])  # the first reader makes the snapshot
-            return page, top, {**now, **state}, url, ""
+            return PageUpdate(page, top, {**now, **state}, url)
         page, state = no_update, content.state()
         if state["shapes"].keys() == seen["shapes"].keys():
             _refresh(
@@ -219,7 +230,7 @@ class Engine:
             )
         else:  # the page has other controls
             page = _parts(here[1], content)
-        return page, no_update, {**now, **state}, url, ""
+        return PageUpdate(page, no_update, {**now, **state}, url)
 
     def show(self, path: str, search: str, theme: str) -> tuple[Any, Any, dict[str, Any]]:
         """Make the page of an address or the sentence of its error, the bar above it, and its state."""
@@ -239,11 +250,11 @@ class Engine:
             return frame.sentence(problem or ""), top, {}
         return _parts(page, content), top, content.state()
 
-    def _make(self, campaign: str, page: AppPage, search: str, theme: str, *, again: bool = False) -> _Content:
+    def _make(self, campaign: str, page: AppPage, search: str, theme: str, *, is_refresh: bool = False) -> _Content:
         """Make the content of a page. Raises as `address` and `view`."""
         address = self.address(campaign, page, search)
         with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, address, again=again)
+            view = self.view(store, campaign, page, address, is_refresh=is_refresh)
             slots = {slot.name: shown_of(slot, view) for slot in page.slots}
             controls = _controls(page, view)
         cells = view.about.look.styles.values() if view.about else ()

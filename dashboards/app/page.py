@@ -37,7 +37,7 @@ class PageView(NamedTuple):
     """The shown grid; None while the campaign has none."""
     maths: OperatorCatalogue | None = None
     """Describes operators; None if nothing does."""
-    again: bool = False
+    is_refresh: bool = False
     """True if new results refresh the open page."""
     whole: bool = False
     """True for a file, which has all rows; a page has room for fewer."""

@@ -160,10 +160,10 @@ class QueryRunner:
         self._here: WeakKeyDictionary[Store, dict[tuple[str, int], _Outcome]] = WeakKeyDictionary()
         self._kept: OrderedDict[tuple[str, str, int], tuple[_Outcome, float]] = OrderedDict()
 
-    def answer(self, store: Store, query: str, most: int, *, again: bool = False) -> QueryAnswer:
+    def answer(self, store: Store, query: str, most: int, *, is_refresh: bool = False) -> QueryAnswer:
         """`most` rows of the result of one reading statement; asked once per store.
 
-        `again` is whether nobody asked for it just now: what took long is then answered as it was before.
+        `is_refresh` is True if the page asks by itself: a slow query then keeps its last answer.
 
         Raises:
             Unknown: too many run already; else as `run_in_process`.
@@ -174,7 +174,7 @@ class QueryRunner:
         with self._lock:
             found = self._here.get(store, {}).get((query, most))
             before = self._kept.get(key)
-        if found is None and again and before is not None and before[1] > LIVE_S:
+        if found is None and is_refresh and before is not None and before[1] > LIVE_S:
             found = before[0]
         if found is None:
             found = self._answer(store, key)

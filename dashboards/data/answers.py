@@ -35,7 +35,7 @@ def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, bas
 _CLAIM: Final = {
     "better": "is better than {}",
     "worse": "is worse than {}",
-    "real, size unproven": "differs from {}, by an amount that is unproven",
+    "real, size unproven": "differs from {}, by an amount not shown to matter",
 }
 
 

@@ -13,7 +13,7 @@ from store.analysis.verdicts import GridMeasure
 ICONS: Final = {
     "better": ("▲", "better"),
     "worse": ("▼", "worse"),
-    "real, size unproven": ("△", "tiny"),
+    "real, size unproven": ("△", "unproven"),
     "equivalent": ("=", "equivalent"),
     "undecided": ("?", "undecided"),
     "no verdict": ("–", "none"),

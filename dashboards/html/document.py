@@ -24,7 +24,7 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "shade": ("#f5f6f8", "#1d2125"),
     "better": ("#0b5fa5", "#5fb0f0"),
     "worse": ("#b34700", "#ff9a5a"),
-    "tiny": ("#1c2126", "#e8ebee"),
+    "unproven": ("#1c2126", "#e8ebee"),
 }
 """Colours that only the page has: name -> light, dark."""
 

@@ -161,9 +161,9 @@ def _baseline(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]
 
 _READING = (
     ("better, worse", "the interval, corrected for all comparisons of the table, lies beyond the band of equality"),
-    ("real, size unproven", "it excludes zero, but is not shown to leave the band"),
-    ("equivalent", "it lies inside the band"),
-    ("undecided", "none of these; the reason says how many seeds would decide"),
+    ("real, size unproven", "it excludes zero; a difference beyond the band is not shown"),
+    ("equivalent", "it lies inside the band and contains zero"),
+    ("undecided", "none of these; the reason estimates the seeds that would decide, if any number would"),
     ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),
 )
 

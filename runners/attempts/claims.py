@@ -13,7 +13,7 @@ from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import Failure, fruitless_failure, lost_failure
-from store.files.attempts import EVERY_S, begin, end_record, start_record, write_end
+from store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.removals import next_attempt
@@ -68,7 +68,7 @@ def claim(
     after it ran out of memory.
 
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` attempts that saved nothing for long.
+    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written, or its file system does not respond.
@@ -84,7 +84,7 @@ def claim(
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
-        if _is_lost(layout, trial, state, same_code, about.get("place")):
+        if _died_too_often(layout, trial, state, same_code, about.get("place")):
             step = checkpointed_step(layout, trial, same_code)
             record_death(layout, trial, state.attempts[-1].attempt, step, lost_failure(MOST_LOST))
             return Taken("failed")
@@ -141,7 +141,9 @@ def _count_fruitless(
         if failed or not same_code(found.attempt) or found.start.get("resumed_from") != resumed:
             break
         start = found.start
-        long_s = max(2 * float(start.get("checkpoint_s", 0.0)), LONG_BEATS * float(start.get("heartbeat_s", EVERY_S)))
+        long_s = max(
+            2 * float(start.get("checkpoint_s", 0.0)), LONG_BEATS * float(start.get("heartbeat_s", BEAT_EVERY_S))
+        )
         times += _lasted_s(layout, trial, found) >= long_s
     return times
 
@@ -153,7 +155,9 @@ def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:
     return 0.0 if beat is None else beat / 1e9 - float(found.start["started"])
 
 
-def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
+def _died_too_often(
+    layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any
+) -> bool:
     """Return True if the latest `MOST_LOST` attempts of this code ended without a record or a checkpoint.
 
     An attempt does not count if its SLURM task was requeued and runs at `place` or ran a later attempt. The batch

@@ -7,7 +7,7 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Taken, by_code, claim, record_death
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import checkpointed_step
 from runners.training.failure import killed_failure, out_of_memory
 from runners.training.memory import oom_kills
@@ -22,7 +22,7 @@ MOST_DEATHS = 3
 class CrashCounter:
     """Counts worker deaths, at start and per trial."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkOrder) -> None:
         self._job = job
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)

@@ -19,7 +19,7 @@ from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import local_process, pid_space, process_started
 
 if TYPE_CHECKING:
-    from runners.attempts.worker import Job
+    from runners.attempts.worker import WorkOrder
 
 SILENT_S = 180.0
 """Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
@@ -60,7 +60,9 @@ class Submission:
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
-    """The fields of `runners.attempts.worker.Job` without root and submission; files are in the snapshot, or absolute.
+    """The fields of `runners.attempts.worker.WorkOrder` without root and submission.
+
+    Files are in the snapshot, or absolute.
 
     `specs` are the spec files as absolute paths.
     """
@@ -182,7 +184,7 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
             yield Unreadable(submission, str(error))
 
 
-def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
+def job_data(job: "WorkOrder", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
     """Convert `job` for the record; with a snapshot, `files` are paths inside it and `specs` the original files."""
     return {
         "entry": asdict(job.entry),
@@ -196,14 +198,14 @@ def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) -> Submission:
+def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
     """Write the record of a run on this machine, with its snapshot and environment, before the first trial.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
     """
+    from runners.provenance.code_snapshot import take
     from runners.provenance.environment import record
-    from runners.provenance.snapshot import take
     from runners.provenance.snapshot_modules import user_imports
 
     snapshot = take(layout, job.files).data() if job.files else None

@@ -27,7 +27,7 @@ from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
 from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
-from store.files.attempts import EVERY_S
+from store.files.attempts import BEAT_EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
@@ -41,14 +41,14 @@ class WorkerEntry:
     trial: str = "runners.trial:Trial"
     """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
     train: str = "runners.training.loop:train"
-    """Called as `train(trial, surroundings)`; returns a TrainingResult."""
+    """Called as `train(trial, context)`; returns a TrainingResult."""
     preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training.loop")
 
 
 @final
 @dataclass(frozen=True)
-class Job:
-    """A submission as workers see it; small and picklable."""
+class WorkOrder:
+    """The part of a submission that workers need; small and picklable."""
 
     root: Path
     submission: str
@@ -59,7 +59,7 @@ class Job:
     """True to retrain trials finished by other code."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the project's modules at the start of the run; later edits do not change them."""
-    heartbeat_s: float = EVERY_S
+    heartbeat_s: float = BEAT_EVERY_S
     oom: Literal["fail", "halve", "bigger"] = "fail"
     """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
     place: Mapping[str, Any] | None = None
@@ -138,7 +138,7 @@ class Worker:
         SpecError: a spec file or the entry cannot be loaded.
     """
 
-    def __init__(self, job: Job, number: int, listener: Listener, *, own_process: bool) -> None:
+    def __init__(self, job: WorkOrder, number: int, listener: Listener, *, own_process: bool) -> None:
         self._job, self._number = job, number
         self._listener, self._own_process = listener, own_process
         self._layout = Layout(job.root)
@@ -155,7 +155,7 @@ class Worker:
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless it is done or another process has it.
 
-        If `Job.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch can be split.
+        If `WorkOrder.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch splits.
         The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
         process continues it.
 

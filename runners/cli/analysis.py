@@ -202,12 +202,12 @@ def pareto(
 
     with open_grid(of) as (store, name, warnings):
         found = pareto_of(store, name, against)
-        header, rules = store.grid(name), measure_of(store, name, None)
-        ways = {each: rule(store, name, each) for each in against if each != rules.name}
+        header, measure = store.grid(name), measure_of(store, name, None)
+        ways = {each: rule(store, name, each) for each in against if each != measure.name}
         shown = keep_cells(store, name, found, query)
         if columns is None and of.as_text:
-            _write_pareto_title(header, rules, ways)
-            _write_standings(store, name, shown, [rules.name, *ways], rules.better)
+            _write_pareto_title(header, measure, ways)
+            _write_standings(store, name, shown, [measure.name, *ways], measure.better)
             return 0
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
@@ -243,14 +243,14 @@ def _standing(row: Mapping[str, Any]) -> str:
     return f"{joined} {rivals[0]}" + (f" and {len(rivals) - 1} more" if len(rivals) > 1 else "")
 
 
-def _write_pareto_title(header: Mapping[str, Any], rules: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
+def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
     others = [
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
-    write(f"{describe_measure(header)} ({rules.better} is better) against {', '.join(others)}")
+    write(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
     cells = header["cells"]
     write(
-        f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
+        f"one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
         f"(dominated), over {format_count(cells, 'cell')} (on the front)"
     )

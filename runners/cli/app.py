@@ -24,12 +24,13 @@ from runners.cli.export import export, sql
 from runners.cli.monitor import cancel, failures, logs, watch
 from runners.cli.options import AnyGrid, Campaign
 from runners.cli.papers import papers
+from runners.cli.plan import plan
 from runners.cli.published import published
 from runners.cli.repro import repro
 from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
 from runners.cli.results import compare, status, table
 from runners.cli.retry import retry
-from runners.cli.run import plan, run
+from runners.cli.run import run
 from runners.output import say, write
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.

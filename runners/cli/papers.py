@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from grid import Grid
 
-HELPERS: Final = ("corpora",)
+_NOT_PAPERS: Final = ("corpora",)
 """Modules of the folder that the papers' files import."""
 _ADDRESS: Final = re.compile(r"(?P<paper>\w+):(?P<item>\w*)")
 
@@ -63,7 +63,7 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     from store.store import Store
 
     paper, _, name = item.partition(":")
-    grids = load_paper(paper).grids
+    grids = load_paper(paper).registry
     grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     if not name.startswith("table"):
         say(f"ablate: {item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
@@ -91,7 +91,7 @@ class PaperFile(NamedTuple):
     """A spec file of `specs/papers` and its registry."""
 
     path: Path
-    grids: PaperGrids
+    registry: PaperGrids
 
 
 class ItemState(NamedTuple):
@@ -120,7 +120,7 @@ def paper_files() -> Mapping[str, Path]:
     home = Path(runners.__file__).parent.parent
     for folder in (Path("specs/papers"), home / "specs" / "papers"):
         if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in HELPERS}
+            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _NOT_PAPERS}
     raise NotFoundError(
         f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
         "call ablate in a clone"
@@ -160,7 +160,7 @@ def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple
     if grid is not None:
         raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
     found = load_paper(address["paper"])
-    return found.path, found.grids.grid_name(address["item"], scale or "cpu")
+    return found.path, found.registry.grid_name(address["item"], scale or "cpu")
 
 
 def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
@@ -172,7 +172,7 @@ def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> lis
         root: the campaign, which need not exist.
         count: True counts floating-point operations, about a second per table.
     """
-    found = load_paper(name).grids
+    found = load_paper(name).registry
     return [_state(name, found, item, scale, root, count=count) for item in found.items]
 
 

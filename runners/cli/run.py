@@ -1,21 +1,17 @@
-"""Commands that plan and run trials."""
+"""The command `run`, and the report of its outcome."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
 from runners.cli.options import (
     ANY_SPEC,
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
-    Flag,
-    Json,
     Overrides,
     Repeat,
     SpecFile,
@@ -23,119 +19,14 @@ from runners.cli.options import (
     check_machine,
 )
 from runners.cli.papers import locate_spec
-from runners.cli.resolve import find_campaign, load_grids, worker_count
-from runners.output import say, write, write_json
-from runners.slow_notice import slow_notice
+from runners.cli.resolve import load_grids, worker_count
+from runners.output import say
 
 if TYPE_CHECKING:
     from grid import Grid
     from runners.execution.run import RunOptions, RunResult
-    from runners.monitoring.trial_locations import State
 
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
-
-
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
-class PlanFlags:
-    """Where time is estimated for, and by which noise seeds are counted.
-
-    Parameters
-    ----------
-    on
-        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked for them.
-    workers
-        How many of them; default one per core, on slurm as many as have work for half of their time limit.
-    noise_from
-        Another campaign, whose noise of seeds is used if this one has too few finished trials.
-    calibrate
-        Measure five steps of each model and operator that has no finished trials, on this machine.
-    """
-
-    on: Literal["local", "slurm"] = "local"
-    workers: int | None = None
-    cluster: SLURM_FLAGS = NO_CLUSTER
-    noise_from: Path | None = None
-    calibrate: Flag = False
-
-    def check(self) -> None:
-        """Raise SpecError for flags that say nothing to a plan."""
-        if self.on != "slurm":
-            self.cluster.refuse(self.on)
-        for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
-            if flag in self.cluster.to_dict():
-                raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
-
-
-def plan(
-    spec: SpecFile,
-    /,
-    *overrides: Overrides,
-    of: SpecFlags = ANY_SPEC,
-    where: PlanFlags = PlanFlags(),
-    repeat: Repeat = ONCE,
-    as_json: Json = False,
-) -> int:
-    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
-
-    Ends with 2 where trials would fail before their first step, and says why.
-    """
-    from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
-    from runners.planning.step_timing import measure_seconds
-    from runners.slurm.spec import cluster_of
-    from runners.training.loop import train
-    from runners.trial import parameters
-    from store.files.layout import Layout
-
-    where.check()
-    spec, grid = locate_spec(spec, of.grid, of.scale)
-    root, grids = load_grids(spec, overrides, grid, of.campaign, one=False)
-    is_local = where.on == "local"
-    states, members = _locate_trials(root, [each.name for each in grids])
-    options = PlanOptions(
-        workers=worker_count(where.workers) if is_local else 1,
-        slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
-        retry=repeat.retry,
-        again=repeat.again,
-        states=states,
-        parameters=parameters,
-        noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
-        files=(spec,),
-        seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
-    )
-    planned = plan_campaign(root, grids, options)
-    _tell_leaving(states, members - {trial.key for trial in planned.trials})
-    if as_json:
-        write_json("plan", plan_data(planned))
-    else:
-        write("\n".join(plan_lines(planned)))
-    return SpecError.exit_code if planned.refused else 0
-
-
-def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
-    """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.slurm.scheduler import SlurmScheduler
-    from store.files.layout import Layout
-    from store.store import Store
-
-    if not Layout(root).exists():
-        return {}, set()
-    with slow_notice("looking where trials are"), Store.open(root) as store:
-        locations = locate_trials(store, SlurmScheduler())
-        members = store.sql("SELECT trial FROM grid_trial WHERE list_contains($grids, grid)", {"grids": list(grids)})
-    for note in locations.notes:
-        say(f"ablate: {note}")
-    return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])
-
-
-def _tell_leaving(states: "Mapping[str, State]", leaving: Collection[str]) -> None:
-    """Say how many trials `ablate run` of this plan would take out of its grids."""
-    found = Counter(states.get(key) for key in leaving)
-    counts = {"queued or running": found["queued"] + found["running"], "finished": found["done"]}
-    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
 
 
 @Parameter(name="*")

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from runners.attempts.worker import Job, NodeUnsuitable, Outcome, Worker
+from runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkOrder
 
 
 class Overseer(Protocol):
@@ -64,7 +64,7 @@ class Machine(ABC):
     """Trains rows of a submission."""
 
     @abstractmethod
-    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows`; return if all have an outcome or a stop took effect.
 
         Raises:
@@ -76,7 +76,7 @@ class Machine(ABC):
 class Inline(Machine):
     """Trains one trial after another in this process."""
 
-    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)

@@ -11,7 +11,7 @@ from typing import Any, final
 from grid.errors import AblateError, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.crash_counter import CrashCounter
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Outcome, WorkOrder
 from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
 from runners.output import format_count
@@ -46,7 +46,7 @@ class WorkerPool:
     """One worker per entry of `slots`, its CUDA_VISIBLE_DEVICES; slots may be appended during a run."""
 
     def __init__(
-        self, job: Job, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
+        self, job: WorkOrder, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
     ) -> None:
         self._job = job
         self._rows = rows
@@ -250,7 +250,7 @@ class Local(Machine):
         if self._pool is not None:
             self._pool.recall(rows)
 
-    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` in worker processes."""
         forks = Forks(job.entry.preload, self._start)
         try:

@@ -22,12 +22,12 @@ from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
+from runners.provenance.code_snapshot import Snapshot, extract
 from runners.provenance.environment import (
     THREADS,
     differences as environment_differences,
     record as environment_record,
 )
-from runners.provenance.snapshot import Snapshot, extract
 from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources

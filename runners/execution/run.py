@@ -17,7 +17,7 @@ from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import record_end, record_run
 from runners.attempts.unreadable_results import find_unreadable, give_back
-from runners.attempts.worker import Job, Outcome, WorkerEntry
+from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
@@ -94,7 +94,7 @@ def run_campaign(
     layout = Layout(Path(root).resolve())
     wanted = list(grids)
     opening = Preflight(layout, retry=options.retry)
-    cells = walk(wanted, opening.look, options.files)
+    cells = walk(wanted, opening.add_cell, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
     make_directory(layout.root)
@@ -185,7 +185,7 @@ class _ActiveRun:
 
     def _work(self, submission: str) -> None:
         options = self._options
-        job = Job(
+        job = WorkOrder(
             self._layout.root,
             submission,
             options.entry,

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
 from runners.attempts.attempt import CampaignUnwritable
-from runners.attempts.worker import Job, NodeUnsuitable, Worker
+from runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
 from store.files.atomic import set_retry_timeout
 
 TELL_EVERY_S = 0.2
@@ -66,7 +66,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     return 0
 
 
-def _load_worker(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+def _load_worker(job: WorkOrder, number: int, device: str | None, control: "_Control") -> Worker:
     """Create the worker; set its device before CUDA starts."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device

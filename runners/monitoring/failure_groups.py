@@ -71,11 +71,11 @@ class FailureGroup(NamedTuple):
     """True if a program of the user's ran and logged any of them."""
 
 
-def count_failures(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
-    """Return `Store.failures` with `n` failed now, and a column `again` of those of the keys `again`, queued again."""
+def count_failures(store: "Store", grid: str | None, retrying: Collection[str]) -> "pl.DataFrame":
+    """Return `Store.failures` with `n` failed now; the column `again` counts trials of `retrying`, queued again."""
     import polars as pl
 
-    queued = store.sql(_AGAIN, {"grid": grid, "again": sorted(again)})
+    queued = store.sql(_AGAIN, {"grid": grid, "retrying": sorted(retrying)})
     joined = store.failures(grid).join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
     joined = joined.with_columns(pl.col("again").fill_null(0))
     return joined.with_columns(n=pl.col("n") - pl.col("again")).sort("n", "again", descending=True, maintain_order=True)
@@ -84,7 +84,7 @@ def count_failures(store: "Store", grid: str | None, again: Collection[str]) -> 
 _AGAIN = """
     WITH ended AS (
         SELECT trial, fingerprint FROM attempt
-        WHERE status IS NOT NULL AND trial IN (SELECT unnest(CAST($again AS VARCHAR[])))
+        WHERE status IS NOT NULL AND trial IN (SELECT unnest(CAST($retrying AS VARCHAR[])))
           AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
         QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
     )

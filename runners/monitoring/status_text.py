@@ -109,7 +109,7 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
         name: header["overrides"] for name, header in headers.items() if name in grids and "overrides" in header
     }
     found = {name: cells(store, name, where) for name in grids}
-    failures = count_failures(store, grid, where.again)
+    failures = count_failures(store, grid, where.retrying)
     return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids))
 
 

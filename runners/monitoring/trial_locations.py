@@ -80,7 +80,7 @@ class TrialLocations:
     notes: tuple[str, ...]
     """Sentences about what cannot be known."""
     when: float
-    again: frozenset[str] = frozenset()
+    retrying: frozenset[str] = frozenset()
     """Keys of the queued trials that have failed before."""
     endings: tuple[str, ...] = ()
     """Sentences about submissions that were cancelled or used up their budget before their trials were done."""
@@ -108,13 +108,13 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
     runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
     owners = _PendingOwners(store, submissions, runs, open_states)
     trials: dict[str, TrialLocation] = {}
-    again: set[str] = set()
+    retrying: set[str] = set()
     for key, recorded, _, logged in (*rows, *_trials(store, "failed"), *(_trials(store, "ok") if done else ())):
         state = open_states.get(key)
         status = state.status if state else recorded
         if status == "failed" and owners.will_retry(key):
             trials[key] = TrialLocation("queued")
-            again.add(key)
+            retrying.add(key)
         elif status in _ENDED:
             trials[key] = TrialLocation(_ENDED[status], logged=logged)
         else:
@@ -136,7 +136,7 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
         submissions=tuple(submissions),
         notes=(*notes, full) if full else tuple(notes),
         when=when,
-        again=frozenset(again),
+        retrying=frozenset(retrying),
         endings=tuple(reversed([*_endings(submissions, unowned, owners)])),
         outdated=tuple(outdated),
         runs=runs,
@@ -241,13 +241,14 @@ class _PendingOwners:
         sign = None if quiet is None else time.time() - quiet
         if key in self._unknown:
             return TrialLocation("unknown", sign or self._unknown[key])
-        if last is None or (last.end is not None and not self._was_dropped(key, last)):
+        given_back = last is not None and last.end is not None and not self._was_dropped(key, last)
+        if last is None or given_back:
             return TrialLocation("pending")
         since = sign if last.end is None else last.end.get("ended")
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
 
     def _was_dropped(self, key: str, last: AttemptState) -> bool:
-        """Return True if a worker of a cluster saved the trial for the next, nobody cancelled it, and none is next."""
+        """True if a cluster worker stopped the trial to hand it on, nobody cancelled it, and no worker is queued."""
         status = self._submissions.get(str(last.start["submission"]))
         return status is not None and not status.cancelled.all and key not in status.cancelled.trials
 

@@ -30,7 +30,7 @@ class Preflight:
         self._tried = frozenset(layout.trial_keys())
         self._cells: dict[_Read, tuple[str, str]] = {}
 
-    def look(self, grid: str, planned: Planned) -> None:
+    def add_cell(self, grid: str, planned: Planned) -> None:
         """Note what a cell reads."""
         task: Any = getattr(planned.trial, "task", None)
         tried = planned.key in self._tried

@@ -42,9 +42,9 @@ class GridCells:
 
 @slow_notice("planning: looking at every cell")
 def walk(
-    grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None, files: Sequence[Path] = ()
+    grids: Sequence[Grid], visit: Callable[[str, Planned], None] | None = None, files: Sequence[Path] = ()
 ) -> GridCells:
-    """Look at every cell of `grids`, and write nothing; `look` is told the grid's name and the cell's first trial.
+    """Look at every cell of `grids`, and write nothing; `visit` gets the grid's name and the cell's first trial.
 
     `files` are the spec files that define the grids, loaded before.
 
@@ -66,8 +66,8 @@ def walk(
             key = operator.key if isinstance(operator, Spec) else planned.operator
             about[grid.name, planned.cell] = About(key, codes.sources(planned.trial))
             examples.setdefault((grid.name, key), planned.trial)
-            if look is not None:
-                look(grid.name, planned)
+            if visit is not None:
+                visit(grid.name, planned)
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)

@@ -23,7 +23,7 @@ from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.loading import named_files, read_by
-from runners.provenance.origin import PROJECT, is_installed, room_of
+from runners.provenance.origin import PROJECT, is_installed, package_of
 from runners.provenance.source import (
     acting_names,
     digest,
@@ -134,7 +134,7 @@ class Codes:
 
     def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
         """Add a whole module of the project or an installed package."""
-        name, room, file = module.__name__, room_of(module), Path(_file(module))
+        name, room, file = module.__name__, package_of(module), Path(_file(module))
         if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file))):
             return
         if room and name not in self._modules:
@@ -158,7 +158,7 @@ class Codes:
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
-            if room_of(other):
+            if package_of(other):
                 self._add_module(other, found)
             elif other.__name__ not in found and _is_users(other) and has_source(other):
                 whole = statements(source_text(other))
@@ -171,17 +171,19 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     readers, named = set[str](), set[Path]()
     for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
-        whole, partly, waiting = set[str](), set[str](), [(module, False)]
+        used_wholly, seen, waiting = set[str](), set[str](), [(module, False)]
         while waiting:
-            each, all_of_it = waiting.pop()
-            if each.__name__ in (whole if all_of_it else partly | whole) or not (_is_users(each) and has_source(each)):
+            each, is_used = waiting.pop()
+            if each.__name__ in (used_wholly if is_used else seen) or not (_is_users(each) and has_source(each)):
                 continue
-            (whole if all_of_it else partly).add(each.__name__)
+            seen.add(each.__name__)
+            if is_used:
+                used_wholly.add(each.__name__)
             readers.add(_file(each))
             text = statements(source_text(each))
             grids = _grids_in(each)
             named |= {*named_files(_file(each), text, grids)}
-            part = text if all_of_it else effects(text, grids, _acting_imports(text, each, set()))
+            part = text if is_used else effects(text, grids, _acting_imports(text, each, set()))
             if part:
                 found[_display_name(each)] = digest(part)
             used = {other.__name__ for other in imported_modules(part, each)}
@@ -263,7 +265,7 @@ def _file(module: ModuleType) -> str:
 
 
 def _is_users(module: ModuleType) -> bool:
-    return SOURCE in vars(module) or (room_of(module) is None and not is_installed(_file(module)))
+    return SOURCE in vars(module) or (package_of(module) is None and not is_installed(_file(module)))
 
 
 def has_source(module: ModuleType) -> bool:

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.provenance.origin import ROOMS
+from runners.provenance.origin import PACKAGES
 
 SCHEMA = 1
 NOT_IN_TRIALS = frozenset(
@@ -163,7 +163,7 @@ def _declared_packages() -> frozenset[str]:
 
 
 def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
-    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*ROOMS, "ablate")) - _declared_packages()
+    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*PACKAGES, "ablate")) - _declared_packages()
     if not wanted:  # the usual case; building the table of packages is slow
         return frozenset()
     known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runners.provenance.origin import FACADE, ROOMS, is_installed, is_project, is_standard
+from runners.provenance.origin import FACADE, PACKAGES, is_installed, is_project, is_standard
 from runners.provenance.source import hash_text, texts_in, uses_of
 
 _reads: dict[str, set[tuple[str, str]]] = {}
@@ -55,7 +55,7 @@ def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
     return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
 
 
-_REPORTED = sys.stdlib_module_names | {*ROOMS, *(Path(name).stem for name in FACADE), "numpy", "torch"}
+_REPORTED = sys.stdlib_module_names | {*PACKAGES, *(Path(name).stem for name in FACADE), "numpy", "torch"}
 """Packages that open files by Python, which reports them."""
 
 _BREAKS = re.compile(r"[\s'\"(),;]+")

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
 FACADE = ("ablate.py", "ablate.pyi")
 """Modules next to the packages, for one import by users."""
 
@@ -14,18 +14,18 @@ _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """Package directories that `sysconfig` may not list, such as the user site."""
 
 
-def room_of(module: ModuleType) -> str | None:
+def package_of(module: ModuleType) -> str | None:
     """Return the top-level package of a project module; None for other modules."""
     room = module.__name__.partition(".")[0]
     file = getattr(module, "__file__", None)
-    return room if room in (*ROOMS, "ablate") and file is not None and is_project(file) else None
+    return room if room in (*PACKAGES, "ablate") and file is not None and is_project(file) else None
 
 
 @cache
 def is_project(file: str) -> bool:
     """Return True if `file` belongs to the project."""
     path = Path(file).resolve()
-    return any(path.is_relative_to(PROJECT / name) for name in (*ROOMS, *FACADE))
+    return any(path.is_relative_to(PROJECT / name) for name in (*PACKAGES, *FACADE))
 
 
 @cache

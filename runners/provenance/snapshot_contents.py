@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.provenance.origin import FACADE, PROJECT, ROOMS
+from runners.provenance.origin import FACADE, PACKAGES, PROJECT
 from runners.provenance.snapshot_modules import UserModule, user_modules
 from runners.provenance.specfile import SPEC_FOLDERS
 from store.files.atomic import environment_problem
@@ -83,7 +83,7 @@ def gather(files: Sequence[Path]) -> Contents:
         users.require_module(module)
     users.add_work_trees()
     tree = users.roots[0].tree if users.roots else None
-    project = [PROJECT / name for name in FACADE] + [path for room in ROOMS for path in _files_below(PROJECT / room)]
+    project = [PROJECT / name for name in FACADE] + [path for room in PACKAGES for path in _files_below(PROJECT / room)]
     code = {f"code/{path.relative_to(PROJECT).as_posix()}": _read(path) for path in project}
     members = {**{name: member for name, member in code.items() if member is not None}, **users.members}
     return Contents(members, spec, ("code", *users.paths()), tree, tuple(users.left_out))
@@ -223,7 +223,7 @@ class _Users:
                     self._add_member(name, member)
 
     def _list_files(self, tree: WorkTree) -> Iterator[Path]:
-        project = [PROJECT / name for name in (*ROOMS, *FACADE)]
+        project = [PROJECT / name for name in (*PACKAGES, *FACADE)]
         parents = {parent for name in tree.files for parent in Path(name).parents} - {Path()}
         campaigns = sorted(each for each in parents if any((tree.top / each).glob("grids/*.trials.jsonl")))
         self.left_out += [f"{each}: a campaign" for each in campaigns]

@@ -1,14 +1,6 @@
 """A worker task on its node: `python -u -m runners.slurm.node ROOT SUBMISSION CLASS_INDEX FIRST`.
 
-The batch script acts on its exit code:
-
-    0   nothing is left for it
-    86  the same, and some trials failed in it
-    85  rows are left, and its time is over: queue it again
-    87  this node's environment cannot run the submission: queue it again, elsewhere
-    88  no time was left to begin anything in, and the next life would have no more: it is over
-    89  the campaign's disk is full: queue it again, and count no death
-    1   something unexpected, told on stderr
+The batch script acts on its exit code, an `ExitCode`.
 
 Signals are handled before anything that takes time to import.
 """

@@ -39,10 +39,12 @@ def analysis(
 
     Raises as `effects` does.
     """
-    rules = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, rules)
+    grid_measure = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, grid_measure)
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = factorial(values, planned, scale=rules.scale, order=2 if interactions else 1, alpha=rules.alpha)
+    found = factorial(
+        values, planned, scale=grid_measure.scale, order=2 if interactions else 1, alpha=grid_measure.alpha
+    )
     return found._replace(
         terms=found.terms.with_columns(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
@@ -57,9 +59,9 @@ def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 
-def _factors(store: "Store", grid: str, rules: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+def _factors(store: "Store", grid: str, grid_measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
-    values = runs(store, grid, rules)
+    values = runs(store, grid, grid_measure)
     header = store.grid(grid)
     labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
     levels = levels_of(header, values["axes"].to_list())

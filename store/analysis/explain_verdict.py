@@ -24,16 +24,16 @@ def why(
     The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
     values of the same items. Raises as `verdicts` does, and SpecError for a baseline.
     """
-    rules = measure_of(store, grid, measure)
+    grid_measure = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
     theirs = base if isinstance(base, str) else base.get(key, key)
     if key == theirs:
         raise SpecError(f"the cell {cell!r} is a baseline, which has no verdict; ask for another cell")
-    values = runs(store, grid, rules)
-    basis = checks(values, baseline=base, scale=rules.scale, alpha=rules.alpha)
-    found = judge_runs(values, base, rules).join(basis, on="cell", maintain_order="left")
+    values = runs(store, grid, grid_measure)
+    basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
+    found = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
     row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
-    bars = paired_items(store, grid, rules, (key, theirs))
+    bars = paired_items(store, grid, grid_measure, (key, theirs))
     return {**row, "items": None if bars is None else bars._asdict()}
 
 

@@ -68,10 +68,10 @@ def compare_learning(
 
 def rule_of(store: "Store", grid: str, name: str) -> CurveRule:
     """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
-    rules = measure_of(store, grid, None)
-    if rules.name == name:
-        return CurveRule(rules.scale, rules.better, rules.alpha)
-    return CurveRule("linear", direction(name) or "lower", rules.alpha)
+    grid_measure = measure_of(store, grid, None)
+    if grid_measure.name == name:
+        return CurveRule(grid_measure.scale, grid_measure.better, grid_measure.alpha)
+    return CurveRule("linear", direction(name) or "lower", grid_measure.alpha)
 
 
 def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:

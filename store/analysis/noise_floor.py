@@ -47,14 +47,14 @@ def noise_floor(
     seeds: Sequence[int] = SEEDS,
 ) -> NoiseFloor:
     """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
-    rules = measure_of(store, grid, measure)
-    matched = match_arms(arms(runs(store, grid, rules)), baselines_of(store, grid, baseline))
-    pairings = [pair(arm, base, rules.scale) for arm, base in matched]
-    reasons = [_unknown(each, rules.scale) for each in pairings]
+    grid_measure = measure_of(store, grid, measure)
+    matched = match_arms(arms(runs(store, grid, grid_measure)), baselines_of(store, grid, baseline))
+    pairings = [pair(arm, base, grid_measure.scale) for arm, base in matched]
+    reasons = [_unknown(each, grid_measure.scale) for each in pairings]
     known = [each for each, why in zip(pairings, reasons, strict=True) if why is None]
     sd = np.array([float(each.summary.sd) for each in known])
     planned = len(store.grid(grid)["seeds"])
-    alpha = rules.alpha / max(len(pairings), 1)
+    alpha = grid_measure.alpha / max(len(pairings), 1)
     rows = []
     for n in sorted({*seeds, planned}):
         ends = sd * detectable(np.ones(1), np.array([float(n)]), alpha=alpha)  # it grows with the spread
@@ -64,7 +64,7 @@ def noise_floor(
     schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     unknown = Counter(why for why in reasons if why is not None)
-    return NoiseFloor(frame, planned, len(known), len(pairings), rules.scale, unknown)
+    return NoiseFloor(frame, planned, len(known), len(pairings), grid_measure.scale, unknown)
 
 
 def _unknown(pairing: Pairing, scale: Scale) -> str | None:

@@ -78,11 +78,11 @@ def read_objectives(
     store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
     """Read the values that `pareto` compares. Raises as that."""
-    rules = measure_of(store, grid, measure)
-    found = runs(store, grid, rules)
-    own = _free(rules.name)
+    grid_measure = measure_of(store, grid, measure)
+    found = runs(store, grid, grid_measure)
+    own = _free(grid_measure.name)
     values = found.select("cell", "label", "seed", "status", pl.col("value").alias(own))
-    objectives = [Objective(own, rules.better, rules.scale)]
+    objectives = [Objective(own, grid_measure.better, grid_measure.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
     named = [Quantity(each) if isinstance(each, str) else each for each in against]
     wanted = {_free(each.column or each.name): each for each in named}
@@ -99,7 +99,7 @@ def read_objectives(
             have = [*_known_costs(costs), *_read_recorded(store, grid)] or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
-    return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
+    return Compared(values, objectives, _forbidden(found, grid_measure.scale), grid_measure.alpha)
 
 
 def _free(name: str) -> str:
@@ -124,8 +124,8 @@ def rule(store: "Store", grid: str, name: str) -> Way:
         return Way("higher" if name.endswith("_per_s") else "lower", "log")
     own = store.grid(grid)["measure"] or {}
     if own.get("name") == name:
-        rules = measure_of(store, grid, None)
-        return Way(rules.better, rules.scale)
+        grid_measure = measure_of(store, grid, None)
+        return Way(grid_measure.better, grid_measure.scale)
     way = direction(name)
     return Way(way or "lower", "linear", known=way is not None)
 

@@ -41,12 +41,12 @@ def selected_verdicts(
     reason then counts the runs on these seeds that failed or are not finished.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
-    rules = measure_of(store, grid, measure)
+    by = measure_of(store, grid, measure)
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
     for name in over:
         if name not in names:
             raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{suggest_name(name, names)}")
-    values = runs(store, grid, rules)
+    values = runs(store, grid, by)
     axes = [json.loads(text) for text in values["axes"]]
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
     wide = values.with_columns(columns)
@@ -57,7 +57,7 @@ def selected_verdicts(
             f"where axes are zipped; name the zipped axes too, of {names}"
         )
     chosen = select_then_report(
-        wide, over=[_AXIS + name for name in over], within=within, scale=rules.scale, better=rules.better, split=split
+        wide, over=[_AXIS + name for name in over], within=within, scale=by.scale, better=by.better, split=split
     )
     if len(chosen.choices) < 2:
         raise SpecError(
@@ -65,7 +65,7 @@ def selected_verdicts(
             f"the grid has the axes {names}"
         )
     base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
-    return _with_choices(judge_runs(_of_the_selected(chosen), base, rules), chosen)
+    return _with_choices(judge_runs(_of_the_selected(chosen), base, by), chosen)
 
 
 def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:

@@ -38,26 +38,33 @@ def verdicts(
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    rules = measure_of(store, grid, measure)
-    values = runs(store, grid, rules)
-    found = judge_runs(values, baselines_of(store, grid, baseline), rules)
+    grid_measure = measure_of(store, grid, measure)
+    values = runs(store, grid, grid_measure)
+    found = judge_runs(values, baselines_of(store, grid, baseline), grid_measure)
     counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
 
 
-def judge_runs(values: pl.DataFrame, baseline: Baseline, rules: GridMeasure) -> pl.DataFrame:
-    """`compare` by the rules of a grid's measure."""
+def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasure) -> pl.DataFrame:
+    """Compare by a grid's measure."""
     return compare(
-        values, baseline=baseline, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+        values,
+        baseline=baseline,
+        scale=grid_measure.scale,
+        better=grid_measure.better,
+        rope=grid_measure.rope,
+        alpha=grid_measure.alpha,
     )
 
 
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
-    rules = measure_of(store, grid, None)
-    return failures(runs(store, grid, rules), baseline=baselines_of(store, grid, baseline), alpha=rules.alpha)
+    grid_measure = measure_of(store, grid, None)
+    return failures(
+        runs(store, grid, grid_measure), baseline=baselines_of(store, grid, baseline), alpha=grid_measure.alpha
+    )
 
 
 def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
@@ -125,7 +132,7 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(unreadable):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
-    found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
+    found = values.join(_append_versions(about), on="trial", how="left", maintain_order="left")
     found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
     return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
@@ -141,8 +148,8 @@ def _add_lost_runs(header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFra
     return pl.concat([found, lost], how="diagonal")
 
 
-def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
-    """With the versions of every definition of which the grid's trials used several added to `code`.
+def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
+    """Append to `code` each source that has several versions in this grid.
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
@@ -174,7 +181,7 @@ def _no_such_measure(store: "Store", grid: str, measure: GridMeasure) -> str:
     )
 
 
-# The code of a run is that of all attempts from the one that began it to the latest that finished.
+# A run's code is that of its latest successful attempt and of the attempts it resumed.
 _ABOUT: Final = """
 WITH finished AS (
     SELECT trial, max(attempt) AS attempt FROM attempt WHERE status = 'ok' GROUP BY trial

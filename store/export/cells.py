@@ -64,27 +64,29 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     """
     measure = store.grid(grid)["measure"]
     own = (measure or {}).get("name")
-    rules = measure_of(store, grid, None) if measure or not wanted else GridMeasure("", scale="linear")
+    grid_measure = measure_of(store, grid, None) if measure or not wanted else GridMeasure("", scale="linear")
     twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
     if twice:
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
     columns = []
-    for word in wanted or [rules.name]:
+    for word in wanted or [grid_measure.name]:
         name, better = _parse_request(word)
-        points = _points(store, grid, name, at) if wanted else [{**rules.point, **at}]
-        way = better or (rules.better if name == own else None)
-        columns += [ExportColumn(name, point, way, rules.scale if name == own else "linear", []) for point in points]
+        points = _points(store, grid, name, at) if wanted else [{**grid_measure.point, **at}]
+        way = better or (grid_measure.better if name == own else None)
+        columns += [
+            ExportColumn(name, point, way, grid_measure.scale if name == own else "linear", []) for point in points
+        ]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
             f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
         )
     frames = [store.final(grid, column.name, column.point) for column in columns]
     filled = [
-        column._replace(entries=_entries(frame, column, spread, rules.alpha))
+        column._replace(entries=_entries(frame, column, spread, grid_measure.alpha))
         for column, frame in zip(columns, frames, strict=True)
     ]
     labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
-    return CellTable(grid, labels, filled, spread, rules.alpha)
+    return CellTable(grid, labels, filled, spread, grid_measure.alpha)
 
 
 def _parse_request(word: str) -> tuple[str, Better | None]:

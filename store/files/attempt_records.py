@@ -183,7 +183,10 @@ def _read(
 
 def _check_place(record: Mapping[str, Any], key: str, attempt: int) -> None:
     if (record["trial"], record["attempt"]) != (key, attempt):
-        raise StoreError(f"it speaks of attempt {record['attempt']} of {record['trial']}, and lies elsewhere")
+        raise StoreError(
+            f"the record names attempt {record['attempt']} of trial {record['trial']}, but is stored under attempt "
+            f"{attempt} of {key}; move it back or delete it"
+        )
     if "status" in record and record["status"] not in _STATUSES:
         raise StoreError(f"field 'status' must be one of {_STATUSES}, got {record['status']!r}")
     for table in (record.get("wrote") or {}).values():
@@ -224,7 +227,10 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
     check_schema(record)
     check_record(record, _EVALUATION)
     if (record["trial"], record["attempt"], record["evaluation"]) != place:
-        raise StoreError(f"it speaks of {record['evaluation']} of {record['trial']}, and lies elsewhere")
+        raise StoreError(
+            f"the record names evaluation {record['evaluation']} of attempt {record['attempt']} of trial "
+            f"{record['trial']}, but is stored under {' '.join(map(str, place))}; move it back or delete it"
+        )
     _check_shards("shards", record["shards"])
     return record
 

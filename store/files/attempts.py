@@ -31,7 +31,7 @@ from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
 
-EVERY_S = 5.0
+BEAT_EVERY_S = 5.0
 """Seconds between signs of life where nothing else is asked for."""
 
 _HEARTBEAT_WIDTH = 96
@@ -52,7 +52,7 @@ def start_record(trial: str, number: int) -> dict[str, Any]:
     record: dict[str, Any] = dict.fromkeys(_START_FIELDS)
     record |= {"schema": FILE_SCHEMA, "trial": trial, "attempt": number, "host": socket.gethostname(), "pid": pid}
     record |= {"pid_started": process_started(pid), "pid_space": pid_space(), "started": time.time()}
-    return record | {"versions": _versions(), "heartbeat_s": EVERY_S}
+    return record | {"versions": _versions(), "heartbeat_s": BEAT_EVERY_S}
 
 
 @cache
@@ -125,7 +125,7 @@ class Heartbeat:
     Its own thread writes, so a slow training step does not delay it. A write replaces the whole line at once.
     """
 
-    def __init__(self, path: Path, every_s: float = EVERY_S) -> None:
+    def __init__(self, path: Path, every_s: float = BEAT_EVERY_S) -> None:
         self._path = path
         self._every_s = every_s
         self._progress: tuple[int, int, float] | None = None

@@ -2,6 +2,7 @@
 
 `code_aliases.json` has one row per source file: old name, old hash, new name, new hash. A result that the old file made
 counts as made by the new file, as long as the new file has that hash. An edit of the new file ends the equality.
+After a rename or a rewording run `python tests/code_aliases.py OLD_TREE OLD=NEW`.
 """
 
 import json

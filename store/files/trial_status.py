@@ -20,7 +20,7 @@ Status = Literal["ok", "failed", "running", "pending"]
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
 
-HEARTBEAT_S = 15.0
+LEGACY_BEAT_EVERY_S = 15.0
 """Seconds between signs of life of an attempt that does not say."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -121,7 +121,7 @@ def process_alive(pid: int, pid_started: float | None) -> bool:
 def beat_s(start: Mapping[str, Any]) -> float:
     """Seconds between signs of life of the attempt with this start record."""
     every = start.get("heartbeat_s")
-    return float(every) if isinstance(every, int | float) and 0 < every < math.inf else HEARTBEAT_S
+    return float(every) if isinstance(every, int | float) and 0 < every < math.inf else LEGACY_BEAT_EVERY_S
 
 
 def lease_s(start: Mapping[str, Any]) -> float:

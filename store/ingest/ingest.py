@@ -16,11 +16,11 @@ from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
 from store.files.trust import trust, trusts
 from store.ingest.compaction import compact
+from store.ingest.database_snapshot import publish, snapshot_is_current, sweep
 from store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.snapshot import publish, snapshot_is_current, sweep
 
 
 @final

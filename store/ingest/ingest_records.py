@@ -24,7 +24,7 @@ from store.files.record_fields import Problem, clean_text, json_text, signed_siz
 from store.files.removals import removed_attempts
 from store.ingest.derived_rows import derive_trials
 
-_ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
+_NOT_UNCHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
 MOST_PLAN_BYTES = 40 << 20
 """Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
@@ -170,8 +170,8 @@ class RecordIngest:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
-        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_ELSEWHERE}"
-        signatures = {(trial, attempt): found for trial, attempt, found in self._elsewhere(ended)}
+        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
+        signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
         columns = ", ".join(AttemptRecord._fields)
         rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
         open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
@@ -221,18 +221,18 @@ class RecordIngest:
             if key[:2] not in seen:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
 
-    def _elsewhere(self, asked: str) -> list[tuple[Any, ...]]:
-        """The rows of a query that says `_ELSEWHERE`."""
-        return self._connection.execute(asked, {"same": [*self._same, *self.unread_fans]}).fetchall()
+    def _query_changed(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a query restricted by `_NOT_UNCHANGED` to directories that may have changed."""
+        return self._connection.execute(query, {"same": [*self._same, *self.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
         execute = self._connection.execute
-        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_ELSEWHERE} ORDER BY ALL"
-        finished = self._elsewhere(ok)
+        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_NOT_UNCHANGED} ORDER BY ALL"
+        finished = self._query_changed(ok)
         on_disk = evaluated_on_disk(self._layout, finished)
         columns = "trial, attempt, evaluation, signature"
-        rows_before = self._elsewhere(f"SELECT {columns} FROM evaluated WHERE {_ELSEWHERE}")
+        rows_before = self._query_changed(f"SELECT {columns} FROM evaluated WHERE {_NOT_UNCHANGED}")
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]

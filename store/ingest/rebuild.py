@@ -6,9 +6,9 @@ from grid.errors import NotFoundError
 from store.database.connection import open_live, remove_log
 from store.files.atomic import environment_problem, sync_directory, temporary_name
 from store.files.layout import Layout
+from store.ingest.database_snapshot import publish, sweep
 from store.ingest.ingest import Ingested, ingest_into
 from store.ingest.ingest_lock import ingest_lock
-from store.ingest.snapshot import publish, sweep
 
 
 def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:

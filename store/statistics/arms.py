@@ -24,10 +24,8 @@ Baseline = str | Mapping[str, str]
 COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
 
-TOO_FEW = "a verdict needs at least"
-"""Reasons that more seeds remedy."""
-
-_LOST = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
+_TOO_FEW = "a verdict needs at least"
+_UNREADABLE = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
 _MIXED = (
     "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
     "--rerun-stale` does"
@@ -45,7 +43,7 @@ class SeedRun(NamedTuple):
     gpu: bool | None = None
     """Whether it was on a GPU; None: unknown."""
     unreadable: bool | None = None
-    """Whether it is finished and its value was lost; None: unknown."""
+    """True if it is finished and its value cannot be read; None: unknown."""
 
     @property
     def unmeasured(self) -> bool:
@@ -53,8 +51,8 @@ class SeedRun(NamedTuple):
         return self.status == "ok" and self.value is None and self.unreadable is False
 
     @property
-    def lost(self) -> bool:
-        """Finished, and its value cannot be read."""
+    def unread(self) -> bool:
+        """Finished, and its value could not be read."""
         return self.status == "ok" and self.value is None and not self.unmeasured
 
     @property
@@ -114,7 +112,7 @@ class Pairing(NamedTuple):
     wall_s: float | None
     """Seconds of one seed in both arms: the sum of the medians over finished runs; null if one has none."""
     on_gpu: bool
-    """Whether all that is known of these was on GPUs."""
+    """True if every run is known to have used a GPU."""
 
     @property
     def differences(self) -> Floats:
@@ -188,13 +186,10 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or (_too_few(arm, base, len(shared)) if paired else None)
         or (None if spread else _no_spread(ours, theirs, paired=paired))
     )
-    unread = sum(run.lost for side in (arm, base) for run in side.runs.values())
-    lost = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_LOST}" if unread else ""
-    problem = f"{lost}; {problem}" if problem and lost else problem
-    notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), lost]
-    took = [
-        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
-    ]
+    unread = sum(run.unread for side in (arm, base) for run in side.runs.values())
+    caution = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_UNREADABLE}" if unread else ""
+    problem = f"{caution}; {problem}" if problem and caution else problem
+    notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), caution]
     return Pairing(
         arm,
         "paired t" if paired else "Welch",
@@ -204,9 +199,17 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         spread,
         problem,
         "; ".join(filter(None, notes)),
-        sum(float(np.median(of)) for of in took) if all(took) else None,
+        _seed_wall_s(arm, base),
         {run.gpu for run in used} == {True},
     )
+
+
+def _seed_wall_s(arm: Arm, base: Arm) -> float | None:
+    """Seconds of one more seed in both arms, by the medians of finished runs; None if an arm has none."""
+    took = [
+        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
+    ]
+    return sum(float(np.median(each)) for each in took) if all(took) else None
 
 
 def count_planned_pairs(arm: Arm, base: Arm) -> int:
@@ -263,8 +266,13 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
     planned = count_planned_pairs(arm, base)
     if not planned:
         runs = f"{_count(len(arm.measured), 'run')} here and {len(base.measured)} in the baseline"
-        return f"the groups share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
-    return f"{_count(pairs, 'pair')} of {planned} planned; {TOO_FEW} {MIN_PAIRS}"
+        return f"the groups share no seed, and have {runs}; {_TOO_FEW} {MIN_PAIRS} of each"
+    return f"{_count(pairs, 'pair')} of {planned} planned; {_TOO_FEW} {MIN_PAIRS}"
+
+
+def more_seeds_help(problem: str) -> bool:
+    """Return True if a problem of `pair` ends with more seeds."""
+    return _TOO_FEW in problem
 
 
 def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
@@ -277,11 +285,11 @@ def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
 
 def _count_pairs(arm: Arm, base: Arm, pairs: int) -> str:
     both = arm.runs.keys() & base.runs.keys()
-    lost = len(arm.failed & base.failed)
+    failed = len(arm.failed & base.failed)
     total = sum(not (arm.runs[seed].unmeasured or base.runs[seed].unmeasured) for seed in both)
-    if pairs + lost < total:
+    if pairs + failed < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
-    return f"{_count(lost, 'seed')} of {total} failed in both groups" if lost else ""
+    return f"{_count(failed, 'seed')} of {total} failed in both groups" if failed else ""
 
 
 def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterable[str]:

@@ -31,6 +31,11 @@ VERDICTS: Final = ("better", "worse", "equivalent", "real, size unproven", "unde
 Better = Literal["lower", "higher"]
 Method = Literal["paired t", "Welch"]
 
+UNAFFORDABLE: Final = "no affordable number of seeds would decide"
+"""The outlook of a comparison that no sensible number of seeds decides."""
+
+_HOLM: Final = "; Holm p "
+
 _LARGEST: Final = 700.0
 """Logarithm of the largest factor in a sentence; exp(710) is no number."""
 
@@ -53,8 +58,8 @@ def holm(p: Floats) -> Floats:
 def holm_levels(p: Floats, alpha: float) -> Floats:
     """Level at which Holm's step-down tests each p; the last axis is the family, and NaN is as in `holm`.
 
-    All that are not rejected have the level of the first of them. So p is at most its level exactly if its adjusted p
-    is at most alpha.
+    All comparisons from the first unrejected one on share that one's level. So p is at most its level exactly if its
+    adjusted p is at most alpha.
     """
     m = p.shape[-1]
     filled = np.where(np.isnan(p), 1.0, p)
@@ -70,7 +75,7 @@ class Judgement(NamedTuple):
     p: Floats
     p_holm: Floats
     level: Floats
-    """The interval of level 1 - `level` shows the word: beyond the ROPE, inside it, only zero excluded, or neither."""
+    """Level of the interval that shows the verdict."""
 
 
 def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:
@@ -93,9 +98,9 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
 
 
 def _level(words: NDArray[np.str_], questions: tuple[Floats, Floats, Floats], alpha: float) -> Floats:
-    """The level of the question that decided.
+    """Return the level of the question that decided.
 
-    "real, size unproven" answers two questions: *not zero*, yes, and *beyond*, no. A level between both p shows both.
+    For "real, size unproven" the level is chosen so that its interval excludes zero and still touches the band.
     """
     zero, beyond, within = (holm_levels(each, alpha) for each in questions)
     decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
@@ -138,7 +143,12 @@ def reason(word: str, row: Mapping[str, Any], rule: VerdictRule) -> str:
         return f"{amount}: not zero{family}, but not shown to exceed {equal}{caution}"
     if word == "equivalent":
         return f"{amount}: within {equal}{family}"
-    return f"{amount}; Holm p {row['p_holm']:.2g}{family}; {_decide(row, min(runs))}"
+    return f"{amount}{_HOLM}{row['p_holm']:.2g}{family}; {_decide(row, min(runs))}"
+
+
+def seeds_outlook(reason: str) -> str:
+    """Return the part of an undecided comparison's reason that estimates the seeds: UNAFFORDABLE, or how many."""
+    return reason.rpartition(_HOLM)[2].partition("; ")[2]
 
 
 def size(difference: float, scale: Scale) -> str:
@@ -176,12 +186,12 @@ def few(what: str = "pairs") -> str:
 
 
 def _decide(row: Mapping[str, Any], runs: int) -> str:
-    """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
+    """Tell the seeds until either 'not zero' or 'inside the band' would be shown, whichever needs fewer."""
     seeds = row["seeds_seen"]
     if math.isnan(seeds):
-        return "no affordable number of seeds would decide"
+        return UNAFFORDABLE
     if seeds <= runs:
-        return "these seeds could have decided if the true difference is the one seen; a few more may"
+        return "at the observed difference these seeds usually suffice; try a few more"
     unit, more = "GPU-h" if row["on_gpu"] else "h", seeds - runs
     cost = "" if row["wall_s"] is None else f", {format_hours(more * row['wall_s'] / 3600, unit)}"
     return f"if the true difference is the one seen, about {seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"

@@ -243,7 +243,7 @@ def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, roo
     first, second, third = (Store.open(root, refresh=False) for _ in range(3))
     for _ in range(3):  # table, chart and controls of one page
         questions.answer(first, "SELECT 1", 10)
-    questions.answer(second, "SELECT 1", 10, again=True)
+    questions.answer(second, "SELECT 1", 10, is_refresh=True)
     questions.answer(third, "SELECT 1", 10)
     assert [asked.count(store) for store in (first, second, third)] == [1, times, 1]  # a new page gets new results
 

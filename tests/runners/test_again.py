@@ -12,7 +12,7 @@ from toy_training import ToyTrial, train
 
 from grid import Grid
 from runners.cli.app import execute
-from runners.cli.plan import PlanOptions, plan_campaign
+from runners.cli.campaign_plan import PlanOptions, plan_campaign
 from runners.execution import Inline, Local
 from runners.execution.run import RunResult
 from runners.planning.survey import survey, walk

@@ -23,7 +23,7 @@ from runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Taken, cla
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.micro_batches import micro_batches
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import save_checkpoint
 from runners.execution.fork_client import Exit, Forked
 from runners.execution.machine import Queue
@@ -190,7 +190,7 @@ def deaths_over(layout: Layout, **fields: Any) -> tuple[CrashCounter, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
     write_submission(layout, submission, lines)
-    return CrashCounter(Job(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
+    return CrashCounter(WorkOrder(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
 
 
 def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:

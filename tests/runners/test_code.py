@@ -200,7 +200,7 @@ def _code_in(project: Path, trial: Trial) -> dict[str, str]:
         patch.setattr(
             "runners.provenance.code._file", lambda module: str(project / Path(module.__file__).relative_to(ROOT))
         )
-        patch.setattr("runners.provenance.code.room_of", lambda module: module.__name__.partition(".")[0])
+        patch.setattr("runners.provenance.code.package_of", lambda module: module.__name__.partition(".")[0])
         return code_of(trial)
 
 

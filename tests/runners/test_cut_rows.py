@@ -11,8 +11,9 @@ from toy_training import ENTRY
 
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Job, Worker
-from runners.slurm.worker.row_state import CompletedRows as Known, RowStates
+from runners.attempts.worker import Worker, WorkOrder
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -34,8 +35,8 @@ def write_toy_submission(layout: Layout, fits: int) -> str:
     return str(line["trial"])
 
 
-def job(layout: Layout, **fields: Any) -> Job:
-    return Job(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
+def job(layout: Layout, **fields: Any) -> WorkOrder:
+    return WorkOrder(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
 
 
 def worker(layout: Layout, number: int, **fields: Any) -> Worker:
@@ -127,5 +128,5 @@ def test_only_what_was_too_big_is_cut(layout: Layout, accumulate: int | None, re
     key = write_toy_submission(layout, 4)
     write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
     write_end(layout, key, 1, status="failed", reason=reason)
-    assert RowStates(job(layout), "n0").look(0) == look
-    assert RowStates(job(layout, oom="bigger"), "n0").look(0) == DONE
+    assert RowStates(job(layout), "n0").state_of_row(0) == look
+    assert RowStates(job(layout, oom="bigger"), "n0").state_of_row(0) == DONE

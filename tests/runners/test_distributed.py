@@ -23,7 +23,7 @@ from warm import REAL, Warm, warmed_up
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Job, Worker
+from runners.attempts.worker import Worker, WorkOrder
 from runners.provenance.specfile import import_spec_file
 from runners.training import rank_launcher as ranks
 from runners.training.failure import failure_of
@@ -185,7 +185,7 @@ def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: py
     layout, submission = Layout(tmp_path / "campaign"), submission_id()
     write_submission(layout, submission, trial_lines(Grid(name="g", base=base, seeds=[3])))
     idle = SimpleNamespace(stop_requested=lambda: False, row_started=lambda *_: None, row_stepped=lambda *_: None)
-    worker = Worker(Job(layout.root, submission, oom="halve"), 0, idle, own_process=False)
+    worker = Worker(WorkOrder(layout.root, submission, oom="halve"), 0, idle, own_process=False)
     assert worker.run(0).status == "ok"
     (key,) = layout.trial_keys()
     attempts = trial_state(layout, key).attempts

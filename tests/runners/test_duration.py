@@ -13,7 +13,7 @@ from toy_training import Falling, ToyTrial
 
 from grid import Grid, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.cli.plan import PlanOptions, plan_campaign, plan_data
+from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
 from runners.planning.duration import (
     Estimate,
     EstimateOptions,

@@ -16,7 +16,7 @@ from toy_training import ENTRY
 
 from grid.errors import SpecError
 from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Outcome, WorkOrder
 from runners.child_lifetime import GROUP_SIGNALS
 from runners.execution import Local, Queue
 from runners.execution.fork_client import Forks, start_interpreter
@@ -101,7 +101,7 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
 def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path) -> None:
     lines = [{**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))]
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    job = Job(tmp_path, "20260101T000000-000000", ENTRY)
+    job = WorkOrder(tmp_path, "20260101T000000-000000", ENTRY)
     with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
         Local(2).run(job, Queue(range(2)), Turns())
 
@@ -120,6 +120,6 @@ def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path
     overseer.stop_requested = lambda: False
     lines = list(trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    machine.run(Job(tmp_path, "20260101T000000-000000", ENTRY), Queue(range(6)), overseer)
+    machine.run(WorkOrder(tmp_path, "20260101T000000-000000", ENTRY), Queue(range(6)), overseer)
     assert sorted(outcome.row for outcome in overseer.outcomes) == list(range(6))
     assert (max(at_once), overseer.workers) == (2, 2)

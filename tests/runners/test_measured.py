@@ -11,7 +11,7 @@ from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
 from grid.errors import SpecError
-from runners.cli.plan import plan_campaign
+from runners.cli.campaign_plan import plan_campaign
 from runners.evaluations import BoundaryValues
 from runners.execution import Inline
 from runners.execution.run import run_campaign

@@ -10,7 +10,7 @@ import pytest
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.app import execute
-from runners.cli.plan import PlanOptions, plan_campaign
+from runners.cli.campaign_plan import PlanOptions, plan_campaign
 from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.planning.preflight import Preflight
@@ -108,7 +108,7 @@ def test_other_faults_are_left(spec: Path, tmp_path: Path, problem: Exception, m
     with pytest.raises(SpecError, match=rf"'softmax · vocabulary=900' .* {TOO_FEW}.*; `ablate plan` tells this and 1"):
         run_campaign(tmp_path / "c", [mixed], Inline())
     for planned in mixed.cells():
-        opening.look("mixed", planned)
+        opening.add_cell("mixed", planned)
     assert len(list(opening.refusals())) == 2
 
     def fail(task: Text) -> None:

@@ -15,7 +15,7 @@ from grid import Grid, Measure, Spec, forbid, over
 from grid.durations import format_hours
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
+from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
 from runners.planning.power import (
     Noise,

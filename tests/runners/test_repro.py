@@ -53,7 +53,7 @@ import sys, time
 from pathlib import Path
 from runners.cli.app import execute
 from runners.provenance.environment import record
-from runners.provenance.snapshot import take
+from runners.provenance.code_snapshot import take
 from runners.attempts.submission_record import Submission, write_submission_record
 from store.files.layout import Layout
 campaign, spec = map(Path, sys.argv[1:])

@@ -20,9 +20,9 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution import Inline, Local
+from runners.slurm.worker.exit_codes import ExitCode
+from runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
 from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.supervisor import FULL
-from runners.slurm.worker.worker_record import MOST_FAILURES, NodeHealth, only_node
 from runners.slurm.worker_records import WorkerRecord
 from runners.training.failure import Failure, breaks_process
 from store.files.atomic import environment_problem
@@ -164,7 +164,7 @@ def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> No
 def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_there_is_room(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("full"))
     status, out, _ = end_of(sent.start(FULL="yes"))
-    assert status == FULL, out
+    assert status == ExitCode.FULL, out
     (record,) = sent.records()
     assert record.left == "full"
     assert f"the campaign's disk is full ({tmp_path}: " in str(record.says)

@@ -22,9 +22,10 @@ from toy_training import ENTRY
 
 from grid.errors import NotFoundError
 from runners.slurm.worker.assignment import Arguments
-from runners.slurm.worker.row_state import CompletedRows
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.exit_codes import ExitCode
 from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.supervisor import LATE, _Supervisor, _wait_for_assignment
+from runners.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
 from runners.slurm.worker_records import WorkerRecord, cancelled_path, write_worker
 from store.files.atomic import write_json
 from store.files.trial_status import TrialState, process_started, trial_state
@@ -327,7 +328,7 @@ def test_nothing_is_begun_when_the_time_left_is_too_short(tmp_path: Path, signal
     if signalled:
         task.send_signal(signal.SIGUSR2)
     status, out, err = end_of(task)
-    assert (status, reasons(sent)) == (LATE, ["late"]), out
+    assert (status, reasons(sent)) == (ExitCode.LATE, ["late"]), out
     assert "begins" not in out
     assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
 

@@ -18,9 +18,10 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import has_checkpoints, save_checkpoint
-from runners.slurm.worker.row_state import CompletedRows as Known, RowLook, RowStates
+from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import RowState, RowStates
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import (
@@ -51,7 +52,7 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
     looks = {
         row: found
         for row in range(count)
-        if (found := data.draw(st.sampled_from([None, FREE, DONE, ALIVE, RowLook("free", lost_here=True)])))
+        if (found := data.draw(st.sampled_from([None, FREE, DONE, ALIVE, RowState("free", died_here=True)])))
     }
     share = RowShare((0, count), data.draw(st.integers(0, workers - 1)), workers)
     rows = rows_of(Seen(looks), share)
@@ -62,7 +63,7 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
 
 
 def test_own_rows_come_first_then_what_nobody_began_then_what_was_given_up_then_what_was_lost_here() -> None:
-    looks = {1: FREE, 4: RowLook("free", lost_here=True), 5: FREE, 0: DONE}
+    looks = {1: FREE, 4: RowState("free", died_here=True), 5: FREE, 0: DONE}
     rows = rows_of(Seen(looks), RowShare((0, 8), 0, 2))
     found = drained(rows)
     assert found[:2] == [2, 6]
@@ -152,7 +153,7 @@ def campaign(tmp_path: Path) -> Layout:
 
 
 def state_of(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> RowStates:
-    return RowStates(Job(layout.root, SUBMISSION, **job), node, leases)
+    return RowStates(WorkOrder(layout.root, SUBMISSION, **job), node, leases)
 
 
 def change(path: Path, **fields: Any) -> None:
@@ -161,23 +162,23 @@ def change(path: Path, **fields: Any) -> None:
 
 def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = state_of(campaign)
-    assert [seen.begun(0), seen.look(0)] == [False, FREE]
+    assert [seen.begun(0), seen.state_of_row(0)] == [False, FREE]
     about = dict.fromkeys(("path", "device", "threads", "code", "sources"))
     place = {"submission": SUBMISSION, "worker": 0, "heartbeat_s": 10.0, "place": {"node": "n0"}}
     assert isinstance(claim(campaign, seen.key(0), {**about, **place}, retry=False), Claim)
-    assert [seen.begun(0), seen.look(0)] == [True, ALIVE]  # its process is this one
+    assert [seen.begun(0), seen.state_of_row(0)] == [True, ALIVE]  # its process is this one
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     clock = Clock()
     far = state_of(campaign, leases=Leases(clock=clock, shared=lambda: None))
-    assert far.look(0) == HELD  # nothing is known at the first look
+    assert far.state_of_row(0) == HELD  # nothing is known at the first look
     campaign.heartbeat(seen.key(0), 1).write_text("sign of life")
-    assert far.look(0) == ALIVE
+    assert far.state_of_row(0) == ALIVE
     for _ in range(5):
         clock.now += 10
-        assert far.look(0) == ALIVE
+        assert far.state_of_row(0) == ALIVE
     clock.now += 10
-    assert far.look(0) == RowLook("free", lost_here=True)
-    assert state_of(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
+    assert far.state_of_row(0) == RowState("free", died_here=True)
+    assert state_of(campaign, "n1", Leases(clock=clock, shared=lambda: None)).state_of_row(0).died_here is False
 
 
 def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path: Path) -> None:
@@ -188,9 +189,9 @@ def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path
     rows = {line["spec"]["fate"]: row for row, line in enumerate(lines)}
     ok, failed = rows["ok"], rows["raises"]
 
-    def looks(**job: Any) -> list[RowLook]:
+    def looks(**job: Any) -> list[RowState]:
         states = state_of(layout, **job)
-        return [states.look(ok), states.look(failed)]
+        return [states.state_of_row(ok), states.state_of_row(failed)]
 
     again = {"retry": True, "again": True}
     assert looks() == [DONE, DONE]
@@ -336,10 +337,10 @@ def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is
     for attempt in (1, 2, 3):
         write_start(campaign, key, attempt)
         save_checkpoint(campaign.checkpoint(key, attempt), key, attempt, {})
-    assert seen.look(0) == ALIVE
+    assert seen.state_of_row(0) == ALIVE
     assert has_checkpoints(campaign, key, 1)
     write_end(campaign, key, 2)
-    assert seen.look(0) == DONE
+    assert seen.state_of_row(0) == DONE
     assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]
 
 

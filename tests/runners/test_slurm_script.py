@@ -2,16 +2,19 @@
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
+from runners.slurm.worker.exit_codes import ExitCode
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -108,6 +111,20 @@ def test_a_worker_is_queued_again_once_if_it_left_rows_behind(tmp_path: Path) ->
         assert (ended.status, requeues(ended), bool(ended.commands)) == (status, again, again)
         assert (": queued again" in ended.said) == again
         assert ("its time limit leaves no time to begin" in ended.said) == (status == 88)
+
+
+def test_the_script_and_the_page_know_every_exit_code_of_a_worker() -> None:
+    script = files("runners.slurm.submit").joinpath("worker.sh").read_text(encoding="utf-8")
+    cases = {int(code) for codes in re.findall(r"^ {4}([\d|]+)\)", script, re.MULTILINE) for code in codes.split("|")}
+    assert cases == set(ExitCode) - {ExitCode.UNEXPECTED}  # that is a death, as any other code
+    page = (
+        (Path(__file__).parents[2] / "docs" / "administrators.md")
+        .read_text(encoding="utf-8")
+        .partition("## Queued again")[2]
+        .partition("\n## ")[0]
+    )
+    told = {int(code) for codes in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE) for code in codes.split(", ")}
+    assert told == cases
 
 
 def test_each_job_and_task_is_queued_again_by_its_number_and_counts_its_own_deaths(script: Script) -> None:

@@ -86,7 +86,7 @@ def test_needs_replace_the_fields_that_they_set_and_no_others(given: dict[str, A
 def group_trials(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **base: Any) -> list[Group]:
     grid = toy_grid(**base)
     demands = Demands(slurm, flags=flags)
-    found = survey(Layout(tmp_path), [grid], walk([grid], demands.look))
+    found = survey(Layout(tmp_path), [grid], walk([grid], demands.add_cell))
     demands.check()
     return demands.groups(Layout(tmp_path), found.trials)
 

@@ -15,7 +15,7 @@ import pytest
 from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.provenance.snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
+from runners.provenance.code_snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
 from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, work_tree
 from store.files.layout import Layout
 

@@ -28,7 +28,7 @@ from runners.attempts.submission_record import (
     submission_records,
     write_submission_record,
 )
-from runners.attempts.worker import Job
+from runners.attempts.worker import WorkOrder
 from runners.execution.local_runs import runs_at_work, runs_here
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import TrialLocations, locate_trials
@@ -109,7 +109,7 @@ def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: P
 def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
     submission = submission_id()
     write_submission(Layout(tmp_path), submission, trial_lines(toy_grid()))
-    ours = record_run(Layout(tmp_path), Job(tmp_path, submission), "inline")
+    ours = record_run(Layout(tmp_path), WorkOrder(tmp_path, submission), "inline")
     assert (ours.pid_space, ours.process) == (pid_space(), os.getpid())
     assert replace(ours, pid_space="another").process is None
 

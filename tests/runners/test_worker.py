@@ -16,7 +16,7 @@ from toy_training import ENTRY, ToyTrial
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry
+from runners.attempts.worker import Outcome, Worker, WorkerEntry, WorkOrder
 from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.training.failure import Failure, failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
@@ -30,7 +30,7 @@ from store.store import Store
 def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
     submission = submission_id()
     write_submission(Layout(root), submission, lines)
-    return Worker(Job(root, submission, entry, **job), 0, Silent(), own_process=False)
+    return Worker(WorkOrder(root, submission, entry, **job), 0, Silent(), own_process=False)
 
 
 def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path)
     lines = toy_lines()
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
     write_submission(Layout(tmp_path), submission, lines)
-    assert Worker(Job(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).status == "ok"
+    assert Worker(WorkOrder(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).status == "ok"
     ingest(tmp_path, threads=1)
     with Store.open(tmp_path, refresh=False) as store:
         assert store.sql("SELECT worker FROM attempt").rows() == [(number,)]

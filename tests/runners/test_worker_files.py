@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from row_fakes import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.row_state import CompletedRows as Known
+from runners.slurm.worker.completed_rows import CompletedRows as Known
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker_records import (
     BudgetTracker,

@@ -19,9 +19,9 @@ from store.files.layout import Layout
 from store.files.plans import read_plan
 from store.files.shards import ShardBuffer, verify_shard
 from store.files.trial_status import trial_state
+from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
 from store.ingest.rebuild import _replace
-from store.ingest.snapshot import publish
 
 KEY = "ab" * 16
 SUBMISSION = "20260102T030405-0a1b2c"

@@ -18,7 +18,7 @@ IN_PHASES = """
 import shutil, sys
 from pathlib import Path
 import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild
-import store.ingest.snapshot
+import store.ingest.database_snapshot
 
 def stops(owner, name):
     plain = getattr(owner, name)
@@ -36,7 +36,7 @@ def stops(owner, name):
 for owner, names in (
     (store.ingest.ingest_records.RecordIngest, ["run"]),
     (store.ingest.ingest_shards.ShardIngest, ["run", "_enter"]),
-    (store.ingest.snapshot.shutil, ["copyfile"]),
+    (store.ingest.database_snapshot.shutil, ["copyfile"]),
     (Path, ["rename"]),
 ):
     for name in names:

@@ -150,7 +150,7 @@ def test_a_grid_and_attempts_that_are_gone_are_forgotten(campaign: Campaign, ope
         ("end", b'{"schema": 1, "trial"', "torn or altered"),
         ("end", {"schema": 2}, "schema version 2, and this ablate reads 1; upgrade ablate"),
         ("end", {"status": "splendid"}, "field 'status' must be one of"),
-        ("end", {"trial": "cd" * 16}, "lies elsewhere"),
+        ("end", {"trial": "cd" * 16}, "but is stored under"),
         ("start", {"resumed_from": {"step": 3}}, "field 'attempt' must be int32"),
         ("start", {"pid": True}, "field 'pid' must be int64, got True"),
     ],

@@ -384,7 +384,7 @@ def test_a_campaign_that_is_gone_is_not_built_again(campaign: Campaign) -> None:
 
 
 def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.files.attempts.EVERY_S", 0.01)
+    monkeypatch.setattr("store.files.attempts.BEAT_EVERY_S", 0.01)
     layout = Layout(campaign.root)
     with campaign.start("a", label="x", seed=0, steps=20) as run:
         beat = layout.heartbeat(run.trial, run.attempt)

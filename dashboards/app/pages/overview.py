@@ -22,7 +22,8 @@ from dashboards.figures.states import STATES, draw_shares, draw_states, fits_row
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import GridMeasure
-from store.statistics.arms import TOO_FEW
+from store.statistics.arms import more_seeds_help
+from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 _MOST_LABELS: Final = 6
 
@@ -214,7 +215,6 @@ OVERVIEW = AppPage(
 
 MOST_UNDECIDED: Final = 8
 MOST_REASONS: Final = 4
-_HOPELESS: Final = "no affordable number"
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
@@ -243,7 +243,7 @@ def next_steps(
         settled = verdicts.filter(~waits)
         reasons = Counter(settled.filter(pl.col("verdict") == "no verdict")["reason"].to_list())
         for reason, n in reasons.most_common(MOST_REASONS):
-            how = _MORE_SEEDS if TOO_FEW in reason else ""
+            how = _MORE_SEEDS if more_seeds_help(reason) else ""
             steps.append((f"see to {count(n, 'variant')} without a verdict", reason, how))
         steps += _seed_steps(about, settled)
     return pl.DataFrame(steps, schema=SCHEMA, orient="row")
@@ -280,10 +280,10 @@ def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[Step]:
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
     listed = []
     for cell, reason in open_.select("cell", "reason").iter_rows():  # how many seeds would decide, and their cost
-        listed.append((about.look.names[cell], reason.rpartition("; Holm p ")[2].partition("; ")[2]))
-    listed.sort(key=lambda each: each[1].startswith(_HOPELESS))
+        listed.append((about.look.names[cell], seeds_outlook(reason)))
+    listed.sort(key=lambda each: each[1] == UNAFFORDABLE)
     for name, why in listed[:MOST_UNDECIDED]:
-        if why.startswith(_HOPELESS):
+        if why == UNAFFORDABLE:
             yield f"leave {name} undecided", why, ""
         else:
             yield f"more seeds for {name}", why, _MORE_SEEDS

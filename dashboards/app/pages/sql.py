@@ -76,7 +76,7 @@ def query_of(view: PageView) -> str:
 
 def answer_of(view: PageView) -> QueryAnswer:
     """Return the result of the query. Raises as `query_of` and `QueryRunner.answer`."""
-    return QUESTIONS.answer(view.store, query_of(view), MOST_POINTS + 1, again=view.again)
+    return QUESTIONS.answer(view.store, query_of(view), MOST_POINTS + 1, is_refresh=view.is_refresh)
 
 
 def _result(view: PageView) -> SlotContent:

@@ -17,8 +17,8 @@ from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
 from runners.planning.duration import Budget
 from runners.planning.survey import Surveyed, survey, walk
+from runners.provenance.code_snapshot import pack, shell_lines
 from runners.provenance.environment import torch_without_cuda
-from runners.provenance.snapshot import pack, shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import workload
@@ -109,7 +109,7 @@ class Drafter:
         self.scheduler = scheduler
         self._limits: Limits = limits_if_known() if options.dry_run else read_limits()
         self._demands = Demands(self.asked, self._most_cpus, options.flags)
-        cells = walk(self.grids, self._demands.look, options.files)
+        cells = walk(self.grids, self._demands.add_cell, options.files)
         self._remarks = self._demands.check()
         self.lines: dict[str, list[bytes]] = {}
         names = [grid.name for grid in self.grids]

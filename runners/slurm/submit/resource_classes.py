@@ -58,7 +58,7 @@ class Group:
 
 @final
 class Demands:
-    """Requirements of every cell; `look` is a visitor for `runners.planning.survey.walk`.
+    """Requirements of every cell; `add_cell` is a visitor for `runners.planning.survey.walk`.
 
     `most_cpus` returns the cores of the largest node of a partition; 0: unknown. `flags` are the request's fields that
     the command line set.
@@ -81,7 +81,7 @@ class Demands:
         self._known_paths: set[str] = set()
         self._where = [{path: _plain(value) for path, value in needs.where.items()} for needs in slurm.needs]
 
-    def look(self, grid: str, planned: Planned) -> None:
+    def add_cell(self, grid: str, planned: Planned) -> None:
         """Record the requirements of a cell."""
         execution = getattr(planned.trial, "execution", None)
         matches = [at for at, where in enumerate(self._where) if self._matches_all(planned.trial, where)]

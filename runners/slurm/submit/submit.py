@@ -19,9 +19,9 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
 from runners.attempts.submission_record import Submission, job_data, write_submission_record
 from runners.attempts.unreadable_results import give_back
-from runners.attempts.worker import Job
+from runners.attempts.worker import WorkOrder
+from runners.provenance.code_snapshot import write
 from runners.provenance.environment import record
-from runners.provenance.snapshot import write
 from runners.provenance.snapshot_modules import user_imports
 from runners.slurm.scheduler import TaskId, ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
@@ -129,7 +129,7 @@ def _release_all(layout: Layout, record: Submission) -> None:
 def _new_record(drafter: Drafter, draft: Draft) -> Submission:
     """Return the record of the request; excluded nodes of this submission are only in the scripts."""
     options, slurm = drafter.options, drafter.asked
-    job = Job(
+    job = WorkOrder(
         drafter.layout.root,
         draft.submission,
         options.entry,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from grid.errors import StoreError
 from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import Job, WorkerEntry
+from runners.attempts.worker import WorkerEntry, WorkOrder
 from runners.provenance.environment import ask_gpus
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker.task_environment import TaskEnvironment
@@ -58,7 +58,7 @@ class Assignment:
         self.limit_s = self.resources.time * 60.0
 
     @property
-    def job(self) -> Job:
+    def job(self) -> WorkOrder:
         """The job of its worker processes; spec files are those of the extracted tree."""
         tree = Path(os.environ.get("ABLATE_TREE", "/"))
         job = self.record.job
@@ -72,8 +72,8 @@ class Assignment:
             "files": tuple(tree / file for file in job.get("files", ())),
             "place": self.place.record,
         }
-        known = {field.name for field in fields(Job)}
-        return Job(**{name: value for name, value in data.items() if name in known})
+        known = {field.name for field in fields(WorkOrder)}
+        return WorkOrder(**{name: value for name, value in data.items() if name in known})
 
 
 def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:

@@ -13,7 +13,8 @@ from typing import NamedTuple, final
 
 from runners.attempts.worker import Outcome
 from runners.execution import RowSource
-from runners.slurm.worker.row_state import CompletedRows, RowStates
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.row_state import RowStates
 
 _LOOK_S = 0.1
 """Longest time that one call reads files: between calls, the task looks after its processes."""
@@ -99,7 +100,7 @@ class NodeRows(RowSource):
             self.give_back(row)
 
     def rows_left(self) -> int:
-        """Return 0 also if all remaining rows are with others who are alive."""
+        """Count the rows that this task may still get: 0 once live workers hold the rest."""
         if not self._willing():
             return 0
         here = len(self._back) + len(self._own) + len(self._others) + len(self._last)
@@ -113,14 +114,14 @@ class NodeRows(RowSource):
         for row in (*mine, *self._unsure, *self._last, *self._own, *self._others):
             if row in self._completed or self._is_dropped(row):
                 continue
-            look = self._states.look(row)
+            state = self._states.state_of_row(row)
             if (
                 row in mine
                 or self._clock() >= until
-                or not (look.state == "done" or (look.state == "held" and look.sure))
+                or not (state.state == "done" or (state.state == "held" and state.sure))
             ):
                 return True
-            if look.state == "done":
+            if state.state == "done":
                 self._completed.add(row)
         return False
 
@@ -194,14 +195,14 @@ class NodeRows(RowSource):
         self._unsure.discard(row)
         if row in self._completed or self._is_dropped(row):
             return False
-        look = self._states.look(row)
-        if look.state == "done":
+        state = self._states.state_of_row(row)
+        if state.state == "done":
             self._completed.add(row)
-        elif look.state == "held":
-            self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=look.sure)
-        elif look.lost_here and not last:
+        elif state.state == "held":
+            self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=state.sure)
+        elif state.died_here and not last:
             self._last.append(row)
-        return look.state == "free" and (last or not look.lost_here)
+        return state.state == "free" and (last or not state.died_here)
 
     def _wait(self, row: int, seconds: float, *, sure: bool) -> None:
         heapq.heappush(self._later, (self._clock() + seconds, seconds, row))

@@ -14,16 +14,16 @@ from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import format_count
 from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
-from runners.slurm.worker.row_state import CompletedRows, RowStates
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.exit_codes import ExitCode
+from runners.slurm.worker.node_health import NodeHealth, only_node
+from runners.slurm.worker.record_file import WorkerRecordFile
+from runners.slurm.worker.row_state import RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
-from runners.slurm.worker.worker_record import NodeHealth, WorkerRecordFile, only_node
 from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
-
-DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
-"""Exit codes; worker.sh acts on them."""
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
@@ -32,8 +32,7 @@ _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
 """Time to wait for a file system that does not answer, until a signal comes."""
 
-
-_LATE_S = 60.0
+_MOST_DELAY_S = 60.0
 """Longest wait for a file of the submission, since a network file system may show it late."""
 
 
@@ -41,7 +40,7 @@ class _OutOfTime(Exception):
     """Workers did not save before the end."""
 
 
-def supervise(task: Arguments, signals: SignalState) -> int:
+def supervise(task: Arguments, signals: SignalState) -> ExitCode:
     """Work until nothing is left or the time is over; return the exit code.
 
     Errors are in the worker's record if there is one; unexpected errors print their traceback.
@@ -58,24 +57,24 @@ def supervise(task: Arguments, signals: SignalState) -> int:
             sys.stderr.write(f"{full or problem}\n")
         else:
             record_file.close("full" if full else "error", full or str(problem))
-        return FULL if full else UNEXPECTED
+        return ExitCode.FULL if full else ExitCode.UNEXPECTED
     except Exception as error:  # noqa: BLE001  # worker.sh needs the exit code, a person the traceback
         traceback.print_exc()
         if record_file is not None:
             record_file.close("error", f"{type(error).__name__}: {error}")
-        return UNEXPECTED
+        return ExitCode.UNEXPECTED
 
 
 def _wait_for_assignment(task: Arguments, signals: SignalState) -> Assignment:
-    until = time.monotonic() + _LATE_S
+    until = time.monotonic() + _MOST_DELAY_S
     while True:
         try:
             return Assignment(task, here())
         except NotFoundError as error:
             if time.monotonic() > until or signals.first is not None:
                 raise
-            sys.stderr.write(f"{error}; waiting up to {_LATE_S:.0f} s, since it may appear late\n")
-            time.sleep(_LATE_S / 20)
+            sys.stderr.write(f"{error}; waiting up to {_MOST_DELAY_S:.0f} s, since it may appear late\n")
+            time.sleep(_MOST_DELAY_S / 20)
 
 
 @final
@@ -102,10 +101,11 @@ class _Supervisor:
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
-        self._idle = True
-        self._ready = False
-        self._in_time = False
-        """True once there was time to begin a row."""
+        self._has_begun = False
+        """True once a row was begun in this life."""
+        self._workers_run = False
+        self._had_time = False
+        """True once there was time to begin a row, with its workers started."""
         self._began: dict[int, float] = {}
         self._forks = 0
         execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
@@ -116,7 +116,7 @@ class _Supervisor:
         self._auto = resources.per_gpu == "auto"
         self._machine = self._local(groups * (1 if resources.per_gpu == "auto" else resources.per_gpu))
 
-    def run(self) -> int:
+    def run(self) -> ExitCode:
         """Work; return the exit code."""
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
         self._record_file.keep()
@@ -129,14 +129,16 @@ class _Supervisor:
         self._completed.publish()
         if refused is not None:
             full = disk_problem(self._layout.root)
-            return self._leave("full", full, FULL) if full else self._leave("refused", refused, REFUSED)
+            return (
+                self._leave("full", full, ExitCode.FULL) if full else self._leave("refused", refused, ExitCode.REFUSED)
+            )
         left = self._reason()
-        if left == "time" and self._idle and not self._in_time and not self._time.is_enough():
-            return self._leave("late", self._too_late(), LATE)
+        if left == "time" and self._was_late:
+            return self._leave("late", self._too_late(), ExitCode.LATE)
         self._record_file.close(left, unsaved)
         if left in ("time", "signal"):
-            return AGAIN
-        return SOME_FAILED if self._record_file.record.failed and left != "cancelled" else DONE
+            return ExitCode.AGAIN
+        return ExitCode.SOME_FAILED if self._record_file.record.failed and left != "cancelled" else ExitCode.DONE
 
     def _record_memory_deaths(self) -> None:
         """If SLURM killed the last life for lack of memory, record this for its trials; `job.oom` then decides."""
@@ -149,7 +151,7 @@ class _Supervisor:
             file.with_suffix(".deaths").unlink(missing_ok=True)  # a death with a known reason
         file.unlink()
 
-    def _leave(self, left: Left, says: str, status: int) -> int:
+    def _leave(self, left: Left, says: str, status: ExitCode) -> ExitCode:
         sys.stderr.write(f"{says}\n")
         self._record_file.close(left, says)
         return status
@@ -187,7 +189,7 @@ class _Supervisor:
         """Train rows while there are any; return why this node cannot train them."""
         servers = 0
         while self._wait_for_row():
-            self._ready = True
+            self._workers_run = True
             try:
                 self._machine.run(self._job, self._rows, self)
             except (SpecError, CannotStart, NodeUnsuitable) as error:
@@ -199,7 +201,7 @@ class _Supervisor:
                 self.note(str(error))
                 self._rows.reclaim()
             finally:
-                self._ready = False
+                self._workers_run = False
         return self._node_problem if self._rows.unfinished else None
 
     def _wait_for_row(self) -> bool:
@@ -211,19 +213,24 @@ class _Supervisor:
                 return True
             if self._rows.rows_left() == 0:
                 return False
-            self._in_time = self._in_time or self._may_begin()
+            self._had_time = self._had_time or self._may_begin()
             time.sleep(_LOOK_EVERY_S)
         return False
 
     def _may_begin(self) -> bool:
         over_budget = self._budget and self._budget.empty()
         may_begin = not (self._stopping or over_budget) and self._time.is_enough()
-        self._in_time = self._in_time or (may_begin and self._ready)
+        self._had_time = self._had_time or (may_begin and self._workers_run)
         return may_begin
 
     @property
     def _stopping(self) -> bool:
         return self._signals.first is not None or self._cancellations.current.all or self._node_problem is not None
+
+    @property
+    def _was_late(self) -> bool:
+        """True if there never was time to begin a row; then the next life would have no more."""
+        return not (self._has_begun or self._had_time or self._time.is_enough())
 
     def _reason(self) -> Left:
         if self._cancellations.current.all:
@@ -266,7 +273,7 @@ class _Supervisor:
     def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
         """Log that a worker process claimed a row."""
         del worker
-        self._idle = False
+        self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 

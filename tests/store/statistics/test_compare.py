@@ -9,6 +9,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from store.statistics import VERDICTS, compare
 from store.statistics.compare import SCHEMA
 from store.statistics.scales import response
+from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])
@@ -178,6 +179,9 @@ def test_undecided_says_how_many_seeds_would_decide(frame) -> None:
     assert re.search(
         r"if the true difference is the one seen, about \d+ seeds \(\d+ more\) would decide", row["reason"]
     )
+    assert seeds_outlook(row["reason"]).startswith("if the true difference is the one seen, about")
+    equal = only(frame({"softmax": BASE, "SSA": times(1.0)}), rope=0.0)
+    assert (equal["verdict"], seeds_outlook(equal["reason"])) == ("undecided", UNAFFORDABLE)
     assert row["detectable"] > 0.05
 
 

@@ -1,28 +1,19 @@
-"""The record file and log of a worker task, and the health of its node.
-
-A node on which the first trials all fail leaves its rows to others. A failure does not count against the node if a node
-that trains well has met it; if no node trains well, if another node has met it.
-"""
+"""The record file and the log of this worker task. `runners.slurm.worker_records` reads the records of all tasks."""
 
 import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import final
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import require_there
 from runners.attempts.worker import Outcome
-from runners.slurm.scheduler import ask
 from runners.slurm.worker.assignment import Assignment
 from runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 
-MOST_FAILURES = 3
-"""Failures in a row, for reasons unknown elsewhere, that stop a node without a finished trial."""
-
-_EVERY_S = 60.0
+_WRITE_EVERY_S = 60.0
 
 
 @final
@@ -84,7 +75,7 @@ class WorkerRecordFile:
         sys.stdout.flush()
 
     def _write(self) -> None:
-        self._due = time.monotonic() + _EVERY_S
+        self._due = time.monotonic() + _WRITE_EVERY_S
         seconds = round(time.monotonic() - self._began, 3)
         self.record = replace(self.record, touched=time.time(), seconds=seconds)
         try:
@@ -95,54 +86,3 @@ class WorkerRecordFile:
             if not self._failed:
                 self.log(str(error))
             self._failed = True
-
-
-@final
-class NodeHealth:
-    """The health of the node of the worker `mine`; `records` returns all workers, `is_only_node` if there is one."""
-
-    def __init__(
-        self, mine: WorkerRecord, records: Callable[[], Iterable[WorkerRecord]], is_only_node: Callable[[], bool]
-    ) -> None:
-        self._me = mine.place
-        self._node = mine.node
-        self._records = records
-        self._is_only_node = is_only_node
-        self._trusted = False
-        self._unexplained: list[str] = []
-        self._explained: set[str] = set()
-
-    def came_back(self, outcome: Outcome) -> str | None:
-        """Count a row that came back; return a sentence if the node must take no more rows."""
-        if outcome.status == "ok":
-            self._trusted = True
-        failure = outcome.failure
-        if self._trusted or failure is None or failure.reason not in ("error", "killed"):
-            return None
-        if failure.fingerprint not in self._explained:
-            self._unexplained.append(failure.fingerprint)
-        if len(self._unexplained) < MOST_FAILURES:
-            return None
-        self._compare_with_others()
-        if len(self._unexplained) < MOST_FAILURES or self._trusted:
-            return None
-        return (
-            f"{len(self._unexplained)} trials in a row failed on {self._node} and none was trained, for reasons "
-            f"that no other node has met (the last: {failure.message}); look at the node, then `ablate retry --failed`"
-        )
-
-    def _compare_with_others(self) -> None:
-        records = list(self._records())
-        well = {record.place for record in records if record.ok}
-        self._trusted = self._me in well or (not well and self._is_only_node())
-        for record in records:
-            if record.place in well if well else record.node != self._node:
-                self._explained.update(record.failures)
-        self._unexplained = [each for each in self._unexplained if each not in self._explained]
-
-
-def only_node(partitions: str | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return True if the requested partitions (None: the current one) have a single node."""
-    names = partitions or environ.get("SLURM_JOB_PARTITION", "")
-    said = ask("sinfo", "--noheader", "--Node", f"--partition={names}", "--format=%N")
-    return said.problem is None and len(set(said.text.split())) == 1

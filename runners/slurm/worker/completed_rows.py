@@ -1,0 +1,122 @@
+"""The rows that workers know to be done.
+
+Each worker writes one small file with the rows that it knows to be done, its own and those it read from others. So
+workers examine few trials of others. A row that is missing in these files costs one look at the trial.
+"""
+
+import base64
+import binascii
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import final
+
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from runners.attempts.attempt import require_there
+from store.files.atomic import is_temporary, read_json, write_json
+from store.files.layout import FILE_SCHEMA, Layout
+
+_SHARE_EVERY_S = 60.0
+_READ_S_PER_FILE = 0.1
+"""The more files there are, the less often they are read."""
+
+
+@final
+class CompletedRows:
+    """The rows of a class that the worker `name`, `<class>-<worker>`, knows to be done, in all its lives."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        submission: str,
+        name: str,
+        rows: tuple[int, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._submission = layout.submission_record(submission)
+        self._path = self._submission.with_name("seen") / f"{name}.json"
+        self._first, self._end = rows
+        self._bits = 0
+        """Bit i is set if row `first + i` is done."""
+        self._clock = clock
+        self._to_read: Iterator[Path] = iter(())
+        self._read_next = -float("inf")
+        self._new = False
+        self._due = clock() + _SHARE_EVERY_S
+
+    def __contains__(self, row: int) -> bool:
+        return bool(self._bits >> (row - self._first) & 1)
+
+    def add(self, row: int) -> None:
+        """Mark a row as done."""
+        if row not in self:
+            self._bits |= 1 << (row - self._first)
+            self._new = True
+
+    @property
+    def complete(self) -> bool:
+        """True if all rows are known to be done."""
+        return self._bits.bit_count() == self._end - self._first
+
+    def recall(self) -> None:
+        """Read the file of this worker's earlier lives."""
+        self._merge(self._path)
+
+    def read(self, until: float) -> bool:
+        """Read the other workers' files until that time; return True if all files that are due were read."""
+        if self._clock() >= self._read_next:
+            files = self._files()
+            self._read_next = self._clock() + max(_SHARE_EVERY_S, _READ_S_PER_FILE * len(files))
+            self._to_read = iter(files)
+        for path in self._to_read:
+            self._merge(path)
+            if self.complete:
+                self._to_read = iter(())
+            elif self._clock() >= until:
+                return False
+        return True
+
+    def keep(self) -> None:
+        """Publish every minute."""
+        if self._clock() >= self._due:
+            self.publish()
+
+    def publish(self) -> None:
+        """Write the known rows, if there are new ones; a failure does no harm."""
+        self._due = self._clock() + _SHARE_EVERY_S
+        if not self._new:
+            return
+        data = self._bits.to_bytes((self._end - self._first + 7) // 8, "little")
+        known = base64.b64encode(zlib.compress(data)).decode("ascii")
+        try:
+            require_there(self._submission)
+            write_json(self._path, {"schema": FILE_SCHEMA, "rows": [self._first, self._end], "done": known})
+        except EnvironmentProblem:  # the worker's record is written at the same times and reports the problem
+            return
+        self._new = False
+
+    def _files(self) -> list[Path]:
+        """List the files of the class's other workers, in random order."""
+        try:
+            listed = list(self._path.parent.iterdir())
+        except OSError:
+            return []
+        prefix = self._path.name.partition("-")[0] + "-"
+        others = (path for path in listed if path.name.startswith(prefix) and path != self._path)
+        files = sorted(path for path in others if not is_temporary(path))
+        random.Random(self._path.name).shuffle(files)
+        return files
+
+    def _merge(self, path: Path) -> None:
+        try:
+            data = read_json(path)
+            if data["schema"] != FILE_SCHEMA or data["rows"] != [self._first, self._end]:
+                return
+            bits = zlib.decompress(base64.b64decode(data["done"], validate=True))
+        except (EnvironmentProblem, NotFoundError, StoreError, KeyError, TypeError, binascii.Error, zlib.error):
+            return
+        if len(bits) == (self._end - self._first + 7) // 8:
+            before, self._bits = self._bits, self._bits | int.from_bytes(bits, "little")
+            self._new = self._new or before != self._bits
