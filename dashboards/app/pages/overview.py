@@ -51,7 +51,7 @@ def _lead(view: PageView) -> SlotContent:
     if terms is not None and terms.effects["factor"].n_unique() > 1:
         answer = f"{answer}\n{rank_axes(terms, terms.effects, measure)}"
     drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
-    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.", hint="")
+    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.")
 
 
 def _progress_words(view: PageView) -> str:
@@ -202,7 +202,7 @@ OVERVIEW = AppPage(
     address=Address,
     controls=lambda _: (),
     slots=(
-        Slot("differences", "Differences from the baseline", _lead),
+        Slot("differences", "Differences from the baseline", _lead, sets="compare:cell"),
         Slot("verdicts", "Verdicts", _verdicts, "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
