@@ -126,10 +126,7 @@ class Engine:
             State("seen", "data"),
         )(self.update)
         app.callback(
-            Output("live", "children"),
-            Input("tick", "n_intervals"),
-            State("url", "pathname"),
-            State("moment", "data"),
+            Output("live", "children"), Input("tick", "n_intervals"), State("url", "pathname"), State("moment", "data")
         )(self.poll)
         app.callback(
             Output("views", "children"),
@@ -267,9 +264,9 @@ class Engine:
         if kept is None:
             with self.campaigns.reading(campaign) as store:
                 view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-                slots = {slot.name: shown_of(slot, view) for slot in page.slots}
+                made = {slot.name: shown_of(slot, view) for slot in page.slots}
                 cells = view.about.look.styles.values() if view.about else ()
-                kept = slots, _controls(page, view), [REST, *view.operators.values(), *cells]
+                kept = made, _controls(page, view), [REST, *view.operators.values(), *cells]
             self._kept[key] = kept
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
@@ -277,9 +274,8 @@ class Engine:
         partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: _value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"
-        return _Content(
-            slots, controls, values, frame.Looks(partners, address.hide, str(self.campaigns.root(campaign))), path
-        )
+        look = frame.Looks(partners, address.hide, str(self.campaigns.root(campaign)))
+        return _Content(slots, controls, values, look, path)
 
 
 def _parts(page: AppPage, content: _Content) -> list[Any]:

@@ -323,7 +323,7 @@ def _style_of(given: Slot, shown: SlotContent) -> dict[str, Any]:
     """Set the height of a table, and its width if no column grows; hide it if it has no columns."""
     widths = [_add_width(column, shown.data).get("width") for column in shown.columns]
     fixed = None if None in widths or given.picks else f"{sum(filter(None, widths)) + _BORDERS}px"
-    height = None if shown.data.height <= FEW_ROWS else "480px"
+    height = None if shown.data.height <= FEW_ROWS else "max(480px, 68vh)"
     return {"height": height, "maxWidth": fixed, **({} if shown.columns else _HIDDEN)}
 
 

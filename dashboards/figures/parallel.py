@@ -112,8 +112,8 @@ def draw_parallel(
         trace.update(line={"color": style.color, "dash": style.dash, "width": 2}, hovertemplate="%{customdata}")
         figure.add_trace(trace.update(name=one_line(look.names[row["cell"]]), legendgroup=row["cell"]))
     for inside, (xs, ys) in rest.items():
-        line = {"color": REST.color + ("" if inside else _FAINT), "width": 1}
-        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", legendgroup="rest")
+        stroke = {"color": REST.color + ("" if inside else _FAINT), "width": 1}
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=stroke, hoverinfo="skip", legendgroup="rest")
     figure.data = (*figure.data[-2:], *figure.data[:-2])
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})

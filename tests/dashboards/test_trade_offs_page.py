@@ -240,7 +240,9 @@ def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(t
     found = seen(root, TRADE_OFFS, "", ["scatter"])
     assert found.controls["against"].usual == "memory_bytes"
     shown = found.slots["scatter"]
-    assert shown.answer.startswith("2 of 3 cells are best of both on average: zeta and softmax.\nThe seeds show it of ")
+    assert shown.answer.startswith(
+        "2 of 3 cells are best of both on average: zeta and softmax.\nShown by tests over seeds: "
+    )
     assert shown.figure is not None
     drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
     assert drawn == {100: True, 200: True, 300: False}

@@ -132,7 +132,7 @@ def _runs(view: PageView) -> SlotContent:
     whole = _with_values(about, found, names).select(*names, "trial")
     shown = keep_rows(whole, view.address.filter)
     if view.address.by:
-        return _grouped(shown, view.address)
+        return _group_rows(shown, view.address)
     shown = _sort(shown, view.address.sort)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
@@ -151,7 +151,7 @@ def _runs(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=shown, columns=listed, selected=view.address.selected, pinned=pinned)
 
 
-def _grouped(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
+def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
     """A row per value of a column: how many trials, how many of them ended well, and means of what they measured."""
     by = require("the table", "column", address.by, found.columns)
     numbers = [name for name, kind in found.schema.items() if kind.is_numeric() and name not in (by, "seed")]

@@ -131,7 +131,7 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
-    found = _compare(view)._replace(frame=_brushed(view))
+    found = _compare(view)._replace(frame=_keep_brushed(view))
     frame, title = found.frame, ", ".join(filter(None, (measure.name, unit_of(view))))  # arrows say what is better
     figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
@@ -158,9 +158,9 @@ def _scatter(view: PageView) -> SlotContent:
         names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
         verb = "is" if len(best) == 1 else "are"
         proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
-        shown = f"of {join_words(proven[:_MOST_BEST])}" if proven else "of none yet"
+        shown = join_words(proven[:_MOST_BEST]) or "none yet"
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {names}."
-        answer += f"\nThe seeds show it {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
+        answer += f"\nShown by tests over seeds: {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
@@ -218,7 +218,7 @@ def _lines(view: PageView) -> _Lines:
     return _Lines(rows, kept, scales, sum(len(of) > 1 for of in levels.values()) > len(wide))
 
 
-def _brushed(view: PageView) -> pl.DataFrame:
+def _keep_brushed(view: PageView) -> pl.DataFrame:
     """The compared cells inside the ranges of the address. Raises Unknown if none is."""
     frame, lines = _compare(view).frame, _lines(view)
     if not view.address.brush:
@@ -256,7 +256,7 @@ def _parallel(view: PageView) -> SlotContent:
 
 def _standings(view: PageView) -> SlotContent:
     about = grid_of(view)
-    found = _brushed(view)
+    found = _keep_brushed(view)
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
