@@ -77,7 +77,7 @@ def plan(
     Ends with 2 where trials would fail before their first step, and says why.
     """
     from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
-    from runners.planning.step_timing import measure_seconds
+    from runners.planning.duration import measure_seconds
     from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters

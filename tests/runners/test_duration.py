@@ -19,7 +19,6 @@ from runners.planning.duration import (
     EstimateOptions,
     PlannedWorkers,
     estimate,
-    finished_trials,
     schedule_s,
     training_flops,
 )
@@ -130,8 +129,8 @@ def test_a_trial_counts_with_all_attempts_or_by_one_that_did_it_all(tmp_path: Pa
     write_attempt(tmp_path, keys[2], 10.0)
     Layout(tmp_path).end(keys[2], 1).unlink()
     write_attempt(tmp_path, keys[2], 7.0, attempt=2, resumed_from={"attempt": 1, "step": 3})
-    found = finished_trials(survey(Layout(tmp_path), [grid], walk([grid])))
-    assert {each.trial.key: each.seconds for each in found} == {keys[0]: 15.0, keys[1]: 7.0}
+    found = estimate_grid(tmp_path, grid)
+    assert (found.finished, found.trial_s) == (2, pytest.approx(5 * (15.0 + 7.0) / 2))
 
 
 def test_a_model_is_measured_once_and_scaled_to_its_other_cells(tmp_path: Path) -> None:

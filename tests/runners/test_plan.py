@@ -16,15 +16,8 @@ from grid.durations import format_hours
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
 from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
-from runners.planning.forecast_text import resolution_lines
-from runners.planning.power import (
-    Noise,
-    Resolution,
-    _resolution,
-    noise_among,
-    resolutions,
-)
-from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
+from runners.planning.duration import MEASURED_STEPS, measure_seconds
+from runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
