@@ -101,8 +101,8 @@ _EVENTS = ("open", "sqlite3.connect")
 def _hear(event: str, details: tuple[Any, ...]) -> None:
     if event not in _EVENTS or _home is None or not isinstance(details[0], str | bytes | os.PathLike):
         return
-    if event == "open" and _writes(details):
-        return
+    if event == "open" and (set(details[1] or "") & set("wax+") or (details[2] or 0) & (os.O_WRONLY | os.O_RDWR)):
+        return  # it writes
     reader, own, imports = _find_reader(sys._getframe(1))
     name = os.fsdecode(details[0])
     if event != "open":  # a database may be a URI, or in memory
@@ -114,11 +114,6 @@ def _hear(event: str, details: tuple[Any, ...]) -> None:
         return
     if own or path.is_relative_to(_home) or path.is_relative_to(Path.cwd()):
         _reads.setdefault(reader, set()).add(("file", str(path)))
-
-
-def _writes(details: tuple[Any, ...]) -> bool:
-    _, mode, flags = details
-    return bool(set(mode or "") & set("wax+")) or bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
 
 
 def _find_reader(frame: FrameType | None) -> tuple[str, bool, bool]:
