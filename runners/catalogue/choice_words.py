@@ -1,21 +1,22 @@
 """Words about the fields, types, values and measurements of tasks, evaluations and probes, read from the code."""
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from grid.errors import SpecError
 from grid.spec import Choice, Spec, field_names, is_outside_key
 from runners.catalogue.stage_words import field_words
 from runners.evaluations import Evaluation
-from runners.probes import Probe, RowInfo
+from runners.probes import Probe
 from runners.tasks import Task
 from store.analysis.metrics import direction
 
 FIELD_HEADINGS: Final = ("field", "type", "default", "description")
+MEASURE_HEADINGS: Final = ("measures", "evaluation conditions", "unit", "better")
+ROW_HEADINGS: Final = ("row", "of each", "point", "unit")
 _FAMILIES: Final = (Task, Evaluation, Probe)
 _PACKAGE: Final = ("runners.", "variants.")
 _LONGEST_TUPLE: Final = 7
@@ -193,17 +194,7 @@ def base_measure(name: str, units: Mapping[str, str]) -> str:
     return next((part for part in name.split(".") if part in units), "")
 
 
-def probe_rows(rows: Sequence[RowInfo]) -> list[ProbeRow]:
-    """Describe the rows of a probe."""
-    return [ProbeRow(row.name, row.per, f"{{{', '.join(row.point)}}}" if row.point else "", row.unit) for row in rows]
-
-
 def predictors(measures: Mapping[str, object], units: Mapping[str, str]) -> list[str]:
     """List the reference predictors that are measured beside a model."""
     first_parts = (name.partition(".")[0] for name in measures if "." in name)
     return list(dict.fromkeys(part for part in first_parts if part not in units))
-
-
-def evaluate_docstring(opener: object) -> str:
-    """Return the docstring of `evaluate` of the class that `open` returns."""
-    return inspect.getdoc(get_type_hints(opener)["return"].evaluate) or ""

@@ -37,6 +37,11 @@ class Argument(NamedTuple):
     values: tuple[object, ...]
     """All values it takes, if they are few; else empty."""
 
+    def __str__(self) -> str:
+        """Write the argument with its default and its possible values."""
+        values = f"  one of {', '.join(map(repr, self.values))}" if self.values else ""
+        return f"{self.name}={self.default!r}{values}"
+
 
 class Explanation(NamedTuple):
     """Describes a named operator."""
@@ -62,6 +67,11 @@ class Explanation(NamedTuple):
     """The laws that it breaks, with the reason."""
     paths: Mapping[str, str]
     """By execution path: "yes", or why it cannot run there."""
+
+    @property
+    def parameters(self) -> str:
+        """How many parameters it adds to `model`, or why it does not fit, in words."""
+        return f"does not fit: {self.reason}" if self.added is None else f"{self.added:,}"
 
 
 class KindExplanation(NamedTuple):
@@ -175,12 +185,12 @@ def arguments(known: NamedOperator) -> tuple[Argument, ...]:
     """List the arguments of the function of a named operator, without the name on charts."""
     hints = get_type_hints(known.make)
     taken = [each for each in inspect.signature(known.make).parameters.values() if each.name != "name"]
-    return tuple(Argument(each.name, each.default, _values(hints.get(each.name))) for each in taken)
-
-
-def _values(hint: object) -> tuple[object, ...]:
-    hints = [hint, *get_args(hint)]  # a Literal, alone or in a union
-    return tuple(value for each in hints if get_origin(each) is Literal for value in get_args(each))
+    found = []
+    for each in taken:
+        hint = hints.get(each.name)
+        literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]  # alone or in a union
+        found.append(Argument(each.name, each.default, tuple(value for part in literals for value in get_args(part))))
+    return tuple(found)
 
 
 def data(explanation: tuple[object, ...]) -> dict[str, object]:

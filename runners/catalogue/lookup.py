@@ -44,7 +44,10 @@ def find_named(name: str) -> NamedOperator:
         raise NotFoundError(f"{name!r} is the label of several operators: {names}; give one of these names")
     stages = [stage for stage, family in families().items() if name in family.members()]
     if stages:
-        raise NotFoundError(_is_a_kind(name, stages))
+        shown = f"{', '.join(stages[:-1])} and {stages[-1]}" if stages[1:] else stages[0]
+        command = f"`ablate operators {stages[0]} {name}`"
+        advice = f"name the stage too, such as {command}" if stages[1:] else f"{command} explains it"
+        raise NotFoundError(f"{name!r} is a kind of {shown}; {advice}")
     raise NotFoundError(
         f"there is no operator {name!r}; `ablate operators` lists them all{suggest_name(name, list(known))}"
     )
@@ -52,13 +55,6 @@ def find_named(name: str) -> NamedOperator:
 
 def _bare(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).lower()
-
-
-def _is_a_kind(name: str, stages: list[str]) -> str:
-    if len(stages) == 1:
-        return f"{name!r} is a kind of {stages[0]}; `ablate operators {stages[0]} {name}` explains it"
-    all_stages = f"{', '.join(stages[:-1])} and {stages[-1]}"
-    return f"{name!r} is a kind of {all_stages}; name the stage too, such as `ablate operators {stages[0]} {name}`"
 
 
 def of_paper(paper: str | None) -> list[NamedOperator]:

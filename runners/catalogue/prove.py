@@ -30,7 +30,6 @@ from variants.laws.examples import (
 )
 from variants.operator import KINDS, Operator
 from variants.papers.catalogue import catalogue
-from variants.stages.stage import Stage
 
 BROKEN = 4
 """The exit code if an operator breaks a law that it does not declare broken."""
@@ -142,12 +141,15 @@ def operators_of(spec: Path, *, combine: bool = True) -> tuple[list[Operator], l
     The operators are those in its grids, around its choices, and its named ones.
     """
     module = import_spec_file(spec)
-    own = tuple(choice for _, choice in _choices(module))
-    own_operators = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
+    kinds = [(stage, member) for stage in KINDS for member in family(stage).members().values()]
+    own = [(stage, member.example()) for stage, member in kinds if member.__module__ == module.__name__]
+    around_own = (around(stage, choice).changed(name=f"{stage} {choice.label}") for stage, choice in own)
+    named = (known.make() for known in catalogue().values() if known.make.__module__ == module.__name__)
+    own_operators = distinct(chain(_in_grids(module), around_own, named))
     if not own_operators:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
     known = {operator.key for operator in own_operators}
-    further = distinct(combinations_of_choices(own)) if own and combine else []
+    further = distinct(combinations_of_choices(tuple(choice for _, choice in own))) if own and combine else []
     return own_operators, [operator for operator in further if operator.key not in known]
 
 
@@ -175,25 +177,6 @@ def _inside(value: object) -> Iterator[Operator]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _inside(each)
-
-
-def _choices(module: ModuleType) -> Iterator[tuple[str, Stage]]:
-    """Yield the choices of a spec file, with their stages."""
-    for stage in KINDS:
-        for member in family(stage).members().values():
-            if member.__module__ == module.__name__:
-                yield stage, member.example()
-
-
-def _of_choices(module: ModuleType) -> Iterator[Operator]:
-    for stage, choice in _choices(module):
-        yield around(stage, choice).changed(name=f"{stage} {choice.label}")
-
-
-def _of_names(module: ModuleType) -> Iterator[Operator]:
-    for known in catalogue().values():
-        if known.make.__module__ == module.__name__:
-            yield known.make()
 
 
 def _with_label(name: str, operators: list[Operator]) -> list[Operator]:

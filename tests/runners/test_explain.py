@@ -15,7 +15,6 @@ import variants
 from grid import SpecError
 from grid.errors import NotFoundError
 from runners.catalogue.explain import explain, explain_kind
-from runners.catalogue.explain_text import write_explanation
 from runners.catalogue.lookup import families, find_named, presets, stage_kinds
 from runners.cli.app import execute
 from runners.cli.catalogue import STAGES
@@ -172,8 +171,8 @@ def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str
     found = explain(find_named("integral"), "pythia_125m")  # a quarter of 12 channels is an odd number
     assert found.added is None
     assert "signals" in found.reason
-    write_explanation(found)
-    assert f"parameters added to pythia_125m: does not fit: {found.reason}" in capsys.readouterr().out
+    words = command_text(capsys, "integral", "--model", "pythia_125m")
+    assert f"parameters added to pythia_125m: does not fit: {found.reason}" in words
 
 
 def test_a_label_or_another_case_finds_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
