@@ -156,47 +156,30 @@ def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
 
 def _read_query(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
+    from store.files.atomic import environment_problem
     from store.files.saved_texts import QUERIES, is_name
 
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
-    if file is not None:
-        return _read_file(file)
-    if query == "-":
-        try:
-            return _require_utf8(sys.stdin.read(), "what came on stdin")
-        except UnicodeDecodeError as error:
-            raise SpecError("what came on stdin is not UTF-8 text") from error
-    if query is None:
+    if query is None and file is None:
         if naming:
             raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
         return None
-    _require_utf8(query, "the query")
+    what = str(file) if file is not None else "what came on stdin" if query == "-" else "the query"
+    try:
+        text = file.read_text(encoding="utf-8") if file is not None else sys.stdin.read() if query == "-" else query
+        str(text).encode()  # Python keeps bytes that are not UTF-8 as surrogates
+    except UnicodeError as error:
+        raise SpecError(f"{what} is not UTF-8 text") from error
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {what}; -f takes a file that holds one SQL statement") from error
+    except OSError as error:
+        raise environment_problem("read", Path(what), error) from error
+    if query is None or query == "-":
+        return text
     if query.startswith("-") and len(query.split()) == 1:
         raise SpecError(f"`ablate sql` has no option {query}; `ablate sql --help` lists them")
     return QUERIES.text(layout, query) if not naming and is_name(query) else query
-
-
-def _require_utf8(text: str, what: str) -> str:
-    """Return `text`, unless some of its bytes were not UTF-8: Python keeps such bytes as surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise SpecError(f"{what} is not UTF-8 text: see the character {error.start + 1}") from error
-    return text
-
-
-def _read_file(file: Path) -> str:
-    from store.files.atomic import environment_problem
-
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {file}; -f takes a file that holds one SQL statement") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file} is not UTF-8 text; -f takes a file that holds one SQL statement") from error
-    except OSError as error:
-        raise environment_problem("read", file, error) from error
 
 
 def _list_saved(layout: "Layout", *, as_json: bool) -> int:

@@ -21,8 +21,7 @@ from runners.cli.options import (
     SpecFile,
     SpecFlags,
 )
-from runners.cli.papers import locate_spec
-from runners.cli.resolve import find_campaign, load_grids, worker_count
+from runners.cli.resolve import find_campaign, load_grids, locate_spec, worker_count
 from runners.output import say, write, write_json
 from runners.slow_notice import slow_notice
 

@@ -18,8 +18,7 @@ from runners.cli.options import (
     SpecFlags,
     check_machine,
 )
-from runners.cli.papers import locate_spec
-from runners.cli.resolve import load_grids, worker_count
+from runners.cli.resolve import load_grids, locate_spec, worker_count
 from runners.output import say
 
 if TYPE_CHECKING:

@@ -56,8 +56,9 @@ class Result(NamedTuple):
     """
 
     trial: str
-    kind: str
-    evaluation: str
+    kind: str | None
+    """None if no evaluation was begun."""
+    evaluation: str | None
     status: Status
     measured: Sequence[Measurements] = ()
     message: str | None = None
@@ -134,10 +135,10 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: no trial stops the others
-            yield _describe_failure(kept.key, "-", "-", error)
+            yield _describe_failure(kept.key, None, None, error)
 
 
-def _describe_failure(key: str, label: str, evaluation: str, error: Exception) -> Result:
+def _describe_failure(key: str, label: str | None, evaluation: str | None, error: Exception) -> Result:
     message = str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
     return Result(key, label, evaluation, "failed", message=message, problem=error)
 
