@@ -80,11 +80,7 @@ def stage_kinds(only: str | None = None) -> list[KindRow]:
 
 
 def defined_in(module: ModuleType) -> list[KindRow]:
-    """List the named operators and choices that a spec file defines.
-
-    Raises:
-        SpecError: it defines none.
-    """
+    """List the named operators and choices that a spec file defines. Raise SpecError if it defines none."""
     named = [each for each in catalogue().values() if each.make.__module__ == module.__name__]
     rows = [KindRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
     rows += [row for row in stage_kinds() if find_kind(row.stage, row.kind).__module__ == module.__name__]

@@ -73,7 +73,7 @@ def evaluate(
     spec
         A spec file that defines classes of the trials; default those that were submitted.
     """
-    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, load_classes, submitted_files
+    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, submitted_files
     from runners.provenance.specfile import import_spec_file
 
     if not query:
@@ -86,10 +86,13 @@ def evaluate(
             import_spec_file(file)
         wanted = Wanted(_load_evaluations(by), by.again, by.device, by.other_code)
         models, results = _find_weights(store, trials)
-        files = [*spec, *([by.by] if by.by else [])]
-        code = [file for file in submitted_files(store.layout, models) if file not in files]
+        code = submitted_files(store.layout, models, [*spec, *([by.by] if by.by else [])])
         require_trust(store.layout, code, trust=trust)
-        load_classes(store.layout, models, files, _tell)
+        for file in code:
+            if file.is_file():
+                import_spec_file(file)
+            else:
+                _tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
         try:
             results += evaluate_trials(store, models, wanted, _tell)
         finally:

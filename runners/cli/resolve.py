@@ -138,11 +138,7 @@ def paper_files() -> Mapping[str, Path]:
 
 
 def load_paper(name: str) -> PaperFile:
-    """Load the registry of a paper.
-
-    Raises:
-        NotFoundError: no paper is called so.
-    """
+    """Load the registry of a paper. Raise NotFoundError if no paper is called so."""
     from runners.provenance.specfile import import_spec_file
 
     files = paper_files()

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, NamedTuple, final
 
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, Repeat, Trust, check_machine
+from runners.cli.options import ANYWHERE, NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, Trust
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
 from runners.output import format_count, say, write
 
@@ -50,24 +50,6 @@ class Which:
     spec: Path | None = None
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
-class Where:
-    """Where they are trained.
-
-    Parameters
-    ----------
-    on
-        local, inline or slurm; default where they were the last time.
-    workers
-        Worker processes, or array tasks; default as `ablate run` chooses.
-    """
-
-    on: Literal["local", "inline", "slurm"] | None = None
-    workers: int | None = None
-
-
 def retry(
     *query: Annotated[
         str,
@@ -77,7 +59,7 @@ def retry(
         ),
     ],
     which: Which = Which(),
-    where: Where = Where(),
+    where: MachineFlags = ANYWHERE,
     campaign: Campaign = None,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
@@ -116,7 +98,7 @@ def retry(
         request = Slurm.model_validate(last.slurm) if last and last.slurm is not None else cluster_of(spec)
         options = submit_options(spec, Repeat(retry=True), cluster, chosen.keys)
         return draft_or_queue(root, grids, cluster.request(request, where.workers), options, cluster)
-    check_machine(machine, where.workers, cluster)
+    where.check(machine, cluster)
     halves = last is not None and last.job.get("oom") == "halve" if cluster.oom is None else cluster.oom == "halve"
     local = RunOptions(retry=True, only=chosen.keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
     return run_here(root, grids, machine, where.workers, local)

@@ -66,11 +66,7 @@ class Result(NamedTuple):
 
 
 def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
-    """Load `evaluations` from a Python file.
-
-    Raises:
-        SpecError: the file is missing, raises, or defines none.
-    """
+    """Load `evaluations` from a Python file. Raise SpecError if the file is missing, raises, or defines none."""
     if not path.is_file() or path.suffix != ".py":
         problem = "is no Python file" if path.exists() else "does not exist"
         raise SpecError(f"{path} {problem}; give a Python file, NAME.py, with evaluations = (...) at its top")
@@ -82,39 +78,24 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
     return evaluations
 
 
-def load_classes(layout: Layout, kept: Iterable[Kept], known: Sequence[Path], tell: Callable[[str], None]) -> None:
-    """Load the submitted spec files that may define classes of the trials, except for `known`.
-
-    Raises:
-        SpecError: a file cannot be loaded, or the trials are of another kind.
-    """
-    loaded = {spec_module_name(file) for file in known}
-    for file in submitted_files(layout, kept):
-        if spec_module_name(file) not in loaded and file.is_file():
-            import_spec_file(file)
-        elif spec_module_name(file) not in loaded:
-            tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
-
-
-def submitted_files(layout: Layout, kept: Iterable[Kept]) -> list[Path]:
-    """List the spec files of the submissions that trained the trials.
+def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path]) -> list[Path]:
+    """List the spec files of the submissions that trained the trials, without those that are `known`.
 
     Raises:
         SpecError: the trials are of another kind.
     """
-    submissions = sorted({str(each.attempt.start["submission"]) for each in kept})
-    return list(dict.fromkeys(file for each in submissions for file in _submitted_files(layout, each)))
-
-
-def _submitted_files(layout: Layout, submission: str) -> list[Path]:
-    try:
-        job = read_submission_record(layout, submission).job
-    except (NotFoundError, StoreError):
-        return []
-    trial = (job.get("entry") or {}).get("trial", WorkerEntry().trial)
-    if trial != WorkerEntry().trial:
-        raise SpecError(f"only models of {WorkerEntry().trial} can be evaluated; those of {submission} are of {trial}")
-    return [Path(file) for file in job.get("specs") or job.get("files") or () if Path(file).is_absolute()]
+    files: dict[Path, None] = {}
+    for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
+        try:
+            job = read_submission_record(layout, submission).job
+        except (NotFoundError, StoreError):
+            continue
+        trial, ours = (job.get("entry") or {}).get("trial", WorkerEntry().trial), WorkerEntry().trial
+        if trial != ours:
+            raise SpecError(f"only models of {ours} can be evaluated; those of {submission} are of {trial}")
+        files |= dict.fromkeys(map(Path, job.get("specs") or job.get("files") or ()))
+    loaded = {spec_module_name(file) for file in known}
+    return [file for file in files if file.is_absolute() and spec_module_name(file) not in loaded]
 
 
 def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:

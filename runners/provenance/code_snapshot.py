@@ -91,11 +91,7 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
 
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
-    """Pack the present tree; write nothing.
-
-    Raises:
-        EnvironmentProblem: a file cannot be read, or git refuses.
-    """
+    """Pack the present tree; write nothing. Raise EnvironmentProblem if a file cannot be read, or git refuses."""
     contents = gather(files)
     members, tree = contents.members, contents.tree
     checksums = [
