@@ -192,9 +192,7 @@ def resolution(root: Path, grid: Grid) -> Resolution:
     return found
 
 
-@pytest.mark.parametrize(
-    ("comparisons", "seeds", "in_sd"), [(1, 3, 3.3), (1, 5, 1.7), (1, 8, 1.2), (1, 10, 1.0), (191, 5, 6.7)]
-)
+@pytest.mark.parametrize(("comparisons", "seeds", "in_sd"), [(1, 3, 3.3), (1, 10, 1.0), (191, 5, 6.7)])
 def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, seeds: int, in_sd: float) -> None:
     found = resolution(tmp_path, judged_grid(comparisons + 1, seeds))
     assert found.comparisons == comparisons

@@ -85,7 +85,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
     ("text", "line", "said"),
     [
         ("x = 1\nraise ValueError('no such thing')\n", 2, "ValueError: no such thing"),
-        ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed; correct the file"),
+        ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
         ("def f():\n    raise KeyError('k')\n\nf()\n", 2, "KeyError: 'k'"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
