@@ -177,7 +177,10 @@ def measure_rows(
     """
     rows: dict[str, MeasureRow] = {}
     for name, points in measures.items():
-        measure, shown = base_measure(name, units), name
+        measure, shown = (
+            next((part for part in name.split(".") if part in units), ""),
+            name,
+        )  # without predictor and set
         if ours and not measure:
             raise SpecError(f"every measurement has a unit; add {name!r} to `units` of its class")
         if measure and not name.endswith(measure):
@@ -187,11 +190,6 @@ def measure_rows(
         better = direction(measure) or "" if measure else ""
         rows.setdefault(shown, MeasureRow(shown, grid, units.get(measure, ""), better))
     return list(rows.values())
-
-
-def base_measure(name: str, units: Mapping[str, str]) -> str:
-    """Return the name without predictor and set, or "" if `units` does not know it."""
-    return next((part for part in name.split(".") if part in units), "")
 
 
 def predictors(measures: Mapping[str, object], units: Mapping[str, str]) -> list[str]:

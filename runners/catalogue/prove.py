@@ -54,7 +54,11 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
         else:
             operators, further = list(examples() if everything else chain(named_operators(), every_choice())), []
     if name is not None:
-        operators, further = _with_label(name, operators + further), []
+        labels = [operator.label for operator in operators + further]
+        if name not in labels:
+            near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
+            raise NotFoundError(f"there is no operator {name!r} to prove{near}")
+        operators, further = [each for each in operators + further if each.label == name], []
     elif not full:
         operators = each_choice_once(operators)
     started = time.monotonic()
@@ -177,12 +181,3 @@ def _inside(value: object) -> Iterator[Operator]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _inside(each)
-
-
-def _with_label(name: str, operators: list[Operator]) -> list[Operator]:
-    matches = [operator for operator in operators if operator.label == name]
-    if not matches:
-        labels = [operator.label for operator in operators]
-        near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
-        raise NotFoundError(f"there is no operator {name!r} to prove{near}")
-    return matches

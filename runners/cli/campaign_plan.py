@@ -147,6 +147,10 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))
     by_name = {plan.name: plan for plan in plans}
     told = resolutions(layout, grids, options.noise_from)
+    unread = []
+    if options.slurm is None or options.seconds is not None:
+        refusals = [(label, why) for _, label, why in opening.refusals()]
+        unread = [f"{label}: {why}" for label, why in refusals if not any(why in told for told in times.refused)]
     states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
     return RunPlan(
         root=layout.root,
@@ -164,7 +168,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pending=states["pending"],
         to_do=len(found.to_do),
         estimate=times,
-        refused=tuple(_find_refusals(times, opening)) if options.slurm is None or options.seconds is not None else (),
+        refused=(*times.refused, *unread),
         resolutions=tuple(_add_hours(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
 
@@ -181,14 +185,6 @@ def _grid_plan(grid: Grid) -> GridPlan:
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
     axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
     return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides)
-
-
-def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
-    """Yield refusals found by measuring, then those found by opening the inputs."""
-    yield from times.refused
-    for _, label, why in opening.refusals():
-        if not any(why in told for told in times.refused):
-            yield f"{label}: {why}"
 
 
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:
@@ -222,7 +218,11 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
         if grid.overrides:
             yield f"  overrides: {' '.join(grid.overrides)}"
-        yield from (f"  axis {name}: {_join_labels(labels)}" for name, labels in grid.axes.items())
+        for name, labels in grid.axes.items():
+            text = ", ".join(labels)
+            if len(text) > AXIS_WIDTH:  # leave out the end of a long list
+                text = f"{text[:AXIS_WIDTH].rpartition(', ')[0] or text[:AXIS_WIDTH]}, ... ({len(labels)} values)"
+            yield f"  axis {name}: {text}"
         for rule in grid.pruned:
             yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
         yield from _cell_lines([each for each in plan.cells if each.grid == grid.name])
@@ -249,14 +249,6 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"  could not be measured: {problem}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
-
-
-def _join_labels(labels: Sequence[str]) -> str:
-    """Join the labels of an axis; leave out the end of a long list."""
-    text = ", ".join(labels)
-    if len(text) <= AXIS_WIDTH:
-        return text
-    return f"{text[:AXIS_WIDTH].rpartition(', ')[0] or text[:AXIS_WIDTH]}, ... ({len(labels)} values)"
 
 
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The command `plan`."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
@@ -99,7 +99,10 @@ def plan(
         seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
     )
     planned = plan_campaign(root, grids, options)
-    _tell_leaving(states, members - {trial.key for trial in planned.trials})
+    leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
+    counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
+    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
+        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
     if as_json:
         write_json("plan", plan_data(planned))
     else:
@@ -122,11 +125,3 @@ def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State],
     for note in locations.notes:
         say(f"ablate: {note}")
     return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])
-
-
-def _tell_leaving(states: "Mapping[str, State]", leaving: Collection[str]) -> None:
-    """Say how many trials `ablate run` of this plan would take out of its grids."""
-    found = Counter(states.get(key) for key in leaving)
-    counts = {"queued or running": found["queued"] + found["running"], "finished": found["done"]}
-    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")

@@ -24,7 +24,7 @@ from runners.execution.local_runs import runs_elsewhere, runs_here
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
-from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
+from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -191,18 +191,17 @@ class _PendingOwners:
             return
         last = max((worker.seen for worker in status.workers), default=status.record.written)
         for each in status.record.classes:
-            members = self._class_members(status.record, each.rows) - status.cancelled.trials
+            if len(status.record.classes) == 1:
+                members = self.members(status.record.submission)
+            else:
+                manifest = Manifest(self._layout, status.record.submission)
+                members = {manifest.trial(row) for row in range(*each.rows)}
+            members -= status.cancelled.trials
             if standings[each.name] == "live":
                 self._queued |= members
                 self._add_retries(status.record, members)
             elif standings[each.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
-
-    def _class_members(self, record: Submission, rows: tuple[int, int]) -> set[str]:
-        if len(record.classes) == 1:
-            return self.members(record.submission)
-        manifest = Manifest(self._layout, record.submission)
-        return {manifest.trial(row) for row in range(*rows)}
 
     def _add_retries(self, record: Submission, members: Iterable[str]) -> None:
         if record.job.get("retry"):
@@ -241,15 +240,13 @@ class _PendingOwners:
         sign = None if quiet is None else time.time() - quiet
         if key in self._unknown:
             return TrialLocation("unknown", sign or self._unknown[key], logged=logged)
-        if last is None or (last.end is not None and not self._was_dropped(key, last)):
+        status = last and self._submissions.get(str(last.start["submission"]))
+        # a cluster worker stopped it to hand it on, nobody cancelled it, and no worker is queued
+        was_dropped = status and not status.cancelled.all and key not in status.cancelled.trials
+        if last is None or (last.end is not None and not was_dropped):
             return TrialLocation("pending", logged=logged)
         since = sign if last.end is None else last.end.get("ended")
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
-
-    def _was_dropped(self, key: str, last: AttemptState) -> bool:
-        """True if a cluster worker stopped the trial to hand it on, nobody cancelled it, and no worker is queued."""
-        status = self._submissions.get(str(last.start["submission"]))
-        return status is not None and not status.cancelled.all and key not in status.cancelled.trials
 
 
 def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWork]:

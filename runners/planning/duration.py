@@ -95,10 +95,6 @@ class EstimateOptions:
     seconds: Callable[[Any], float | None] | None = None
     """Measures a few steps and returns the seconds of the whole training; None: measure nothing."""
 
-    def pool_of(self, trial: Surveyed) -> PlannedWorkers:
-        """Return the workers of a trial."""
-        return PlannedWorkers(self.workers) if self.pool is None else self.pool(trial)
-
 
 def schedule_s(seconds: Iterable[float], slots: int) -> float:
     """Return when the last trial ends, if the longest start first, each on the slot that is free first."""
@@ -150,12 +146,13 @@ class _Estimator:
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
 
     def result(self) -> Estimate:
+        pool_of = self._options.pool or (lambda _: PlannedWorkers(self._options.workers))
         pools: dict[str, tuple[PlannedWorkers, list[float]]] = {}
         durations: dict[tuple[_Cell, Device], float | None] = {}
         total_s = gpu_s = 0.0
         unknown, uses_gpu = 0, False
         for trial in self._to_do:
-            cell, pool = (trial.grid, trial.cell), self._options.pool_of(trial)
+            cell, pool = (trial.grid, trial.cell), pool_of(trial)
             example = self._examples[cell].trial
             device = _device_of(example, pool)
             uses_gpu |= device == "cuda"
@@ -168,7 +165,9 @@ class _Estimator:
                 continue
             scheduled.append(seconds)
             total_s += seconds
-            gpu_s += seconds * _gpus_of(example, device, pool)
+            if device == "cuda":
+                own = float(getattr(getattr(example, "execution", None), "gpus", 1))
+                gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
         known = unknown < len(self._to_do)
         return Estimate(
             total_s if known else None,
@@ -287,13 +286,6 @@ def _is_here(device: Device) -> bool:
     import torch
 
     return device == "cpu" or torch.cuda.is_available()
-
-
-def _gpus_of(trial: Any, device: Device, pool: PlannedWorkers) -> float:
-    """Return how many GPUs the trial occupies."""
-    if device == "cpu":
-        return 0.0
-    return pool.gpus if pool.gpus is not None else float(getattr(getattr(trial, "execution", None), "gpus", 1))
 
 
 def measure_seconds(trial: Spec, train: Callable[[Any, TrainingContext], TrainingResult]) -> float | None:

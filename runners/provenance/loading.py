@@ -51,7 +51,10 @@ def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
         if kind == "variable":
             found[f"${name}"] = [os.environ.get(name, "unset")]
         else:
-            found.setdefault(f"file {Path(name).name}", []).append(_of_content(Path(name)))
+            digest = "absent"
+            with suppress(OSError), Path(name).open("rb") as file:
+                digest = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+            found.setdefault(f"file {Path(name).name}", []).append(digest)
     return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
 
 
@@ -74,14 +77,6 @@ def named_files(file: str, found: Sequence[ast.stmt], left_out: Iterable[str]) -
                     places.add(path)
                 elif not folder and path.suffix != ".py" and path.is_file():
                     yield Path(os.path.abspath(path))  # noqa: PTH100  # links are kept, as in `_hear`
-
-
-def _of_content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-    except OSError:
-        return "absent"
 
 
 class _Recording(type(os.environ)):  # type: ignore[misc]

@@ -124,21 +124,15 @@ def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | No
         return "a link to a directory elsewhere" if outside else SnapshotFile(b"", 0o777, target)
     if not stat.S_ISREG(about.st_mode):  # such as a pipe
         return None
-    if reason := size_problem(about.st_size, total):
-        return reason
+    size = f"{about.st_size / (1 << 20):.1f} MB"
+    if about.st_size > MOST_BYTES_OF_A_FILE:
+        return f"{size}, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
+    if total + about.st_size > MOST_BYTES:
+        return f"{size}, and all files together would be more than {MOST_BYTES >> 20}"
     try:
         return _read(path)
     except EnvironmentProblem:
         return "it cannot be read"
-
-
-def size_problem(size: int, total: int) -> str | None:
-    """Say why a file of `size` bytes does not fit a snapshot of `total` bytes; None if it does."""
-    if size > MOST_BYTES_OF_A_FILE:
-        return f"{size / (1 << 20):.1f} MB, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
-    if total + size > MOST_BYTES:
-        return f"{size / (1 << 20):.1f} MB, and all files together would be more than {MOST_BYTES >> 20}"
-    return None
 
 
 class UserModule(NamedTuple):
