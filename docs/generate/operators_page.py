@@ -10,8 +10,7 @@ from matplotlib.figure import SubFigure
 
 from grid.operator_view import OperatorPart, Profile
 from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from runners.catalogue.explain import Explanation, different_stages, explain
-from runners.catalogue.lookup import KindRow, find_kind, presets, stage_kinds
+from runners.catalogue.explain import Explanation, KindRow, different_stages, explain, find_kind, presets, stage_kinds
 from runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
 from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax

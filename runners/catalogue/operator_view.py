@@ -27,10 +27,10 @@ from runners.catalogue.explain import (
     arguments,
     describe_parts,
     different_stages,
+    find_named,
     find_traps,
     how_to_write,
 )
-from runners.catalogue.lookup import find_named
 from runners.catalogue.stage_words import number_rows, option_words, options
 from runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
 from variants import Operator

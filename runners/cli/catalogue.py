@@ -82,8 +82,18 @@ def operators(
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     """
-    from runners.catalogue.explain import MODEL, data, explain, explain_kind, path_rows
-    from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
+    from runners.catalogue.explain import (
+        MODEL,
+        data,
+        defined_in,
+        explain,
+        explain_kind,
+        families,
+        find_named,
+        of_paper,
+        path_rows,
+        stage_kinds,
+    )
     from runners.provenance.specfile import import_spec_file
 
     listing = kind is None and name in (STAGES, *families())

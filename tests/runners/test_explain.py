@@ -12,8 +12,7 @@ import torch
 import variants
 from grid import SpecError
 from grid.errors import NotFoundError
-from runners.catalogue.explain import explain, explain_kind
-from runners.catalogue.lookup import families, find_named, presets, stage_kinds
+from runners.catalogue.explain import explain, explain_kind, families, find_named, presets, stage_kinds
 from runners.cli.app import execute
 from runners.cli.catalogue import STAGES
 from variants import LogScore, Operator, Score, Transformer, attend
@@ -172,7 +171,7 @@ def test_a_label_or_another_case_finds_the_operator(monkeypatch: pytest.MonkeyPa
     for given, name in (("SSA", "ssa"), ("Affine-Scaled", "affine_scaled"), ("learned sink", "learned_sink")):
         assert find_named(given).name == name
     twins = {name: catalogue()["softmax"]._replace(name=name, make=lambda: Operator(name="Twin")) for name in "ab"}
-    monkeypatch.setattr("runners.catalogue.lookup.catalogue", lambda: twins)
+    monkeypatch.setattr("runners.catalogue.explain.catalogue", lambda: twins)
     with pytest.raises(NotFoundError, match="the label of several operators: a, b;"):
         find_named("twin")
 
