@@ -55,8 +55,7 @@ class ProbeRow(NamedTuple):
 def field_rows(cls: type[Spec], *, documented: bool = True) -> list[FieldRow]:
     """List all fields except the kind, with the docstring below each.
 
-    Raises:
-        SpecError: a field of the package has no docstring, and all must be `documented`.
+    Raises SpecError if a field of the package has no docstring, and all must be `documented`.
     """
     words, rows = field_words(cls), []
     for name, field in cls.model_fields.items():
@@ -172,8 +171,7 @@ def measure_rows(
 ) -> list[MeasureRow]:
     """Describe measurements: name, points, unit and direction.
 
-    Raises:
-        SpecError: `units` has no unit of a measurement of this package.
+    Raises SpecError if `units` has no unit of a measurement of this package.
     """
     rows: dict[str, MeasureRow] = {}
     for name, points in measures.items():

@@ -238,8 +238,7 @@ class KindRow(NamedTuple):
 def find_named(name: str) -> NamedOperator:
     """Find a named operator by its name, or by a name or label that is equal without case and signs.
 
-    Raises:
-        NotFoundError: no operator or several operators have this name.
+    Raises NotFoundError if no operator or several operators have this name.
     """
     known = catalogue()
     if name in known:

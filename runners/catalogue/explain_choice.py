@@ -85,8 +85,7 @@ class ChoiceExplanation(NamedTuple):
 def kinds(*families: str, defined_in: ModuleType | None = None) -> list[ChoiceRow]:
     """List all kinds of these families, or those that one spec file defines.
 
-    Raises:
-        SpecError: the spec file defines none.
+    Raises SpecError if the spec file defines none.
     """
     rows = [
         ChoiceRow(of, kind, summary(member))
@@ -113,9 +112,8 @@ def find_choice(name: str, *families: str) -> tuple[str, type[Choice]]:
 def explain_choice(name: str, *families: str) -> ChoiceExplanation:
     """Collect all facts about one kind.
 
-    Raises:
-        NotFoundError: no kind has this name.
-        SpecError: a field or a measurement of the package is not described.
+    Raises NotFoundError if no kind has this name.
+    Raises SpecError if a field or a measurement of the package is not described.
     """
     of, member = find_choice(name, *families)
     with make_fixture_files() as folder:

@@ -64,9 +64,7 @@ def list_operators() -> list[ListedOperator]:
 def make_operator(name: OperatorName, given: Mapping[str, str]) -> Operator:
     """Make an operator from its name and arguments, or from a whole spec.
 
-    Raises:
-        NotFoundError: no operator has that name.
-        SpecError: the spec or an argument is invalid.
+    Raises NotFoundError if no operator has that name. Raises SpecError if the spec or an argument is invalid.
     """
     if not isinstance(name, str):
         if given:
@@ -230,8 +228,7 @@ def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
 def weights(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[Profile]:
     """Compute the weights of the last query over keys with these logits. Other numbers have their start values.
 
-    Raises:
-        SpecError: a number or the row is invalid, or the operator cannot have so few keys.
+    Raises SpecError if a number or the row is invalid, or the operator cannot have so few keys.
     """
     _check_numbers(operator, numbers)
     if not 2 <= len(logits) <= MOST_LOGITS:

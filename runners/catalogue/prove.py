@@ -43,9 +43,8 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
 
     Returns 0, or 4 if an operator breaks a law without declaring it.
 
-    Raises:
-        NotFoundError: no operator has that name.
-        SpecError: the file cannot be run, or has neither a grid nor a choice of its own.
+    Raises NotFoundError if no operator has that name.
+    Raises SpecError if the file cannot be run, or has neither a grid nor a choice of its own.
     """
     everything = full or name is not None
     with slow_notice("listing the operators"):

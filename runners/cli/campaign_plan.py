@@ -147,10 +147,6 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))
     by_name = {plan.name: plan for plan in plans}
     told = resolutions(layout, grids, options.noise_from)
-    unread = []
-    if options.slurm is None or options.seconds is not None:
-        refusals = [(label, why) for _, label, why in opening.refusals()]
-        unread = [f"{label}: {why}" for label, why in refusals if not any(why in told for told in times.refused)]
     states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
     return RunPlan(
         root=layout.root,
@@ -168,7 +164,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pending=states["pending"],
         to_do=len(found.to_do),
         estimate=times,
-        refused=(*times.refused, *unread),
+        refused=tuple(_find_refusals(times, opening)) if options.slurm is None or options.seconds is not None else (),
         resolutions=tuple(_add_hours(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
 
@@ -185,6 +181,14 @@ def _grid_plan(grid: Grid) -> GridPlan:
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
     axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
     return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides)
+
+
+def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
+    """Yield refusals found by measuring, then those found by opening the inputs."""
+    yield from times.refused
+    for _, label, why in opening.refusals():
+        if not any(why in told for told in times.refused):
+            yield f"{label}: {why}"
 
 
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:

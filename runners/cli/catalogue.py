@@ -82,43 +82,32 @@ def operators(
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     """
-    from runners.catalogue.explain import (
-        MODEL,
-        data,
-        defined_in,
-        explain,
-        explain_kind,
-        families,
-        find_named,
-        of_paper,
-        path_rows,
-        stage_kinds,
-    )
+    from runners.catalogue import explain as facts
     from runners.provenance.specfile import import_spec_file
 
-    listing = kind is None and name in (STAGES, *families())
+    listing = kind is None and name in (STAGES, *facts.families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
     page.check(is_named=name is not None and kind is None and not listing)
     module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        paths = path_rows(find_named(name).make(), page.case())
+        paths = facts.path_rows(facts.find_named(name).make(), page.case())
         _write_names(("path", "chosen", "reason"), paths, as_json=as_json)
     elif module and name is None and paper is None:
-        _write_names(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
+        _write_names(("kind", "name", "line", "source"), facts.defined_in(module), as_json=as_json)
     elif name is None:
-        rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
+        rows = [(each.name, each.paper, each.line) for each in facts.of_paper(paper)]
         _write_names(("operator", "paper", "line"), rows, as_json=as_json)
     elif listing:
         _write_names(
-            ("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json
+            ("stage", "kind", "line", "source"), facts.stage_kinds(None if name == STAGES else name), as_json=as_json
         )
     elif kind is not None:
-        part = explain_kind(name, kind)
-        write_json("operators", data(part)) if as_json else _write_kind(part)
+        part = facts.explain_kind(name, kind)
+        write_json("operators", facts.data(part)) if as_json else _write_kind(part)
     else:
-        found = explain(find_named(name), page.model or MODEL)
-        write_json("operators", data(found)) if as_json else _write_operator(found)
+        found = facts.explain(facts.find_named(name), page.model or facts.MODEL)
+        write_json("operators", facts.data(found)) if as_json else _write_operator(found)
     return 0
 
 

@@ -52,14 +52,16 @@ class Format:
     md: Flag = False
     parquet: Path | None = None
 
-    def format_flags(self) -> list[str]:
-        """Return the flag that was given, if any. Raise SpecError for several."""
+    def format_flags(self, silent: str | None = None) -> list[str]:
+        """Return the flag that was given, if any. Raise SpecError for several, or one beside a `silent` option."""
         flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
         names = [name for name, is_given in flags.items() if is_given]
         if len(names) > 1:
             raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
         if self.parquet is not None and not self.parquet.name:
             raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
+        if silent and names and (silent, *names) != ("--saved", "--json"):
+            raise SpecError(f"{silent} shows no result; leave out {names[0]}")
         return names
 
 
@@ -91,8 +93,9 @@ def sql(
     from store.files.saved_texts import QUERIES
     from store.store import Store
 
-    formats = shown.format_flags()
-    _refuse_ignored(formats, query, file, save, saved=saved)
+    formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
+    if saved and (query or file or save):
+        raise SpecError("--saved lists the saved queries; leave the query, -f and --save out")
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
@@ -123,20 +126,6 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         sys.stdout.write(encode(frame, "md").decode())
     else:
         write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
-
-
-def _refuse_ignored(
-    formats: Sequence[str], query: str | None, file: Path | None, save: str | None, *, saved: bool
-) -> None:
-    """Refuse what --saved or --save would ignore."""
-    if not saved and save is None:
-        return
-    flag, ignored = ("--saved", [each for each in formats if each != "--json"]) if saved else ("--save", list(formats))
-    if saved:
-        others = {f"the query {query!r}": query, f"-f {file}": file, f"--save {save}": save}
-        ignored += [name for name, value in others.items() if value is not None]
-    if ignored:
-        raise SpecError(f"{flag} shows no result; leave out {' and '.join(ignored)}")
 
 
 def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:

@@ -66,8 +66,7 @@ class OpenGrid(NamedTuple):
 def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
     """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
 
-    Raises:
-        NotFoundError: there is no such campaign or grid.
+    Raises NotFoundError if there is no such campaign or grid.
     """
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
@@ -122,8 +121,7 @@ class PaperFile(NamedTuple):
 def paper_files() -> Mapping[str, Path]:
     """Find the files of the papers by name: in specs/papers here, else in this package's repository.
 
-    Raises:
-        NotFoundError: there is no such folder.
+    Raises NotFoundError if there is no such folder.
     """
     import runners
 
@@ -154,9 +152,8 @@ def load_paper(name: str) -> PaperFile:
 def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
     """Return the file and the grid that a command means by `spec`: a path, or an item such as ssa:table1.
 
-    Raises:
-        SpecError: --scale without an item, or --grid with one.
-        NotFoundError: there is no such paper, item or scale, or the item is no grid.
+    Raises SpecError if --scale comes without an item, or --grid with one.
+    Raises NotFoundError if there is no such paper, item or scale, or the item is no grid.
     """
     address = re.fullmatch(r"(?P<paper>\w+):(?P<item>\w*)", str(spec))
     if address is None or spec.exists():
@@ -231,9 +228,8 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
 def find_one(store: "Store", words: Sequence[str]) -> str:
     """Find the key of the one trial that `words` mean: the beginning of its key, or a query.
 
-    Raises:
-        SpecError: there are no words, or one has no meaning.
-        NotFoundError: they mean no trial, or several, which are named.
+    Raises SpecError if there are no words, or one has no meaning.
+    Raises NotFoundError if they mean no trial, or several, which are named.
     """
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
@@ -253,9 +249,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     """Find the keys of the trials that `words` mean, in the order of the plan.
 
-    Raises:
-        SpecError: a word has no meaning.
-        NotFoundError: they mean no trial.
+    Raises SpecError if a word has no meaning. Raises NotFoundError if they mean no trial.
     """
     from runners.monitoring.trial_query import select
 

@@ -67,9 +67,6 @@ def retry(
     from runners.cli.run import run_here
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select
-    from runners.slurm.scheduler import SlurmScheduler
     from runners.slurm.spec import Slurm, cluster_of
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
@@ -79,12 +76,7 @@ def retry(
         read_warnings(store)
         if not query and not states:
             return _list_failures(store)
-        locations = locate_trials(store, SlurmScheduler())
-        for note in locations.notes:
-            say(f"ablate: {note}")
-        chosen = choose(locations, select(store, query) if query else None, states)
-        if chosen.in_words():
-            say(f"ablate: of these trials {chosen.in_words()}")
+        chosen = _choose_here(store, query, states)
         if not chosen.keys:
             write(" and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in states))
             return 0
@@ -102,6 +94,20 @@ def retry(
     halves = last is not None and last.job.get("oom") == "halve" if cluster.oom is None else cluster.oom == "halve"
     local = RunOptions(retry=True, only=chosen.keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
     return run_here(root, grids, machine, where.workers, local)
+
+
+def _choose_here(store: "Store", query: Sequence[str], states: "Sequence[State]") -> "RetrySelection":
+    """Choose trials of a campaign, and say which cannot be retried."""
+    from runners.monitoring.trial_locations import locate_trials
+    from runners.monitoring.trial_query import select
+    from runners.slurm.scheduler import SlurmScheduler
+
+    locations = locate_trials(store, SlurmScheduler())
+    chosen = choose(locations, select(store, query) if query else None, states)
+    words = chosen.in_words()
+    for note in (*locations.notes, *([f"of these trials {words}"] if words else [])):
+        say(f"ablate: {note}")
+    return chosen
 
 
 class RetrySelection(NamedTuple):
@@ -125,9 +131,8 @@ class RetrySelection(NamedTuple):
 def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "Sequence[State]") -> RetrySelection:
     """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
 
-    Raises:
-        NotFoundError: none of `selected` is to be retried.
-        SpecError: programs of the user's logged all of them.
+    Raises NotFoundError if none of `selected` is to be retried.
+    Raises SpecError if programs of the user's logged all of them.
     """
     states = {key: where.trials[key].state for key in (where.trials if selected is None else selected)}
     matching = frozenset(key for key, state in states.items() if state in (wanted or _UNCLAIMED))

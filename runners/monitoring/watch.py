@@ -108,8 +108,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchVie
 
     If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
-    Raises:
-        EnvironmentProblem: the store cannot be read at first.
+    Raises EnvironmentProblem if the store cannot be read at first.
     """
     scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None

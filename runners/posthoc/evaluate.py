@@ -81,8 +81,7 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
 def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path]) -> list[Path]:
     """List the spec files of the submissions that trained the trials, without those that are `known`.
 
-    Raises:
-        SpecError: the trials are of another kind.
+    Raises SpecError if the trials are of another kind.
     """
     files: dict[Path, None] = {}
     for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
@@ -101,8 +100,7 @@ def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path])
 def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:
     """Evaluate trials one after another. A failure of one trial is its result, and the others go on.
 
-    Raises:
-        EnvironmentProblem: something is missing that every trial needs.
+    Raises EnvironmentProblem if something is missing that every trial needs.
     """
     codes = Codes(files=loaded_spec_files())
     for number, kept in enumerate(trials, start=1):
@@ -190,8 +188,7 @@ def _judge(
 def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
     """List the definitions that changed since the training, and require that the model is the same function.
 
-    Raises:
-        SpecError: it is another function, and `wanted.other_code` is not set.
+    Raises SpecError if it is another function, and `wanted.other_code` is not set.
     """
     changed = find_changed_code(trained)
     if not changed:
@@ -220,8 +217,7 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, 
 
     `new` holds names of rows. A name that ends in a full stop stands for all names with this beginning.
 
-    Raises:
-        SpecError: the training, or another evaluation, measures the same.
+    Raises SpecError if the training, or another evaluation, measures the same.
     """
     recorded = store.sql(
         "SELECT DISTINCT name, CAST(to_json(point) AS VARCHAR) AS point FROM v_evaluation "

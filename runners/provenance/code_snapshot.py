@@ -81,8 +81,7 @@ class Packed(NamedTuple):
 def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
     """Pack what the spec files `files`, loaded before, need, and write it unless the campaign has it.
 
-    Raises:
-        EnvironmentProblem: a file cannot be read, git refuses, or the campaign cannot be written.
+    Raises EnvironmentProblem if a file cannot be read, git refuses, or the campaign cannot be written.
     """
     packed = pack(files)
     write(layout, packed)
@@ -121,8 +120,7 @@ def pack(files: Sequence[Path]) -> Packed:
 def write(layout: Layout, packed: Packed) -> Path:
     """Write the tar under its name, unless it is there and whole.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     path = layout.snapshot_tar(packed.snapshot.tar)
     try:

@@ -78,8 +78,7 @@ class Contents(NamedTuple):
 def gather(files: Sequence[Path]) -> Contents:
     """Read all files that the loaded spec files need to run from a copy.
 
-    Raises:
-        EnvironmentProblem: a file that is needed cannot be read, or git refuses to list them.
+    Raises EnvironmentProblem if a file that is needed cannot be read, or git refuses to list them.
     """
     users = _Users()
     spec = tuple(users.require(file.resolve(), file.resolve().parent) for file in files)
@@ -258,8 +257,7 @@ class _Users:
 def work_tree(place: Path) -> WorkTree | None:
     """Read the git work tree around `place`; None without a work tree or without git.
 
-    Raises:
-        EnvironmentProblem: git refuses, or takes longer than a minute.
+    Raises EnvironmentProblem if git refuses, or takes longer than a minute.
     """
     if not any((each / ".git").exists() for each in (place, *place.parents)) or shutil.which("git") is None:
         return None
