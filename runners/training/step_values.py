@@ -10,7 +10,7 @@ STEPS_BEHIND: Final = {"cpu": 0, "cuda": 1}
 
 
 class StepValues(NamedTuple):
-    """What a step logs, on its way from the device."""
+    """Logged values of one step, on their way from the device."""
 
     step: int
     learning_rate: float
