@@ -9,6 +9,9 @@ from cyclopts import Parameter
 from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
+    difference_headings,
+    equal_words,
+    format_difference,
     format_number,
     format_p,
     format_percent,
@@ -35,48 +38,77 @@ if TYPE_CHECKING:
 
     from store.analysis.pareto import Way
     from store.analysis.verdicts import GridMeasure
-    from store.statistics import Factorial
+    from store.statistics import Factorial, SeedContrasts
     from store.store import Store
 
 
 def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
-    """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
+    """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
 
-    JSON has tests and means, CSV the tests.
+    Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
+    JSON has everything, CSV the differences.
 
     Parameters
     ----------
     interactions
-        Test also whether what one axis does depends on another.
+        Test also by F whether what one axis does depends on another.
     """
-    from store.analysis.effects import analysis
+    from store.analysis.effects import analysis, effects as effects_of
 
     with open_grid(of) as (store, name, warnings):
         header = store.grid(name)
-        found = analysis(store, name, interactions=interactions)
+        contrasts, found = effects_of(store, name), analysis(store, name, interactions=interactions)
+    notes = [*contrasts.notes, *found.notes]
     if of.as_json:
-        data = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
-        write_json("effects", {**data, "runs": found.runs, "noise": found.noise}, [*warnings, *found.notes])
+        tables = {"effects": contrasts.effects, "terms": found.terms, "means": found.means}
+        data = {key: frame.rows(named=True) for key, frame in tables.items()}
+        about = {"seeds": contrasts.seeds, "runs": found.runs, "noise": found.noise}
+        write_json("effects", {**data, **about}, [*warnings, *notes])
     elif of.as_csv:
-        write_frame("effects", found.terms, as_json=False, as_csv=True)
+        write_frame("effects", contrasts.effects, as_json=False, as_csv=True)
     else:
-        write(
-            f"{describe_measure(header)} on the {header['measure']['scale']} scale, {format_count(found.runs, 'run')}"
-        )
-        _write_tests(found, header["measure"])
-        _write_means(found.means, header["measure"])
-        for note in found.notes:
+        measure = header["measure"]
+        write(f"{describe_measure(header)} on the {measure['scale']} scale, {measure['better']} is better")
+        _write_effects(contrasts, measure)
+        _write_tests(found, measure)
+        _write_means(found.means, measure)
+        for note in notes:
             say(f"ablate: {note}")
     return 0
+
+
+def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
+    """Write a row per level that is no reference, the best first, axes before pairs of axes."""
+    if found.effects.is_empty():
+        return
+    scale, rows = measure["scale"], found.effects.rows(named=True)
+    bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
+    write(f"against {', '.join(map('='.join, bases.items()))}, averaged over the other axes{equal_words(measure)}")
+    families = dict(found.effects.select("order", "family").rows())
+    counts = [format_count(families[order], *_KINDS[order]) for order in families]
+    write(f"{format_count(len(found.seeds), 'seed')} with one value each, so intervals hold for new seeds")
+    write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
+    sign = 1 if measure["better"] == "lower" else -1
+    rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
+    cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], scale)) for row in rows]
+    write_table(["axis", "level", *difference_headings(measure)], cells, spare=("p (Holm)",))
+    if len(families) > 1:
+        write("×: what both do together beyond the sum of what each does alone")
+    write("")
+
+
+_KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
 def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
     if found.terms.is_empty():
         write("no axis of this grid varies")
         return
+    write("F tests of whole axes, about these seeds")
     headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in found.terms.select(columns).rows()])
+    rows = found.terms.select(columns).rows()
+    write_table(headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows])
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")

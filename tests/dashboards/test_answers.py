@@ -81,10 +81,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> None:
     shown = seen(root, FACTORS, "", ["effects"]).slots["effects"]
-    assert shown.data["factor"].unique(maintain_order=True).to_list() == ["depth", "operator", "side"]
-    assert shown.data["level"].to_list()[:4] == ["one", "two", "SSA", "softmax"]
-    assert shown.answer.startswith("Axes that matter, the largest first: depth (one is best, ")
-    assert shown.answer.index("operator (SSA is best") > shown.answer.index("depth")
+    levels = shown.data.filter(order=1).select("factor", "level").rows()
+    assert levels == [("operator", "SSA"), ("side", "right"), ("depth", "two")]
+    assert shown.data.filter(order=2).height == 3
+    assert shown.answer.startswith("Axes that matter, the largest first: depth (two against one +")
+    assert shown.answer.index("operator (SSA against softmax −") > shown.answer.index("depth")
+    assert any("operator · SSA against softmax" in tick for tick in shown.figure.layout.yaxis.ticktext)
 
 
 @pytest.fixture(scope="module")
@@ -135,5 +137,5 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     assert seen(root, CURVES).slots["curves"].answer == "SSA · 2 ends with the lowest loss: 0.278 (softmax · 2: 0.368)."
     answer = seen(root, OVERVIEW, only=["differences"]).slots["differences"].answer
     assert "better than the baseline of the same depth: " in answer
-    assert answer.index("depth (2 is best") < answer.index("operator (SSA is best")
+    assert answer.index("depth (2 against 1 −") < answer.index("operator (SSA against softmax −")
     assert seen(root, COMPARE).controls["baseline"].options[""] == "the baseline of the same depth"

@@ -11,7 +11,7 @@ from dashboards.app.address import Address
 from dashboards.app.measures import name_measure
 from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
 from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
-from dashboards.app.pages.factors import FactorsAddress, analyse
+from dashboards.app.pages.factors import FactorsAddress, level_effects
 from dashboards.data.answers import count_words, name_best, rank_axes
 from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts, verdict_words
 from dashboards.data.formatting import change, count, in_odds
@@ -47,9 +47,9 @@ def _lead(view: PageView) -> SlotContent:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
     answer = name_best(about, measure, found, str(about.baseline_name))
-    terms, _ = catch_user_error(lambda: analyse(view._replace(address=FactorsAddress(grid=view.address.grid))))
-    if terms is not None and terms.effects["factor"].n_unique() > 1:
-        answer = f"{answer}\n{rank_axes(terms, terms.effects, measure)}"
+    levels, _ = catch_user_error(lambda: level_effects(view._replace(address=FactorsAddress(grid=view.address.grid))))
+    if levels is not None and levels.effects["factor"].n_unique() > 1:
+        answer = f"{answer}\n{rank_axes(levels.effects, measure)}"
     drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
     return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.", hint="")
 
