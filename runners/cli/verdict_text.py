@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from runners.output import average_of, describe_measure, format_count, write, write_table
+from runners.output import average_of, describe_measure, format_count, write, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,13 +80,15 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     rows = shown.rows(named=True)
     bases = [] if tuned else _baseline_rows(store, grid, found, shown)
     for line in _heading(header, found, bases):
-        write(line)
+        write_prose(line)
     rows = [*bases, *rows]
     columns, names = name_cells(store, grid, rows)
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
-    spare = (headings[-5], "p (Holm)", "n", headings[-3])
-    write_table(headings, [(*name, *cell) for name, cell in zip(names, cells, strict=True)], spare=spare)
+    mean, interval, p, n = len(headings) - 5, len(headings) - 3, len(headings) - 2, len(columns)
+    write_table(
+        headings, [(*name, *cell) for name, cell in zip(names, cells, strict=True)], spare=(mean, p, n, interval)
+    )
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
@@ -219,6 +221,6 @@ def write_remarks(remarks: Iterable[str]) -> None:
     """Write each remark once, with the number of cells that have it; the most frequent first."""
     counted = Counter(remarks)
     for remark, cells in counted.most_common(_MOST_REMARKS):
-        write(f"{format_count(cells, 'cell')}: {remark}")
+        write_prose(f"{format_count(cells, 'cell')}: {remark}")
     if len(counted) > _MOST_REMARKS:
         write(f"and {format_count(len(counted) - _MOST_REMARKS, 'more remark')}; --json has all")

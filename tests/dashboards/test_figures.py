@@ -175,7 +175,7 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert found.effects.select("factor", "level", "against").rows() == [("size = twin", "wide", "narrow")]
     assert found.effects["effect"].to_list() == pytest.approx([0.4], abs=1e-9)
     figure = check_json(effects.draw_effects(found.effects, MEASURE))
-    assert [*figure.layout.yaxis.ticktext] == ["size = twin · wide against narrow"]
+    assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow"]
 
 
 def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
