@@ -1,4 +1,4 @@
-"""What levels of axes do, one value per seed: the intervals hold for new seeds.
+"""Differences between levels of axes, one value per seed: the intervals hold for new seeds.
 
 Each seed that has all cells is fitted alone, by least squares. The effect of a level is its difference from the
 reference level of its axis, averaged over the other axes. If all axes have two levels, two of them also have an
@@ -86,7 +86,7 @@ class _Estimate(NamedTuple):
     about: tuple[str, str, str, int]
     """Names of the axis, the level and the reference level; the order of the term."""
     effects: Floats
-    """Of each seed; NaN if the cells cannot tell."""
+    """One per seed; NaN if the cells cannot tell."""
     base: float
     """Mean in analysis units of the cells at the reference level."""
 
