@@ -101,6 +101,9 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare
         for at in spare:
             if _measure(titles, widths, shown, blanks) > console.width:
                 shown.remove(at)
+        for at in reversed(spare):  # a narrow column may fit in the place of a wide one
+            if at not in shown and _measure(titles, widths, more := sorted([*shown, at]), blanks) <= console.width:
+                shown = more
         if _measure(titles, widths, shown, blanks) > console.width:
             whole = len(headings) - 1
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))

@@ -117,7 +117,7 @@ def test_long_labels_become_a_column_for_each_axis(
     assert any(line.startswith("SSA") and levels[1] in line for line in lines)
     monkeypatch.setenv("COLUMNS", "80")
     lines = ablate("table", "--campaign", tmp_path).out.splitlines()
-    assert "verdict" in lines[4]
+    assert any(line.rstrip().endswith("verdict") for line in lines)
     rows = [line.rstrip() for line in lines if line.startswith(("SSA", "softmax"))]
     words = ("baseline", "better", "worse", "equivalent", "undecided", "unproven", "no verdict")
     assert all(len(line) <= 80 and line.endswith(words) for line in rows)
