@@ -50,7 +50,7 @@ def size_of(row: dict[str, object], measure: GridMeasure) -> str:
 def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
     """Which axes are shown to matter, that with the largest effect first, with what its best shown level does."""
     mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
-    shown = mains.filter(pl.col("verdict").is_in(_CLAIMS))
+    shown = mains.filter(pl.col("verdict").is_in(CLAIMS))
     told = []
     for factor in shown["factor"].unique(maintain_order=True):
         best = shown.filter(factor=factor).sort("effect", descending=measure.better == "higher").row(0, named=True)

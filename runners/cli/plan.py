@@ -21,14 +21,8 @@ from runners.cli.options import (
     SpecFile,
     SpecFlags,
 )
-<<<<<<< HEAD
-from runners.cli.papers import locate_spec
-from runners.cli.resolve import find_campaign, load_grids, worker_count
-from runners.output import say, write_json, write_prose
-=======
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, worker_count
-from runners.output import say, write, write_json
->>>>>>> main
+from runners.output import say, write_json, write_prose
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
