@@ -109,7 +109,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         losses = iter(costs_of(predict, sequences, self.encoder.vocabulary))
         values: dict[str, list[float]] = {f"multiple_choice_{kind}": [] for kind in (*RULES, "loss", "truncated")}
         for each, question in zip(options, self.sets[name].values(), strict=True):
-            scores = []  # of each option, in the order of `RULES`; more is better
+            scores = []  # one row per option, in the order of `RULES`; more is better
             for option in each:
                 nats, (characters, size) = next(losses), option.lengths
                 total, mean = -float(nats[len(nats) - option.answer :].sum()), -float(nats[self._unscored :].mean())
