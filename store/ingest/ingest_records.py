@@ -10,14 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from store.database.connection import transaction
+from store.files import attempt_records
 from store.files.annotations import FILE, read_annotations
-from store.files.attempt_records import (
-    AttemptRecord,
-    attempt_signature,
-    evaluated_on_disk,
-    evaluated_row,
-    read_attempt,
-)
+from store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
 from store.files.record_fields import Problem, clean_text, json_text, signed_size
@@ -172,10 +167,10 @@ class RecordIngest:
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
-        columns = ", ".join(AttemptRecord._fields)
-        rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
-        open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
-        rows: list[AttemptRecord] = []
+        unended = execute("FROM attempt WHERE status IS NULL")
+        columns = [column[0] for column in unended.description]
+        open_before = {row[:2]: dict(zip(columns, row, strict=True)) for row in unended.fetchall()}
+        rows: list[AttemptRow] = []
         problems: list[Problem] = []
         seen, fresh = set[str](), False
         missing = {*signatures, *open_before}
@@ -236,7 +231,7 @@ class RecordIngest:
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]
-        found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]
+        found = [attempt_records.evaluated_row(self._layout, place, on_disk[place]) for place in changed]
         rows = [each for each in found if isinstance(each, dict)]
         for place in leaving:
             execute("DELETE FROM evaluated WHERE trial = ? AND attempt = ? AND evaluation = ?", place)
@@ -244,8 +239,8 @@ class RecordIngest:
         self.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
         return [each for each in found if isinstance(each, tuple)]
 
-    def _replace_attempts(self, rows: Sequence[AttemptRecord], gone: Sequence[tuple[str, int]]) -> None:
-        places = [*gone, *((row.trial, row.attempt) for row in rows)]
+    def _replace_attempts(self, rows: Sequence[AttemptRow], gone: Sequence[tuple[str, int]]) -> None:
+        places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
         if places:
             leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
             self._connection.register("leaving", leaving)
@@ -253,7 +248,7 @@ class RecordIngest:
                 "DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)"
             )
             self._connection.unregister("leaving")
-        self._insert("attempt", [row._asdict() for row in rows])
+        self._insert("attempt", rows)
 
     def _replace_problems(self, problems: Sequence[Problem]) -> None:
         """Records of attempts that are damaged now; those that were and are whole or gone by now are dropped."""
