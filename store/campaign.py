@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Self, final
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
 from grid.suggestions import suggest_name
-from store.files.atomic import read_json
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
 _COUNTS = ("planned", "ok", "failed", "running", "pending")
-_HEADS = "".join(f"<th>{name}</th>" for name in ("grid", "cells", *_COUNTS, "baseline", "measure"))
 
 
 def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
@@ -241,9 +239,16 @@ class Campaign:
         `baseline` is the label of a variant, which may be logged later. Raises SpecError: no grid can have that name, a
         spec has planned it, or the measure has no meaning; EnvironmentProblem: the campaign cannot be written.
         """
+        from pydantic import ValidationError
+
+        from grid.validation import spec_error
         from store.external_runs.logged_plans import judge
 
-        judge(Layout(self.root), name, baseline, None if measure is None else _measure(measure).data())
+        try:
+            checked = measure if measure is None else Measure.model_validate(measure)
+        except ValidationError as error:
+            raise spec_error(error, "Measure") from error
+        judge(Layout(self.root), name, baseline, None if checked is None else checked.data())
         return self
 
     def start(
@@ -295,8 +300,8 @@ class Campaign:
     def __repr__(self) -> str:
         layout = Layout(self.root)
         try:
-            told = [f"{name} ({_trials(layout, name)})" for name in layout.grid_names()]
-            what = f"{len(told)} grid{'s' * (len(told) != 1)}: {', '.join(told)}" if told else "no grid yet"
+            names = layout.grid_names()
+            what = f"{len(names)} grid{'s' * (len(names) != 1)}: {', '.join(names)}" if names else "no grid yet"
             return f"Campaign({str(self.root)!r}): {what if layout.exists() else 'there is no campaign yet'}"
         except AblateError as error:
             return f"Campaign({str(self.root)!r}): {error}"
@@ -309,9 +314,9 @@ class Campaign:
             notes = self.store.warnings()
         except AblateError as error:
             return f"{title}<p>{html.escape(str(error))}</p>"
-        cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in [_HEADS, *cells])
-        table = f"<table>{body}</table>" if rows else "<p>no grid yet</p>"
+        heads = [("grid", "cells", *_COUNTS, "baseline", "measure")]
+        cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in [*heads, *rows])
+        table = f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>" if rows else "<p>no grid yet</p>"
         return title + table + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
 
     def _overview(self, grid: str) -> list[object]:
@@ -320,25 +325,6 @@ class Campaign:
         counts = [progress[name].sum() for name in _COUNTS]
         measure = header["measure"] or {}
         return [grid, progress.height, *counts, labels.get(header["baseline"], "–"), measure.get("name", "–")]
-
-
-def _trials(layout: Layout, grid: str) -> str:
-    try:
-        planned = read_json(layout.grid_header(grid)).get("trials")
-    except AblateError:
-        return "unreadable"
-    return f"{planned} trial{'s' * (planned != 1)}"
-
-
-def _measure(given: Measure | Mapping[str, Any]) -> Measure:
-    from pydantic import ValidationError
-
-    from grid.validation import spec_error
-
-    try:
-        return given if isinstance(given, Measure) else Measure.model_validate(dict(given))
-    except ValidationError as error:
-        raise spec_error(error, "Measure") from error
 
 
 def _changes(measure: str | Measure | Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -14,9 +14,8 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
 from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
-from store.database.frame_limits import check_dates, check_types
 from store.database.query_log import note
-from store.database.readonly import check_reads, locked_connection
+from store.database.readonly import check_dates, check_reads, check_types, locked_connection
 from store.files.layout import STORE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.ingest.content_hash import content_hash

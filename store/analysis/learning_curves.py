@@ -1,6 +1,6 @@
 """Learning curves of a grid by what they cost: steps, tokens or seconds of training."""
 
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import polars as pl
 
@@ -10,14 +10,12 @@ from store.analysis.metrics import direction
 from store.analysis.verdicts import baselines_of, measure_of
 from store.database import queries
 from store.statistics import CurveRule, compare_curves
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 By = Literal["steps", "tokens", "seconds"]
 
 
-def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
+def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
 
     A run that is outstanding, or recorded no value, has one row without cost and value.
@@ -46,7 +44,7 @@ def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
 
 
 def compare_learning(
-    store: "Store",
+    store: Store,
     grid: str,
     name: str,
     by: By,
@@ -66,7 +64,7 @@ def compare_learning(
     )
 
 
-def rule_of(store: "Store", grid: str, name: str) -> CurveRule:
+def rule_of(store: Store, grid: str, name: str) -> CurveRule:
     """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
     grid_measure = measure_of(store, grid, None)
     if grid_measure.name == name:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,7 @@ from store.analysis.verdicts import GridMeasure, measure_of
 from store.export import latex, markdown
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from store.statistics.scales import fits, forward
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 Spread = Literal["interval", "sd"]
 Missing = Literal["failed", "unfinished", "unmeasured"]
@@ -55,7 +53,7 @@ class CellTable(NamedTuple):
     alpha: float
 
 
-def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
+def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
     """The cells of `grid` in execution order.
 
     `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
@@ -97,7 +95,7 @@ def _parse_request(word: str) -> tuple[str, Better | None]:
     return (name, "higher") if name and way == "higher" else (word, None)
 
 
-def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
+def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
     found = store.sql(
         "SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name "
         "QUALIFY source = min(source) OVER () ORDER BY point::VARCHAR",

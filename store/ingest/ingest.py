@@ -77,8 +77,7 @@ def ingest(
         most_s: seconds after which it reads no more new shards and attempts, and no plans that are too large for them;
         what begins with `unread` says what is left.
 
-    Raises StoreError: another version wrote the database, or it cannot be read; says what to do; EnvironmentProblem:
-    the disk is full or not writable; what was there stays.
+    Raises StoreError: another version wrote the database, or it cannot be read.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     with ingest_lock(layout, wait=wait) as held:

@@ -63,8 +63,7 @@ class RecordIngest:
         with transaction(self._connection):
             self._plans()
             self._removals()
-            problems = [*self._attempts(), *self._read_evaluations()]
-            self._replace_problems(problems)
+            self._replace_problems("trials/", [*self._attempts(), *self._read_evaluations()])
             if self.plans + self.attempts + self.problems:
                 derive_trials(self._connection)
             self._annotations()
@@ -113,13 +112,15 @@ class RecordIngest:
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         same = ("trial", "cell", "seed", "operator")
-        about = {"source": plan.source}
-        rows = [{name: _plain(line[name]) for name in same} | about | {"spec": line["spec"]} for line in plan.lines]
-        self._insert("planned", rows)
+        rows = [{name: _plain(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
+        self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
         header = plan.header or {}
         if plan.source.startswith("grids/"):
-            name = plan.source.removeprefix("grids/")
-            self._insert("grid_trial", [_grid_trial(name, header, at, line) for at, line in enumerate(plan.lines)])
+            for position, (row, line) in enumerate(zip(rows, plan.lines, strict=True)):
+                row |= {"grid": row.pop("source").removeprefix("grids/"), "label": _plain(line["label"])}
+                row |= {"position": position, "baseline": baseline_of_cell(header, line["cell"])}
+                row["axes"] = json_text(line["axes"])
+            self._insert("grid_trial", rows)
         if header:
             plain = {name: header.get(name) for name in ("grid", "cells", "trials", "seeds", "baseline")}
             texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
@@ -148,18 +149,21 @@ class RecordIngest:
                 execute(f"DELETE FROM {table}")
                 self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
                 self.plans += 1
-        before = execute(
-            "SELECT file, reason FROM bad_record WHERE file = $file ORDER BY ALL", {"file": FILE}
-        ).fetchall()
-        if before != sorted(found.problems):
-            execute("DELETE FROM bad_record WHERE file = $file", {"file": FILE})
-            self._problems(found.problems)
-            self.problems += not found.problems
+        self._replace_problems(FILE, found.problems)
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
         self._insert("bad_record", rows)
         self.problems += len(rows)
+
+    def _replace_problems(self, beginning: str, problems: Sequence[Problem]) -> None:
+        """Problems of the files whose names begin so: those that are whole or gone by now are dropped."""
+        execute, of = self._connection.execute, "FROM bad_record WHERE starts_with(file, $beginning)"
+        found = execute(f"SELECT file, reason {of} ORDER BY ALL", {"beginning": beginning}).fetchall()
+        if found != sorted(problems):
+            execute(f"DELETE {of}", {"beginning": beginning})
+            self._problems(problems)
+            self.problems += not problems
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
@@ -192,7 +196,13 @@ class RecordIngest:
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
         gone += sorted(place for place in missing if place[0][:2] in seen or place[0][:2] not in self.unread_fans)
-        self._replace_attempts(rows, gone)
+        places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
+        if places:
+            leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
+            self._connection.register("leaving", leaving)
+            execute("DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)")
+            self._connection.unregister("leaving")
+        self._insert("attempt", rows)
         self.attempts += len(rows) + len(gone)
         return problems
 
@@ -239,27 +249,6 @@ class RecordIngest:
         self.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
         return [each for each in found if isinstance(each, tuple)]
 
-    def _replace_attempts(self, rows: Sequence[AttemptRow], gone: Sequence[tuple[str, int]]) -> None:
-        places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
-        if places:
-            leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
-            self._connection.register("leaving", leaving)
-            self._connection.execute(
-                "DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)"
-            )
-            self._connection.unregister("leaving")
-        self._insert("attempt", rows)
-
-    def _replace_problems(self, problems: Sequence[Problem]) -> None:
-        """Records of attempts that are damaged now; those that were and are whole or gone by now are dropped."""
-        before = self._connection.execute(
-            "SELECT file, reason FROM bad_record WHERE starts_with(file, 'trials/') ORDER BY ALL"
-        ).fetchall()
-        if before != sorted(problems):
-            self._connection.execute("DELETE FROM bad_record WHERE starts_with(file, 'trials/')")
-            self._problems(problems)
-            self.problems += not problems
-
     def _insert(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:
             return
@@ -270,12 +259,6 @@ class RecordIngest:
 
 def _plain(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
-
-
-def _grid_trial(grid: str, header: dict[str, Any], position: int, line: dict[str, Any]) -> dict[str, Any]:
-    same = {name: _plain(line[name]) for name in ("trial", "cell", "seed", "label", "operator")}
-    baseline = baseline_of_cell(header, line["cell"])
-    return {**same, "grid": grid, "axes": json_text(line["axes"]), "position": position, "baseline": baseline}
 
 
 def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

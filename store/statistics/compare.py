@@ -200,7 +200,7 @@ def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
 
 def _shapiro(differences: Floats) -> float:
     if differences.size < ROBUST_PAIRS or not np.isfinite(differences).all():
-        return float("nan")
+        return math.nan
     from scipy import stats  # slow to import, and needed here alone
 
     return float(stats.shapiro(differences).pvalue)

@@ -7,7 +7,6 @@ A cell is *on the front* if against each other cell it is shown to be better in 
 without a usable run is compared with none, and counts in the adjustment, so that a family cannot shrink by failures.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,7 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats
+from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, Scale, back, response
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
@@ -60,7 +59,11 @@ def pareto(
     Raises SpecError for fewer than two objectives, an unknown column, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
-    _check(values, columns)
+    if len(set(columns)) < 2:
+        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
+    for name in ("cell", "label", "seed", *columns):
+        if name not in values.columns:
+            raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
     numbers = values.with_columns(pl.col(name).cast(pl.Float64) for name in columns)
     kept = numbers.filter(pl.all_horizontal(pl.col(name).is_finite().fill_null(value=False) for name in columns))
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
@@ -91,14 +94,6 @@ def pareto(
         rows.append((cell, label, n, *means, standing, by, [] if told else inconclusive, note))
     schema = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
-    if len(set(columns)) < 2:
-        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
-    for name in ("cell", "label", "seed", *columns):
-        if name not in values.columns:
-            raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
@@ -187,5 +182,4 @@ def _one_sided(table: Floats, exact: np.ndarray) -> tuple[Floats, np.ndarray]:
 
 def _mean(units: Floats, objective: Objective) -> float | None:
     known = units[np.isfinite(units)] * (1 if objective.better == "lower" else -1)
-    value = back(float(known.mean()), objective.scale) if known.size else math.nan
-    return value if math.isfinite(value) else None
+    return or_null(back(float(known.mean()), objective.scale)) if known.size else None

@@ -11,8 +11,8 @@ from store_export_reader import rows, shown, tokens
 from grid.errors import SpecError
 from store.export import latex, markdown
 from store.export.cells import round_to_spread
-from store.export.escape_control import escape_control
 from store.export.formats import encode
+from store.export.plain import escape_control
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",
