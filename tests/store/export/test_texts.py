@@ -4,7 +4,7 @@ from decimal import Decimal, localcontext
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from markdown_it import MarkdownIt
 from store_export_reader import rows, shown, tokens
 
@@ -29,6 +29,7 @@ def test_a_hostile_name_is_typeset_as_itself(name: str) -> None:
         assert shown(latex.escape(name)) == name.replace("\n", " ").replace("\t", " ")
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=30))
 def test_any_text_is_one_balanced_line_of_latex(text: str) -> None:
     escaped = latex.escape(text)
