@@ -26,10 +26,7 @@ class StoredArray(NamedTuple):
 
 
 def artefacts(store: Store, trial: str) -> list[StoredArray]:
-    """The files of a trial that count, by step and name: of those of the attempts that its result came from, the last.
-
-    Raises SpecError: the key is none; EnvironmentProblem where the file system does not answer.
-    """
+    """The files of a trial that count, by step and name: of the attempts that its result came from, the last."""
     counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
     found: dict[tuple[int, str], StoredArray] = {}
     for attempt, until in counted.iter_rows():
@@ -52,11 +49,7 @@ def with_artefacts(store: Store, grid: str, kind: str) -> pl.DataFrame:
 
 
 def arrays(store: Store, artefact: StoredArray) -> dict[str, np.ndarray]:
-    """Read the arrays of a file by name; nothing in it is executed.
-
-    Raises NotFoundError: it is gone; StoreError: it is torn or altered, or larger than `LARGEST`; EnvironmentProblem:
-    the file system does not answer.
-    """
+    """Read the arrays of a file by name; nothing in it is executed. Raises NotFoundError, StoreError."""
     path = store.layout.artefact(artefact.trial, artefact.attempt, artefact.step, artefact.name)
     try:
         data = read_bytes(path)

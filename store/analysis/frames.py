@@ -1,7 +1,6 @@
 """Frames of a grid with a column per axis or per coordinate, as `Campaign` hands them out."""
 
 import json
-from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -34,13 +33,8 @@ def trials(store: Store, grid: str) -> pl.DataFrame:
         measure = measure_of(store, grid, None)
         value = store.final(grid, measure.name, measure.point)["value"]
         columns.append(value.alias("value_2" if "value" in named else "value"))
-    return led_by(own.with_columns(columns), ())
-
-
-def led_by(frame: pl.DataFrame, first: Sequence[str]) -> pl.DataFrame:
-    """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
-    keys = [name for name in _KEYS if name in frame.columns]
-    return frame.select(*first, pl.exclude(*first, *keys), *keys)
+    found, keys = own.with_columns(columns), [name for name in _KEYS if name in own.columns]
+    return found.select(pl.exclude(keys), *keys)
 
 
 def probes(store: Store, grid: str, name: str) -> pl.DataFrame:

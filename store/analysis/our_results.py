@@ -67,10 +67,7 @@ class Results(NamedTuple):
 
 
 def results(store: Store, grid: str, names: Collection[str]) -> Results:
-    """Read of `grid` what is there of the measurements `names`, without arms.
-
-    Raises NotFoundError where there is no such grid.
-    """
+    """Read of `grid` what is there of the measurements `names`, without arms."""
     store.grid(grid)
     found = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
     operators: dict[str, set[Any]] = {}

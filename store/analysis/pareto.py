@@ -121,10 +121,7 @@ class Way(NamedTuple):
 
 
 def rule(store: Store, grid: str, name: str) -> Way:
-    """How `name` is compared: costs by ratios, the grid's own measure as the grid says, anything else by differences.
-
-    Rates per second are better when higher, other costs when lower; of other names `measure_words.direction` says it.
-    """
+    """How `name` is compared: costs by ratios, the own measure as the grid says, others by differences."""
     if name in COSTS:
         return Way("higher" if name.endswith("_per_s") else "lower", "log")
     own = store.grid(grid)["measure"] or {}

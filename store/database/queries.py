@@ -12,15 +12,9 @@ from store.database import quoting
 from store.files.code_aliases import current_sources
 
 RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
-"""Advice about trials whose results cannot be read."""
-
-
 PLAN = "run the same `ablate run` again, or restore the file"
-"""Advice about a damaged plan."""
-
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
-"""Advice about trials whose attempts disagree."""
-
+"""Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
 Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]
 """Runs one query with named parameters."""

@@ -62,10 +62,7 @@ def locked_connection(
 
 
 def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuse all but one statement that reads.
-
-    Raises SpecError: there is none, there are several, or it would change something.
-    """
+    """Raise SpecError unless the query is one statement that reads."""
     statements = connection.extract_statements(query)
     if not statements:
         raise SpecError("there is no SQL statement in the query; write SELECT ...")

@@ -11,10 +11,7 @@ _ESCAPES: Final = {code: rf"\u{code:04x}" for code in (*_CONTROLS, *_TURNING) if
 
 
 def plain(value: object) -> object:
-    """`value` as JSON has it: what is not finite is null, a decimal a number, bytes are hexadecimal digits.
-
-    Anything unknown is its text.
-    """
+    """`value` as JSON has it: null if not finite, a decimal as number, bytes in hexadecimal, others as text."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, Decimal):  # the database sums integers to this type

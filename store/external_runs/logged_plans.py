@@ -33,10 +33,7 @@ _MOST_DIFFERENCES: Final = 3
 
 
 def require_logged(layout: Layout, grid: str) -> None:
-    """Refuse a grid's name that is none, or that a grid of a spec file has.
-
-    Raises SpecError: it is one of these; StoreError: the grid's header is damaged, or of another version.
-    """
+    """Raise SpecError for a name that no grid of logged runs can have, or that a grid of a spec file has."""
     require_slug(grid)
     require_version(layout, grid)
     try:
@@ -83,10 +80,7 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
 
 
 def publish(layout: Layout, line: Line) -> str:
-    """Make the run of `line` part of its grid; the name of its submission.
-
-    Raises SpecError: the grid has another cell of that label, or the same with other axes.
-    """
+    """Make the run of `line` part of its grid; the name of its submission. Raises SpecError: it does not fit."""
     _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
     trust_new(layout)
     submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
@@ -172,10 +166,7 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
 
 
 def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
-    """Write down what `grid` is compared by; None leaves what was said before.
-
-    Raises SpecError: the name is none for a grid of logged runs, or the baseline is no label.
-    """
+    """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
     if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
         raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")

@@ -121,10 +121,7 @@ class Run:
         return self._status is not None
 
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat) -> None:
-        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
-
-        Raises SpecError: the run has ended, the step of a metric does not rise, or a value is no number.
-        """
+        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping."""
         self._require_open()
         _require_step(step)
         wall_s = time.monotonic() - self._began
@@ -174,10 +171,7 @@ class Run:
         head: int | None = None,
         point: Mapping[str, SupportsFloat] | None = None,
     ) -> None:
-        """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
-
-        Raises SpecError: the run has ended, the place was recorded before, or the value is no number.
-        """
+        """Keep one value that was seen inside the model, of a layer and head where it belongs to one."""
         where = self._require_new("probe", step, name, point, layer, head)
         row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
         self._buffer.add("probe", row)

@@ -69,10 +69,7 @@ _TIMEOUT = _Timeout()
 
 
 def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
-    """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
-
-    That is for processes that hold work which would be lost. A long wait is told at its begin and end.
-    """
+    """Have this process wait up to `seconds`, unless `over`, for a file system that is away; `tell` of long waits."""
     _TIMEOUT.seconds, _TIMEOUT.tell, _TIMEOUT.over = seconds, tell, over
 
 

@@ -43,10 +43,7 @@ Stamp = tuple[int, int, int]
 
 @final
 class DirectoryCache:
-    """The directories of trials as they are now, and which of them are in the database as they are.
-
-    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be.
-    """
+    """The directories of trials, and which are in the database as they are; the caller holds the ingest lock."""
 
     def __init__(self, layout: Layout, *, thorough: bool) -> None:
         self._layout = layout

@@ -18,10 +18,7 @@ from store.files.record_fields import file_signature
 
 
 def removed_attempts(layout: Layout) -> dict[str, int]:
-    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none.
-
-    Raises StoreError: a record of a removal is damaged.
-    """
+    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none."""
     found: dict[str, int] = {}
     for path in sorted(layout.removals.glob("*.json")):
         for trial, last in _read(path, file_signature(path)).items():

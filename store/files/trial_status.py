@@ -130,10 +130,7 @@ def lease_s(start: Mapping[str, Any]) -> float:
 
 
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
-    """When the attempt gave its last sign of life, in nanoseconds by whichever clock stamps files; None if never.
-
-    Raises EnvironmentProblem: the file system does not answer.
-    """
+    """When the attempt gave its last sign of life, in nanoseconds by the clock that stamps files; None if never."""
     path = layout.heartbeat(key, attempt)
     try:
         return retry_io(lambda: _modified_ns(path))

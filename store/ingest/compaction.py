@@ -19,10 +19,7 @@ LEAST, MOST = 1000, 5000
 
 
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:
-    """Join the small shards of each table that has many; return the number of joined files.
-
-    The caller has ingested them and holds the ingest lock.
-    """
+    """Join the small shards of each table that has many, after their ingest; return the number of joined files."""
     small = connection.execute(
         'SELECT "table", list(file ORDER BY number) FROM shard WHERE NOT later AND inside IS NULL AND bytes < $small '
         'GROUP BY "table" HAVING count(*) >= $least ORDER BY ALL',

@@ -11,10 +11,7 @@ from store.files.layout import Layout
 
 @contextmanager
 def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock of the campaign's one ingester; yield False if another process holds it and `wait` is off.
-
-    Raises StoreError: the store is a symbolic link.
-    """
+    """Hold the lock of the campaign's one ingester; yield False if another process holds it and `wait` is off."""
     layout.check_store()
     make_directory(layout.store)
     try:

@@ -228,10 +228,7 @@ class ShardIngest:
         )
 
     def insert_joined(self, info: ShardInfo) -> None:
-        """Insert the rows of those members of a large shard that are not in yet; then it stands for all of them.
-
-        The members' own files are deleted.
-        """
+        """Insert the rows of a large shard that are not in yet, and delete the files of its members."""
         connection, signature = self._connection, file_signature(info.path)
         names = [name for name, _ in info.members]
         query = "SELECT file FROM shard WHERE list_contains($names, file)"
