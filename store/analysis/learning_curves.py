@@ -39,7 +39,12 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
-    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64))
+    # `wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added
+    run = pl.col("trial")
+    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
+    handed = pl.when(changed).then(pl.col("wall_s").shift(1).over(run)).otherwise(0.0).fill_null(0.0)
+    timed = found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
+    whole = timed.with_columns(cost=cost[by].cast(pl.Float64))
     return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
 
 
@@ -70,15 +75,6 @@ def rule_of(store: Store, grid: str, name: str) -> CurveRule:
     if grid_measure.name == name:
         return CurveRule(grid_measure.scale, grid_measure.better, grid_measure.alpha)
     return CurveRule("linear", direction(name) or "lower", grid_measure.alpha)
-
-
-def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
-    """`wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added."""
-    run = pl.col("trial")
-    earlier = pl.col("wall_s").shift(1).over(run)
-    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
-    handed = pl.when(changed).then(earlier).otherwise(0.0).fill_null(0.0)
-    return found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
 
 
 _POINTS: Final = """

@@ -6,7 +6,7 @@ question is whether the printed difference has the same sign as your own, given 
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from store.statistics.paired_differences import Paired
 from store.store import Store
 
 Word = Literal["same direction", "within noise", "differs", "not comparable"]
-WORDS: Final[tuple[Word, ...]] = ("same direction", "within noise", "differs", "not comparable")
+WORDS: Final[tuple[Word, ...]] = get_args(Word)
 ALPHA: Final = 0.05
 """Family-wise error rate over all claims that a table of comparisons judges."""
 

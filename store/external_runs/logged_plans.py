@@ -190,19 +190,13 @@ def derive(layout: Layout, grid: str) -> None:
     while True:
         lines = logged_lines(layout, grid)
         trials, header = _encode(lines), _header(grid, lines, _read_judged(layout, grid))
-        if not lines or _lies_there(layout, grid, trials, header):
+        with suppress(OSError, NotFoundError, StoreError):  # what cannot be read is written anew
+            if read_bytes(layout.grid_trials(grid)) == trials and read_json(layout.grid_header(grid)) == header:
+                return
+        if not lines:
             return
         write_atomic(layout.grid_trials(grid), trials)
         write_json(layout.grid_header(grid), header)
-
-
-def _lies_there(layout: Layout, grid: str, trials: bytes, header: Mapping[str, Any]) -> bool:
-    try:
-        return read_bytes(layout.grid_trials(grid)) == trials and read_json(layout.grid_header(grid)) == header
-    except (FileNotFoundError, NotFoundError, StoreError):
-        return False
-    except OSError as error:
-        raise environment_problem("read", layout.grid_trials(grid), error) from error
 
 
 def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:

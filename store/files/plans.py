@@ -69,9 +69,18 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
         header = read_json(path)
         check_schema(header)
         check_record(header, _HEADER)
-        _check_inner(header, name)
+        for cell in (header.get("baselines") or {}).values():
+            check_record({"baselines": cell}, fields({"key": "baselines"}))
+        for seed in header["seeds"]:
+            check_record({"seeds": seed}, fields({"int64": "seeds"}))
+        for axis in header["axes"]:
+            check_record({"axes": axis}, fields({"object": "axes"}))
+            check_record(axis, _AXIS)
     except (NotFoundError, StoreError) as error:
         plan.report(layout, path, error)
+        return None
+    if header["grid"] != name:
+        plan.report(layout, path, f"it is the header of the grid {header['grid']!r}, not of {name!r}")
         return None
     return header
 
@@ -88,18 +97,6 @@ def require_version(layout: Layout, name: str) -> None:
             check_schema(header)
         except StoreError as error:
             raise StoreError(f"{path} cannot be used: {error}") from error
-
-
-def _check_inner(header: Mapping[str, Any], name: str) -> None:
-    if header["grid"] != name:
-        raise StoreError(f"it is the header of the grid {header['grid']!r}, not of {name!r}")
-    for cell in (header.get("baselines") or {}).values():
-        check_record({"baselines": cell}, fields({"key": "baselines"}))
-    for seed in header["seeds"]:
-        check_record({"seeds": seed}, fields({"int64": "seeds"}))
-    for axis in header["axes"]:
-        check_record({"axes": axis}, fields({"object": "axes"}))
-        check_record(axis, _AXIS)
 
 
 def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:

@@ -43,7 +43,12 @@ def check_record(record: Mapping[str, Any], fields: Fields) -> None:
     """Raise StoreError for the first field that is missing or wrong; further ones are of later versions."""
     for name, (kind, optional) in fields.items():
         value = record.get(name)
-        if not (value is None and optional) and not _fits(value, kind):
+        fits = isinstance(value, _TYPES[kind]) and not isinstance(value, bool)
+        if isinstance(value, int):
+            fits = fits and abs(value) < 2 ** _INT_BITS.get(kind, 63)
+        if kind == "key":
+            fits = fits and _KEY.fullmatch(str(value)) is not None
+        if not fits and not (value is None and optional):
             raise StoreError(f"field {name!r} must be {kind}, got {reprlib.repr(value)}")
 
 
@@ -54,14 +59,6 @@ def check_schema(record: Mapping[str, Any]) -> None:
         older = isinstance(version, int) and version < FILE_SCHEMA
         remedy = "read it with the ablate that wrote it" if older else "upgrade ablate"
         raise StoreError(f"it has schema version {version!r:.60}, and this ablate reads {FILE_SCHEMA}; {remedy}")
-
-
-def _fits(value: object, kind: str) -> bool:
-    if isinstance(value, bool) or not isinstance(value, _TYPES[kind]):
-        return False
-    if isinstance(value, int):
-        return bool(abs(value) < 2 ** _INT_BITS.get(kind, 63))
-    return kind != "key" or (isinstance(value, str) and _KEY.fullmatch(value) is not None)
 
 
 def clean_text(text: str | None) -> str | None:

@@ -50,10 +50,9 @@ class ShardIngest:
 
     def run(self, until: float = math.inf) -> None:
         """Insert every new sound shard; quarantine the others. `until` is when to begin no more."""
-        named = self._list_evaluated()
+        execute, named = self._connection.execute, self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
-        execute = self._connection.execute
         files |= {name: self._layout.shard(name) for (name,) in execute(_PROMISED).fetchall() if name not in files}
         found = execute("SELECT file, signature, reason FROM bad_shard").fetchall()
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
@@ -78,15 +77,13 @@ class ShardIngest:
             info = self._verify(path, known)
             if info is None:
                 continue
-            if info.members:
+            if info.members or (batch and waiting + info.rows > BATCH_ROWS):
                 self._insert(batch)
                 batch, waiting = [], 0
+            if info.members:
                 self.insert_joined(info)
                 ledger |= dict.fromkeys((name for name, _ in info.members), info.blake2b)
                 continue
-            if batch and waiting + info.rows > BATCH_ROWS:
-                self._insert(batch)
-                batch, waiting = [], 0
             batch.append(info)
             known.add(info.blake2b)
             waiting += info.rows
