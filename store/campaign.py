@@ -119,9 +119,8 @@ class Campaign:
     def trials(self, grid: str | None = None) -> "pl.DataFrame":
         """One row per planned trial, in execution order.
 
-        Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s, one
-        typed column per axis, `value` (the grid's measure, null unless the trial is ok), and the keys operator, cell,
-        trial. An axis takes the place of a column of its name; beside one called value the measure is value_2.
+        Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s.
+        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes the place of a column of its name; beside one called value the measure is value_2.
         """
         from store.analysis.frames import trials
 

@@ -48,8 +48,8 @@ class Store:
 
         With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
         those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. Raises
-        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a grid has
-        another version, or cannot be read; EnvironmentProblem: there is no snapshot and none can be written.
+        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet. Raises StoreError: the store or a
+        grid has another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():

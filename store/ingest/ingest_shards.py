@@ -261,7 +261,7 @@ class ShardIngest:
 
 
 def _in_words(path: Path, error: BadShard) -> str:
-    """What is wrong with a shard, and what brings its rows back."""
+    """Describe what is wrong with a shard, and what brings its rows back."""
     remedy = _REMEDY_LATER if _is_later(path) else _REMEDY if is_shard_name(path.name) else ""
     return error.reason + (remedy if error.lost else "")
 
