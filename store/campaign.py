@@ -120,7 +120,8 @@ class Campaign:
         """One row per planned trial, in execution order.
 
         Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s.
-        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes the place of a column of its name; beside one called value the measure is value_2.
+        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes
+        the place of a column of its name; beside one called value the measure is value_2.
         """
         from store.analysis.frames import trials
 
