@@ -59,11 +59,7 @@ def pareto(
     Raises SpecError for fewer than two objectives, an unknown column, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
-    if len(set(columns)) < 2:
-        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
-    for name in ("cell", "label", "seed", *columns):
-        if name not in values.columns:
-            raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
+    _check(values, columns)
     numbers = values.with_columns(pl.col(name).cast(pl.Float64) for name in columns)
     kept = numbers.filter(pl.all_horizontal(pl.col(name).is_finite().fill_null(value=False) for name in columns))
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
@@ -94,6 +90,14 @@ def pareto(
         rows.append((cell, label, n, *means, standing, by, [] if told else inconclusive, note))
     schema = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
+    if len(set(columns)) < 2:
+        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
+    for name in ("cell", "label", "seed", *columns):
+        if name not in values.columns:
+            raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
