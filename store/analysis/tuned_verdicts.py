@@ -91,7 +91,11 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
 
 def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
-    split = f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}"
+    first, second = (
+        f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"
+        for seeds in (chosen.selected_on, chosen.reported_on)
+    )
+    split = f"selected on {first}, reported on {second}"
     warning = chosen.warning.replace(_AXIS, "")
     words, reasons = [], []
     for pick, cell, word, reason in zip(picks, found["baseline"], found["verdict"], found["reason"], strict=True):
@@ -114,7 +118,3 @@ def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
         pl.Series("reported_on", [list(chosen.reported_on)] * found.height, pl.List(pl.Int64)),
         pl.Series("optimism", optimism, pl.Float64),
     )
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"

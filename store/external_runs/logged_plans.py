@@ -99,7 +99,11 @@ def publish(layout: Layout, line: Line) -> str:
 def _require_fits(line: Line, others: Sequence[Line]) -> None:
     for other in others:
         if other["label"] == line["label"] and other["cell"] != line["cell"]:
-            told = _differences(other["spec"]["config"], line["spec"]["config"])
+            before, now = other["spec"]["config"], line["spec"]["config"]
+            pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
+            changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
+            more = len(changed) - _MOST_DIFFERENCES
+            told = ", ".join(changed[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
                 f"another config: {told}; give this one another label, or log it into another grid"
@@ -109,14 +113,6 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
                 f"a variant has one place on the axes; {line['label']!r} of grid {line['grid']!r} is at "
                 f"{other['axes']}, and now at {line['axes']}"
             )
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    missing = "nothing"
-    pairs = {name: (before.get(name, missing), now.get(name, missing)) for name in sorted({*before, *now})}
-    told = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
-    more = f" and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
-    return ", ".join(told[:_MOST_DIFFERENCES]) + more
 
 
 def _publish_submission(layout: Layout, submission: str, line: Line) -> None:

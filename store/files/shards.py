@@ -94,7 +94,16 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
         raise SpecError(f"{table!r} is not a shard table; there are {sorted(TABLES)}")
     if set(columns) != set(schema.names):
         raise SpecError(f"a {table} shard has the columns {schema.names}; got {sorted(columns)}")
-    arrays = [_array(columns[field.name], field) for field in schema]
+    arrays = []
+    for field in schema:
+        values = columns[field.name]
+        if field.type == POINT:
+            values = [None if point is None else sorted(point.items()) for point in values]
+        array = pa.array(values, type=field.type)
+        if array.null_count and not field.nullable:
+            missing = array.null_count
+            raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {missing} have none")
+        arrays.append(array)
     return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
 
 
@@ -122,17 +131,6 @@ def describe_member(name: str) -> re.Match[str]:
     if named is None:
         raise StoreError(f"{name} is no name of a shard; its file was altered")
     return named
-
-
-def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    if field.type == POINT:
-        values = [None if point is None else sorted(point.items()) for point in values]
-    array = pa.array(values, type=field.type)
-    if array.null_count and not field.nullable:
-        raise SpecError(
-            f"column {field.name!r} of a shard must have a value in every row; {array.null_count} have none"
-        )
-    return array
 
 
 Written = dict[str, dict[str, Any]]

@@ -115,10 +115,8 @@ def _choices(
 
 def _warning(choices: Mapping[str, TunedChoice], over: Sequence[str]) -> str:
     """The greatest optimism of the choices."""
-    flattery, among, values = max(
-        ((expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()),
-        default=(0.0, 0, 0),
-    )
+    known = [(expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()]
+    flattery, among, values = max(known, default=(0.0, 0, 0))
     if among < 2:
         return ""
     return (
