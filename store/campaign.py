@@ -217,7 +217,7 @@ class Campaign:
         from store.external_runs.logged_plans import judge
 
         try:
-            checked = measure if measure is None else Measure.model_validate(measure)
+            checked = Measure.model_validate(dict(measure)) if isinstance(measure, Mapping) else measure
         except ValidationError as error:
             raise spec_error(error, "Measure") from error
         judge(Layout(self.root), name, baseline, None if checked is None else checked.data())

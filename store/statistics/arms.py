@@ -151,7 +151,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
 def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
     """Each arm that is no baseline, with its baseline. Raises NotFoundError for a baseline that is no cell."""
     bases = dict.fromkeys(found.keys() - {baseline}, baseline) if isinstance(baseline, str) else baseline
-    for base in [baseline] if isinstance(baseline, str) else bases.values():
+    for base in [baseline] if isinstance(baseline, str) else [bases[cell] for cell in found if cell in bases]:
         if base not in found:
             raise NotFoundError(
                 f"the baseline {base!r} is not among the {len(found)} cells{suggest_name(base, list(found))}; "
