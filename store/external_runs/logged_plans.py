@@ -186,8 +186,8 @@ def derive(layout: Layout, grid: str) -> None:
     while True:
         lines = logged_lines(layout, grid)
         trials, header = _encode(lines), _header(grid, lines, _read_judged(layout, grid))
-        with suppress(OSError, NotFoundError, StoreError):  # a file that cannot be read is written anew
-            if read_bytes(layout.grid_trials(grid)) == trials and read_json(layout.grid_header(grid)) == header:
+        with suppress(FileNotFoundError, NotFoundError, StoreError):  # a file that is missing or torn is written anew
+            if read_json(layout.grid_header(grid)) == header and read_bytes(layout.grid_trials(grid)) == trials:
                 return
         if not lines:
             return
