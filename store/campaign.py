@@ -181,10 +181,10 @@ class Campaign:
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
-        """The effect of each level of each axis, averaged over the others; docs/factorial.md has the columns."""
+        """Return what each level of each axis does, against that of the baseline; docs/factorial.md has the columns."""
         from store.analysis.effects import effects
 
-        return effects(self.store, self.grid_named(grid), measure=_changes(measure))
+        return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects
 
     def progress(self, grid: str | None = None) -> "pl.DataFrame":
         """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""
