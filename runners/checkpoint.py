@@ -107,11 +107,7 @@ class Saved(NamedTuple):
 
 
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
-    """Load (step, state) from a checkpoint of `trial`.
-
-    Raises:
-        CheckpointError: it is damaged or of another trial.
-    """
+    """Load (step, state) from a checkpoint of `trial`. Raises CheckpointError if it is damaged or of another trial."""
     found = read_checkpoint(path)
     if found.trial != trial:
         raise CheckpointError(f"{path} belongs to trial {found.trial}, not to {trial}; it is not used")
@@ -119,11 +115,7 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """Load a checkpoint or weights file of any trial.
-
-    Raises:
-        CheckpointError: it is damaged or of another version.
-    """
+    """Load a checkpoint or weights file of any trial. Raises CheckpointError if it is damaged or of another version."""
     import torch
 
     named = _NAME.fullmatch(path.name)

@@ -51,8 +51,7 @@ class CampaignUnwritable(EnvironmentProblem):
 def require_there(place: Path) -> None:
     """Raise if `place` is gone, since writing would recreate a removed campaign in part.
 
-    Raises:
-        CampaignUnwritable: it is gone, or its file system does not respond.
+    Raises CampaignUnwritable if it is gone, or its file system does not respond.
     """
     try:
         there = retry_io(place.exists)

@@ -31,11 +31,7 @@ class CrashCounter:
         self._oom_kills = oom_kills()
 
     def at_start(self, how: str) -> None:
-        """Count a worker that died before it was ready.
-
-        Raises:
-            EnvironmentProblem: `MOST_DEATHS` in a row.
-        """
+        """Count a worker that died before it was ready. Raises EnvironmentProblem if `MOST_DEATHS` in a row."""
         self._at_start += 1
         if self._at_start >= MOST_DEATHS:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")

@@ -63,8 +63,7 @@ class Leases:
     def alive(self, layout: Layout, trial: str, attempt: int, start: Mapping[str, Any]) -> bool:
         """Return True if the attempt that wrote `start` and no end is at work.
 
-        Raises:
-            EnvironmentProblem: the file system does not answer.
+        Raises EnvironmentProblem if the file system does not answer.
         """
         if earlier_life(start.get("place"), self._place):
             return False

@@ -74,11 +74,7 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
-    """Yield lines `numbers` (ascending, counted from 0) of the file `path`.
-
-    Raises:
-        StoreError: it has fewer lines.
-    """
+    """Yield lines `numbers` (ascending, counted from 0) of the file `path`. Raises StoreError if it has fewer lines."""
     wanted = iter(numbers)
     following = next(wanted, None)
     with path.open("rb") as file:
@@ -93,8 +89,7 @@ def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
 def trial_of(line: bytes, where: str) -> str:
     """Return the key of the trial of a line. Lines begin with it, so that only a damaged one is parsed.
 
-    Raises:
-        StoreError: the line is not whole; `where` names its place.
+    Raises StoreError if the line is not whole; `where` names its place.
     """
     found = _KEY.match(line)
     return found[1].decode() if found and line.endswith(b"}\n") else str(parse_object(line, where)["trial"])
@@ -103,8 +98,7 @@ def trial_of(line: bytes, where: str) -> str:
 def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
     """Write the manifest of a submission and its index; they appear complete. Lines that are bytes are copied.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     place = layout.submission(submission)
     draft = place.with_name(temporary_name(place.name))
@@ -151,8 +145,7 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
 class Manifest:
     """The rows of one submission, read one at a time.
 
-    Raises:
-        StoreError: manifest and index do not fit together: one of them was torn or altered.
+    Raises StoreError if manifest and index do not fit together: one of them was torn or altered.
     """
 
     def __init__(self, layout: Layout, submission: str) -> None:
@@ -171,18 +164,13 @@ class Manifest:
         return len(self._offsets) - 1
 
     def line(self, row: int) -> dict[str, Any]:
-        """Return row `row`, counted from 0.
-
-        Raises:
-            StoreError: it is not whole.
-        """
+        """Return row `row`, counted from 0. Raises StoreError if it is not whole."""
         return parse_object(self._bytes(row), f"{self._path}, row {row}")
 
     def trial(self, row: int) -> str:
         """Return the key of the trial in row `row`; much cheaper than the whole line.
 
-        Raises:
-            StoreError: the row is not whole.
+        Raises StoreError if the row is not whole.
         """
         return trial_of(self._bytes(row), f"{self._path}, row {row}")
 

@@ -7,7 +7,7 @@ still be found by their name.
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
@@ -20,6 +20,7 @@ from store.files.trial_status import local_process, pid_space, process_started
 
 if TYPE_CHECKING:
     from runners.attempts.worker import WorkOrder
+    from runners.provenance.code_snapshot import Snapshot
 
 SILENT_S = 180.0
 """Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
@@ -117,11 +118,7 @@ def job_name(submission: str, word: str | None = None) -> str:
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:
-    """Write or replace the record.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
+    """Write or replace the record. Raises EnvironmentProblem if the campaign cannot be written."""
     write_json(layout.submission_record(found.submission), asdict(found))
 
 
@@ -184,52 +181,45 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
             yield Unreadable(submission, str(error))
 
 
-def job_data(job: "WorkOrder", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Convert `job` for the record; with a snapshot, `files` are paths inside it and `specs` the original files."""
-    return {
-        "entry": asdict(job.entry),
-        "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
-        "specs": [str(file) for file in job.files],
-        "retry": job.retry,
-        "again": job.again,
-        "modules": dict(job.modules),
-        "heartbeat_s": job.heartbeat_s,
-        "oom": job.oom,
-    }
+def new_record(
+    job: "WorkOrder", machine: Literal["slurm", "local", "inline"], snapshot: "Snapshot | None"
+) -> Submission:
+    """Return the record of a submission by this process, with its environment.
 
-
-def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
-    """Write the record of a run on this machine, with its snapshot and environment, before the first trial.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
+    With a snapshot, the `files` of the job are paths inside it; `specs` are the original files.
     """
-    from runners.provenance.code_snapshot import take
     from runners.provenance.environment import record
     from runners.provenance.snapshot_modules import user_imports
 
-    snapshot = take(layout, job.files).data() if job.files else None
-    pid = os.getpid()
-    found = Submission(
+    files, pid = [str(file) for file in job.files], os.getpid()
+    data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
+    data |= {"entry": asdict(job.entry), "modules": dict(job.modules), "specs": files}
+    return Submission(
         job.submission,
         machine,
         time.time(),
-        job_data(job, snapshot),
-        snapshot=snapshot,
+        {**data, "files": list(snapshot.spec) if snapshot else files},
+        snapshot=snapshot.data() if snapshot else None,
         environment=record(user_imports()),
         host=socket.gethostname(),
         pid=pid,
         pid_started=process_started(pid),
         pid_space=pid_space(),
     )
+
+
+def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
+    """Write the record of a run on this machine, with its snapshot, before the first trial.
+
+    Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.
+    """
+    from runners.provenance.code_snapshot import take
+
+    found = new_record(job, machine, take(layout, job.files) if job.files else None)
     write_submission_record(layout, found)
     return found
 
 
 def record_end(layout: Layout, found: Submission) -> None:
-    """Record that a run on this machine is over.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
+    """Record that a run on this machine is over. Raises EnvironmentProblem if the campaign cannot be written."""
     write_submission_record(layout, replace(found, ended=time.time()))

@@ -167,7 +167,7 @@ class WorkerPool:
             if member.began:  # second attempt in this process, with more micro-batches
                 self._deaths.out_of_memory()
             member.began = True
-            self._overseer.row_started(row, member.number, attempt, step)
+            self._overseer.row_started(row, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
         elif kind == "refused":

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from runners.attempts.unreadable_results import find_unreadable, give_back
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
@@ -266,9 +267,9 @@ class _ActiveRun:
         self._workers += 1
         return self._workers - 1
 
-    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         """Count a running trial."""
-        del worker, attempt
+        del attempt
         self._tally.begin(row, step)
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
@@ -298,7 +299,7 @@ class _ActiveRun:
 def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
     """Create the tally of a run of `wanted`; other trials that have ended are counted."""
     members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
-    begun = tally(((trial.grid, trial.label) for trial in survey.trials), members)
+    begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
     keys = {trial.key for trial in wanted}
     for trial in survey.trials:
         if trial.key not in keys and trial.status in ("ok", "failed"):

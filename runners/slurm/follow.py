@@ -76,8 +76,7 @@ class Following:
     def called_off(self) -> dict[str, int]:
         """Count the cancelled trials that have not ended, by submission.
 
-        Raises:
-            StoreError: a record of cancellations is damaged.
+        Raises StoreError if a record of cancellations is damaged.
         """
         keys = {trial.key for row, trial in enumerate(self._wanted) if row not in self._ended}
         counts: dict[str, int] = {}

@@ -20,6 +20,7 @@ from runners.slurm.scheduler import QueueStatus, Scheduler, TaskId, TaskStatus, 
 from runners.slurm.worker_records import (
     FOR_GOOD,
     CalledOff,
+    Left,
     WorkerRecord,
     given_up,
     logs,
@@ -184,7 +185,7 @@ class _RequestedWorker(NamedTuple):
         return self.lives[-1] if self.lives else None
 
     @property
-    def left(self) -> str | None:
+    def left(self) -> Left | None:
         return self.lives[-1].left if self.lives else None
 
 

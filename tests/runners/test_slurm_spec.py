@@ -45,7 +45,7 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
         ({"partition": "a b"}, "one word"),
         ({"time": "2m"}, "save 120 s before the time limit, and that is 2 min"),
         ({"needs": ({"where": {}},)}, "for all trials say it in Slurm"),
-        ({"extra": {"cpus_per_task": "1"}}, "'cpus_per_task' has one"),
+        ({"extra": {"cpus_per_task": "1"}}, "extra cannot have 'cpus_per_task'"),
         ({"extra": {"comment-x": "a\nb"}}, "extra"),
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
         ({"extra": {"mem_per_gpu": "1G"}}, "extra cannot have 'mem_per_gpu'"),

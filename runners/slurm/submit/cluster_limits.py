@@ -153,11 +153,7 @@ def arrays(tasks: int, limits: Limits) -> list[int]:
 
 
 def read_limits() -> Limits:
-    """Read the limits of the cluster.
-
-    Raises:
-        EnvironmentProblem: SLURM is not installed, or does not answer.
-    """
+    """Read the limits of the cluster. Raises EnvironmentProblem if SLURM is not installed, or does not answer."""
     config = settings(_need("scontrol", "show", "config"))
     options = settings(config.get("SchedulerParameters", "").replace(",", "\n"))
     shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G"))

@@ -22,25 +22,24 @@ class WorkerRecordFile:
 
     def __init__(self, assignment: Assignment) -> None:
         self._layout = assignment.layout
-        self._began = time.monotonic()
-        self._due = self._began
+        self._began = self._due = time.monotonic()
         self._failed = False
-        now = time.time()
+        task, place, resources, now = assignment.task, assignment.place, assignment.resources, time.time()
         self.record = WorkerRecord(
-            submission=assignment.task.submission,
-            resource_class=assignment.task.resource_class,
+            submission=task.submission,
+            resource_class=task.resource_class,
             worker=assignment.worker,
-            restarts=assignment.place.restarts,
-            job=assignment.place.job,
-            node=assignment.place.node,
+            restarts=place.restarts,
+            job=place.job,
+            node=place.node,
             host=socket.gethostname(),
             pid=os.getpid(),
             started=now,
             touched=now,
             seconds=0.0,
-            gpus=assignment.resources.gpus * assignment.resources.nodes,
+            gpus=resources.gpus * resources.nodes,
             slots=1,
-            cpus=assignment.resources.cpus * assignment.resources.nodes,
+            cpus=resources.cpus * resources.nodes,
         )
 
     def keep(self) -> None:

@@ -270,9 +270,8 @@ class _Supervisor:
         self._forks += 1
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
-    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         """Log that a worker process claimed a row."""
-        del worker
         self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))

@@ -72,10 +72,7 @@ def _count(environ: Mapping[str, str], name: str) -> int:
 
 
 def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: float | None = None) -> float:
-    """Return the seconds until the task ends: by SLURM's end time, else by this process's age.
-
-    `now` is wall-clock time.
-    """
+    """Return the seconds until the task ends: by SLURM's end and the wall clock (`now`), else by this process's age."""
     try:
         end = float(environ.get("SLURM_JOB_END_TIME", "nan"))
     except ValueError:
