@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -49,10 +48,7 @@ class CampaignUnwritable(EnvironmentProblem):
 
 
 def require_there(place: Path) -> None:
-    """Raise if `place` is gone, since writing would recreate a removed campaign in part.
-
-    Raises CampaignUnwritable if it is gone, or its file system does not respond.
-    """
+    """Raise CampaignUnwritable if `place` is gone: writing would recreate a removed campaign in part."""
     try:
         there = retry_io(place.exists)
     except OSError as error:
@@ -218,13 +214,9 @@ class Attempt(TrainingContext):
         self._saved = time.monotonic()
 
     def _forget_older(self) -> None:
-        resumed = self._start["resumed_from"]
         with _unwritable():
-            forget_older(self._layout, self._trial, self.number, resumed, lambda attempt: self._same_code(attempt))
-
-    @cached_property
-    def _same_code(self) -> Callable[[int], bool]:
-        return by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
+            same_code = by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
+            forget_older(self._layout, self._trial, self.number, self._start["resumed_from"], same_code)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Return the checkpoint that was loaded with the claim."""
@@ -263,23 +255,19 @@ class Attempt(TrainingContext):
             probe_s=finished.probe_s,
             parameters=finished.parameters,
             operator_parameters=finished.operator_parameters,
-            cost=dict(finished.cost),
-            **_memory(finished.cost),
+            **{"cost": {}, **_cost(finished.cost)},
         )
 
     def fail(self, failure: Failure) -> None:
         """Write the buffered rows, then record the failure."""
         self._require_ownership()
         self.flush("file")
-        self._end(status="failed", **failure._asdict(), **self._cost_entries())
+        self._end(status="failed", **failure._asdict(), **_cost(self._cost))
         self._forget_older()
 
     def abandon(self, message: str) -> None:
         """Record that this process releases the unfinished trial."""
-        self._end(status="stopped", message=message, **self._cost_entries())
-
-    def _cost_entries(self) -> dict[str, Any]:
-        return {"cost": self._cost, **_memory(self._cost)} if self._cost else {}
+        self._end(status="stopped", message=message, **_cost(self._cost))
 
     def _require_ownership(self) -> None:
         """Raise `LeaseLost` if a later attempt exists; only the latest one may end a trial.
@@ -314,6 +302,7 @@ class Attempt(TrainingContext):
         self._buffer.forget(self._trial, self.number)
 
 
-def _memory(cost: Mapping[str, float]) -> dict[str, int]:
-    """Return the memory peak of training, if known; measuring the device may raise it later."""
-    return {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}
+def _cost(cost: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of a known cost; measuring the device may raise the memory peak later than training."""
+    memory = {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}
+    return {"cost": dict(cost), **memory} if cost else {}

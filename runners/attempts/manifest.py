@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -75,15 +76,14 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
     """Yield lines `numbers` (ascending, counted from 0) of the file `path`. Raises StoreError if it has fewer lines."""
-    wanted = iter(numbers)
-    following = next(wanted, None)
+    at = 0
     with path.open("rb") as file:
-        for number, data in enumerate(file):
-            if number == following:
-                yield data
-                following = next(wanted, None)
-    if following is not None:
-        raise StoreError(f"{path} ends before line {following + 1}; run the same command again")
+        for number in numbers:
+            line = next(islice(file, number - at, None), None)
+            if line is None:
+                raise StoreError(f"{path} ends before line {number + 1}; run the same command again")
+            yield line
+            at = number + 1
 
 
 def trial_of(line: bytes, where: str) -> str:
@@ -113,17 +113,15 @@ def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[st
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list[int]:
-    """Stream `lines` to `path` atomically, unless it has the same bytes; return each line's offset."""
+    """Write `lines` to `path` atomically, unless it has the same bytes; return each line's offset."""
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
     offsets: list[int] = []
-    at = 0
     try:
         with draft.open("xb") as file:
             for line in lines:
-                data = line if isinstance(line, bytes) else encode_line(line)
-                offsets.append(at)
-                at += file.write(data)
+                offsets.append(file.tell())
+                file.write(line if isinstance(line, bytes) else encode_line(line))
             file.flush()
             os.fsync(file.fileno())
         if not path.exists() or not filecmp.cmp(draft, path, shallow=False):

@@ -7,16 +7,24 @@ still be found by their name.
 import os
 import socket
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
 
 from grid.errors import NotFoundError, StoreError
+from runners.attempts.manifest import Manifest
 from store.files.atomic import read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import local_process, pid_space, process_started
+from store.files.trial_status import (
+    TrialState,
+    heartbeat_age,
+    local_process,
+    pid_space,
+    process_started,
+    trial_state,
+)
 
 if TYPE_CHECKING:
     from runners.attempts.worker import WorkOrder
@@ -136,21 +144,18 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
             "it with the version that wrote it"
         )
-    problem = None
+    why = None
     try:
         record = TypeAdapter(Submission).validate_python(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = " ".join(str(error).split())
     else:
-        if more := sorted(set(data) - {each.name for each in fields(Submission)}):
-            problem = f"it says {', '.join(more)}"
-        elif "classes" not in data:
-            problem = "it says nothing of classes"
+        if set(data) - {each.name for each in fields(Submission)} or "classes" not in data:
+            why = "its fields are not those that this version writes"
         elif record.submission != submission:
-            problem = f"it is that of {record.submission}"
-    if problem is not None:
-        raise StoreError(f"{path} is no record of a submission ({problem}); restore it, or remove it")
+            why = f"it is that of {record.submission}"
+    if why is not None:
+        raise StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
     return record
 
 
@@ -220,6 +225,43 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
     return found
 
 
-def record_end(layout: Layout, found: Submission) -> None:
-    """Record that a run on this machine is over. Raises EnvironmentProblem if the campaign cannot be written."""
-    write_submission_record(layout, replace(found, ended=time.time()))
+def runs_here(layout: Layout) -> list[Submission]:
+    """List the runs whose process is on this host, oldest first; records that cannot be read are left out."""
+    found = submission_records(layout)
+    return [record for record in found if isinstance(record, Submission) and record.process is not None]
+
+
+class RemoteRun(NamedTuple):
+    """A run on another host that has not recorded its end; it may not have begun a trial yet."""
+
+    record: Submission
+    sign: float
+    """Time of its record or its latest heartbeat, in seconds since the epoch."""
+
+
+def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[RemoteRun]:
+    """List such runs, oldest first; `states` are those of the trials that have begun and not ended, by key."""
+    open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
+    runs = []
+    for record in submission_records(layout):
+        if not isinstance(record, Submission) or record.machine == "slurm" or record.ended is not None:
+            continue
+        if local_process(vars(record)) is None:
+            ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
+            ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
+            beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
+            runs.append(RemoteRun(record, max((record.written, *beats))))
+    return runs
+
+
+def runs_at_work(layout: Layout) -> list[Submission]:
+    """List the runs without a scheduler that have a process on this host, or on others a recent record or a trial."""
+    runs = runs_here(layout)
+    for each in runs_elsewhere(layout, {}):
+        manifest = Manifest(layout, each.record.submission)
+        live = (trial_state(layout, manifest.trial(row)).live for row in range(len(manifest)))
+        if time.time() - each.sign < SILENT_S or any(
+            found and found.start["submission"] == each.record.submission for found in live
+        ):
+            runs.append(each.record)
+    return runs

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, final
@@ -16,7 +16,7 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
-from runners.attempts.submission_record import record_end, record_run
+from runners.attempts.submission_record import record_run, write_submission_record
 from runners.attempts.unreadable_results import find_unreadable, give_back
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
@@ -165,21 +165,17 @@ class _ActiveRun:
         if self._to_do:
             submission = submission_id()
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        problems: tuple[str, ...] = ()
-        killed = False
+        every_s, problems = self._options.land_every_s, tuple[str, ...]()
         with ExitStack() as stack:
             stack.enter_context(self._interrupts)
+            stack.enter_context(suppress(KeyboardInterrupt))
             landing = None
-            if self._options.land_every_s is not None:
-                background = BackgroundIngest(self._layout.root, self._options.land_every_s, self.note)
-                landing = stack.enter_context(background)
-            try:
-                if submission is not None:
-                    with self._progress:
-                        self._work(submission)
-            except KeyboardInterrupt:
-                killed = True
-            if landing is not None and not killed:
+            if every_s is not None:
+                landing = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
+            if submission is not None:
+                with self._progress:
+                    self._work(submission)
+            if landing is not None:
                 landing.once(wait=True)
                 problems = landing.problems
         return self._count(submission, problems)
@@ -204,7 +200,7 @@ class _ActiveRun:
                 rows = self._wait_for_others()
         finally:
             with suppress(EnvironmentProblem):  # the end of this process shows it too
-                record_end(self._layout, record)
+                write_submission_record(self._layout, replace(record, ended=time.time()))
 
     def _wait_for_others(self) -> list[int]:
         """Wait for rows of other runs; return those that they gave up."""

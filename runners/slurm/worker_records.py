@@ -27,9 +27,6 @@ FOR_GOOD: tuple[Left, ...] = ("done", "budget", "cancelled", "late")
 
 MOST_FINGERPRINTS = 64
 
-_KEPT_APART: tuple[Left, ...] = ("refused", "error", "late")
-"""Rare ends; other lives on the same node are merged into one record."""
-
 _READ_EVERY_S = 60.0
 _READ_S_PER_WORKER = 0.2
 
@@ -37,9 +34,10 @@ _READ_S_PER_WORKER = 0.2
 @final
 @dataclass(frozen=True)
 class WorkerRecord:
-    """A life of a worker, or the sum of earlier lives on a node that ended alike; times in seconds since the epoch.
+    """A life of a worker; times in seconds since the epoch.
 
-    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker.
+    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker. Earlier releases added up lives
+    on a node that ended alike.
     """
 
     submission: str
@@ -47,7 +45,7 @@ class WorkerRecord:
     """`class` in the file."""
     worker: int
     restarts: int
-    """Restarts before this life; the last of several."""
+    """Restarts before this life."""
     job: str
     node: str
     host: str
@@ -99,24 +97,10 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
     lives = lives or []
     if any(life.restarts > found.restarts for life in lives):
         return
-    lives = [*merge_lives(life for life in lives if life.restarts < found.restarts), found]
-    data = [asdict(life) for life in lives]
+    data = [asdict(life) for life in (*(life for life in lives if life.restarts < found.restarts), found)]
     for life in data:
         life["class"] = life.pop("resource_class")
     write_json(path, {"schema": FILE_SCHEMA, "lives": data})
-
-
-def merge_lives(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Add up lives of a worker on the same node that ended alike."""
-    merged: dict[tuple[object, ...], WorkerRecord] = {}
-    for life in sorted(lives, key=lambda each: each.restarts):
-        apart = life.restarts if life.left in _KEPT_APART else None
-        kind = (life.node, life.host, life.left, life.gpus, life.cpus, apart)
-        before = merged.get(kind, replace(life, seconds=0.0, ok=0, failed=0, stopped=0))
-        sums = {name: getattr(before, name) + getattr(life, name) for name in ("seconds", "ok", "failed", "stopped")}
-        failures = tuple(dict.fromkeys((*before.failures, *life.failures)))[:MOST_FINGERPRINTS]
-        merged[kind] = replace(life, started=before.started, failures=failures, **sums)
-    return sorted(merged.values(), key=lambda each: each.restarts)
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
