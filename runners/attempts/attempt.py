@@ -117,7 +117,6 @@ class Attempt(TrainingContext):
 
     @property
     def log(self) -> Path:
-        """Path of the attempt's log."""
         return self._layout.log(self._trial, self.number)
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
@@ -127,7 +126,6 @@ class Attempt(TrainingContext):
             write_json(self._layout.start(self._trial, self.number), record, "nothing")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Buffer the metrics of one step until the next checkpoint or shard."""
         self._watch.callbacks.on_step(step, values)
         wall_s = time.monotonic() - self._began
         for name, value in values.items():
@@ -138,7 +136,6 @@ class Attempt(TrainingContext):
     def evaluation(
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
-        """Buffer one value of an evaluation."""
         self._watch.callbacks.on_evaluation(step, name, value, point)
         row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
         self._buffer.add("evaluation", row)
@@ -146,18 +143,15 @@ class Attempt(TrainingContext):
     def items(
         self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
     ) -> None:
-        """Buffer per-item values of an evaluation."""
         place = (self._trial, self.number, step, name, dict(point))
         self._buffer.extend("item", [(*place, item, float(value)) for item, value in zip(items, values, strict=True)])
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
-        """Buffer one value of a probe."""
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        """Write arrays for a viewer."""
         import numpy as np  # here: most attempts leave none
 
         sink = io.BytesIO()
@@ -175,21 +169,17 @@ class Attempt(TrainingContext):
             self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}")
 
     def took(self, cost: Mapping[str, float]) -> None:
-        """Keep the cost for the end record of a failed or stopped attempt."""
         self._cost = dict(cost)
 
     def progress(self, step: int, steps: int, loss: float) -> None:
-        """Report progress."""
         self.step = step
         self._heartbeat.tell(step, steps, loss)
         self._watch.stepped(step, steps, loss)
 
     def stop_requested(self) -> bool:
-        """Return True if the worker should stop."""
         return self._watch.stop_requested()
 
     def checkpoint_due(self) -> bool:
-        """Return True if the checkpoint interval has passed."""
         return time.monotonic() - self._saved >= self._checkpoint_s
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
@@ -219,7 +209,6 @@ class Attempt(TrainingContext):
             forget_older(self._layout, self._trial, self.number, self._start["resumed_from"], same_code)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Return the checkpoint that was loaded with the claim."""
         checkpoint, self._checkpoint = self._checkpoint, None  # drop the reference: it may be as large as the model
         return (checkpoint.step, checkpoint.state) if checkpoint else None
 
@@ -238,7 +227,6 @@ class Attempt(TrainingContext):
         return None if self._inherited is None else add_written(self._inherited, own)
 
     def flush(self, durable: Durable = "file and name") -> None:
-        """Write every row logged so far to shards."""
         with _unwritable():
             self._buffer.flush(durable)
         self._flushed = time.monotonic()

@@ -99,7 +99,6 @@ class Submission:
 
     @property
     def jobs(self) -> list[int]:
-        """Known job ids."""
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
 
     @property
@@ -109,7 +108,6 @@ class Submission:
 
     @property
     def job_name(self) -> str:
-        """Name of its jobs."""
         extra = {name.replace("_", "-"): value for name, value in ((self.slurm or {}).get("extra") or {}).items()}
         return job_name(self.submission, extra.get("job-name"))
 
@@ -121,7 +119,6 @@ class Submission:
 
 
 def job_name(submission: str, word: str | None = None) -> str:
-    """Name the jobs of a submission; `word` replaces "ablate"."""
     return f"{word or 'ablate'}-{submission}"
 
 
@@ -166,7 +163,6 @@ class Unreadable(NamedTuple):
     why: str
 
     def in_words(self) -> str:
-        """Describe it in a sentence."""
         return f"what became of submission {self.submission} is not known: {self.why}"
 
 

@@ -37,7 +37,6 @@ class _PoolMember:
 
     @property
     def idle(self) -> bool:
-        """True if it waits for a row."""
         return self.ready and self.row is None and self.open and not self.leaving
 
 

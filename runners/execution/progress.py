@@ -30,7 +30,6 @@ class Running(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """Finished part of the steps of this attempt."""
         left = self.steps - self.began_at
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
@@ -56,19 +55,16 @@ class Tally:
     began: float | None = None
 
     def begin(self, row: int, step: int) -> None:
-        """Note that a worker claimed `row`."""
         if self.began is None:
             self.began = time.monotonic()
         member = self.members[row]
         self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
     def advance(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Update the progress of `row`."""
         if row in self.running:
             self.running[row] = self.running[row]._replace(step=step, steps=steps, loss=loss)
 
     def came_back(self, outcome: Outcome) -> None:
-        """Count the outcome of a row."""
         self.running.pop(outcome.row, None)
         if outcome.status in ("ok", "was_ok"):
             self.ok[self.members[outcome.row].cell] += 1
@@ -79,17 +75,14 @@ class Tally:
 
     @property
     def cells_done(self) -> int:
-        """Number of cells with every trial ok."""
         return sum(self.ok[cell] == count for cell, count in self.planned.items())
 
     @property
     def cells_failed(self) -> int:
-        """Number of cells with a failed trial."""
         return sum(count > 0 for count in self.failed.values())
 
     @property
     def cells_running(self) -> int:
-        """Number of cells with a running trial."""
         return len({self.members[row].cell for row in self.running})
 
     def seconds_left(self) -> float | None:
@@ -138,7 +131,6 @@ class ProgressDisplay:
             self.note(line)
 
     def note(self, text: str) -> None:
-        """Print a message above the display."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:

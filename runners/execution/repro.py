@@ -151,7 +151,6 @@ class Recorded:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot of the submission."""
         found = self.record.snapshot if self.record else None
         return None if found is None else Snapshot.of(found)
 

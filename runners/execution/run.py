@@ -160,7 +160,6 @@ class _ActiveRun:
         self._workers = 0
 
     def result(self) -> RunResult:
-        """Run, and say what became of each trial."""
         submission = None
         if self._to_do:
             submission = submission_id()
@@ -254,26 +253,21 @@ class _ActiveRun:
     # Callbacks of the machine:
 
     def stop_requested(self) -> bool:
-        """Return True if a signal requested a stop."""
         self._progress.tick()
         return self._interrupts.requested
 
     def worker_number(self) -> int:
-        """Count workers from 0."""
         self._workers += 1
         return self._workers - 1
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
-        """Count a running trial."""
         del attempt
         self._tally.begin(row, step)
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Update the progress of a trial."""
         self._tally.advance(row, step, steps, loss)
 
     def row_ended(self, outcome: Outcome) -> None:
-        """Record the outcome of a row."""
         self._tally.came_back(outcome)
         if outcome.status == "held":
             self._held.append(outcome.row)
@@ -285,7 +279,6 @@ class _ActiveRun:
             self.note(f"{name} failed: {failure.reason}: {failure.message}")
 
     def note(self, text: str) -> None:
-        """Show a message."""
         self._progress.note(text)
 
     def _say_stopping(self) -> None:

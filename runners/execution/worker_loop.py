@@ -108,7 +108,6 @@ class _Control:
 
     @property
     def must_stop(self) -> bool:
-        """True if the worker was told to stop."""
         return self._stop
 
     def terminate(self, *_: object) -> None:
@@ -131,7 +130,6 @@ class _Control:
         return self._stop
 
     def say(self, *message: object) -> None:
-        """Send a message to the parent."""
         try:
             self._pipe.send(message)
         except OSError:

@@ -189,7 +189,6 @@ class SlurmScheduler(Scheduler):
     """SLURM, through its commands; no answer is no error."""
 
     def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """Call squeue once, and once per name."""
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
         questions: list[tuple[str, ...]] = [("-j", _join(jobs))] if jobs else []
         questions += [("--user", user(), "--name", name) for name in names]
@@ -206,7 +205,6 @@ class SlurmScheduler(Scheduler):
         return QueueStatus(tasks, time.time(), named=named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
-        """Call sacct once."""
         if not jobs:
             return QueueStatus({}, time.time())
         said = ask("sacct", "-nPX", "-j", _join(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)

@@ -63,7 +63,6 @@ def _check_word(text: str) -> str:
 
 
 def _split_words(given: Any) -> Any:
-    """Split a command as a shell does."""
     return shlex.split(given) if isinstance(given, str) else given
 
 
@@ -197,7 +196,6 @@ class Slurm(WorkerFields):
         return next((value for key, value in self.extra.items() if key.replace("_", "-") == name), None)
 
     def with_needs(self, needs: Needs) -> "Slurm":
-        """Return the request for the trials of `needs`."""
         own = {name: getattr(needs, name) for name in field_names(WorkerFields)}
         return self.override(needs=(), **{name: value for name, value in own.items() if value is not None})
 

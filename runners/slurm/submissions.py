@@ -201,7 +201,6 @@ class _StatusReader:
 
     @cached_property
     def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
-        """The lives of each worker, by class and number."""
         found: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
             found.setdefault((each.resource_class, each.worker), []).append(each)
@@ -209,7 +208,6 @@ class _StatusReader:
 
     @property
     def may_work(self) -> bool:
-        """True if some worker has not left for good."""
         return any(worker.left not in FOR_GOOD for worker in self._workers(None))
 
     @property
@@ -231,7 +229,6 @@ class _StatusReader:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
-        """Return the status; `queue` is None if the scheduler gave no answer."""
         workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 

@@ -1,12 +1,14 @@
 """Output of commands: numbers for people, and numbers for programs."""
 
 import json
+import threading
 from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from runners import slow_notice as slow
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.retry import RetrySelection
@@ -113,3 +115,19 @@ def test_headings_of_numbers_fold_before_anything_else_does(
         assert len(shown) == lines
         assert all(part in shown[-1] for part in row)
         assert max(map(len, shown)) <= columns
+
+
+def test_a_step_that_lasts_is_named_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    is_named = threading.Event()
+    monkeypatch.setattr(slow, "AFTER_S", 0.001)
+    lines: list[str] = []
+    monkeypatch.setattr(slow, "say", lambda text: (lines.append(text), is_named.set()))
+    with slow.slow_notice("lasting"):
+        assert is_named.wait(60)
+    assert lines == ["lasting ..."]
+    monkeypatch.setattr(slow, "AFTER_S", 3600.0)
+    with slow.slow_notice("quick"):
+        (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    timer.join(60)
+    assert threading.active_count() == before

@@ -17,7 +17,6 @@ from pretend_slurm import PretendSlurm, pretended
 from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
-from warm import TOYS, Warm
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
@@ -363,24 +362,6 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     assert "6 of 10 trials are queued" in queued_line(third, root)
     slurm.forget()
     assert submit(root, grid=larger).draft.trials == 10
-
-
-def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm, command: list[str]) -> None:
-    sbatch = slurm.place / "bin" / "sbatch"
-    sbatch.write_text(sbatch.read_text().replace("\n", "\nsleep 0.7\n", 1))  # so that they meet
-    options = {
-        "env": {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "text": True,
-    }
-    call = [sys.executable, "-m", "runners", *command]
-    shells = [Warm(call, preload=(*TOYS, "runners.cli.app"), **options) for _ in range(3)]
-    outputs = [shell.communicate()[0] for shell in shells]
-    assert [shell.returncode for shell in shells] == [0] * 3, outputs
-    assert sum("queued 6 trials" in each for each in outputs) == 1
-    assert sum("all 6 missing trials are queued in submission" in each for each in outputs) == 2
-    assert len(slurm.jobs()) == 1
 
 
 def test_failed_trials_are_queued_when_asked_and_finished_ones_never(tmp_path: Path, slurm: PretendSlurm) -> None:

@@ -71,12 +71,10 @@ class Draft:
 
     @property
     def workers(self) -> int:
-        """Workers of all classes."""
         return sum(each.workers for each in self.classes)
 
     @property
     def trials(self) -> int:
-        """Trials of this submission."""
         return sum(len(group.trials) for group in self.groups)
 
 
@@ -131,7 +129,6 @@ class Drafter:
         return draft
 
     def make_draft(self) -> Draft:
-        """Draft a submission without a test by sbatch."""
         known = bool(self._limits.partitions)
         planned = {grid.name: frozenset(trial.key for trial in self.survey.trials) for grid in self.grids}
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, planned) if known else AlreadyQueued()
@@ -215,7 +212,6 @@ class Drafter:
         return f"; your other accounts: {', '.join(others)}" if others else ""
 
     def _trial_seconds(self, group: Group) -> float | None:
-        """Estimate a trial of a class, once for several drafts."""
         if group.name not in self._trial_s:
             self._trial_s[group.name] = workload.trial_s(self.survey, self.grids, group)
         return self._trial_s[group.name]
@@ -235,7 +231,6 @@ class Drafter:
         return classes, workload.at_once(counts, self.asked.max_parallel)
 
     def arrays(self, submission: str) -> Arrays:
-        """Return the writer of a submission's scripts."""
         tree: list[str] = []
         if self.packed is not None:
             snapshot = self.packed.snapshot

@@ -82,7 +82,6 @@ class Demands:
         self._where = [{path: _plain(value) for path, value in needs.where.items()} for needs in slurm.needs]
 
     def add_cell(self, grid: str, planned: Planned) -> None:
-        """Record the requirements of a cell."""
         execution = getattr(planned.trial, "execution", None)
         trial = planned.trial  # every path is looked up, for `check`
         looks = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]

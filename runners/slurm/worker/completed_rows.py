@@ -50,7 +50,6 @@ class CompletedRows:
         return bool(self._bits >> (row - self._first) & 1)
 
     def add(self, row: int) -> None:
-        """Mark a row as done."""
         self._merge(1 << (row - self._first))
 
     @property
@@ -83,7 +82,6 @@ class CompletedRows:
         return True
 
     def keep(self) -> None:
-        """Publish every minute."""
         if self._clock() >= self._due:
             self.publish()
 

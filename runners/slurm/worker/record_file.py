@@ -43,16 +43,13 @@ class WorkerRecordFile:
         )
 
     def keep(self) -> None:
-        """Write the record every minute."""
         if time.monotonic() >= self._due:
             self._write()
 
     def set_slots(self, slots: int) -> None:
-        """Record how many trials are trained side by side."""
         self.record = replace(self.record, slots=slots)
 
     def count(self, outcome: Outcome) -> None:
-        """Count a row that came back."""
         if outcome.status in ("ok", "failed", "stopped"):
             count = getattr(self.record, outcome.status) + 1
             self.record = replace(self.record, **{outcome.status: count})
@@ -61,7 +58,6 @@ class WorkerRecordFile:
             self.record = replace(self.record, failures=tuple(failures)[:MOST_FINGERPRINTS])
 
     def close(self, left: Left, says: str | None = None) -> None:
-        """Record why the task leaves."""
         self.record = replace(self.record, left=left, says=says)
         self._write()
         record = self.record
@@ -69,7 +65,6 @@ class WorkerRecordFile:
         self.log(f"leaves: {left}; {counts}" + (f"; {says}" if says else ""))
 
     def log(self, text: str) -> None:
-        """Print a line to the task's log."""
         sys.stdout.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
         sys.stdout.flush()
 

@@ -40,11 +40,9 @@ class RowStates:
         self._first_beats: dict[tuple[str, int], int | None] = {}
 
     def line(self, row: int) -> dict[str, Any]:
-        """Return a line of the manifest."""
         return self._manifest.line(row)
 
     def key(self, row: int) -> str:
-        """Return the key of the row's trial."""
         if row not in self._keys:
             self._keys[row] = self._manifest.trial(row)
         return self._keys[row]

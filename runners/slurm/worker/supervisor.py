@@ -122,7 +122,6 @@ class _Supervisor:
         self._machine = Local(len(devices), devices=devices)
 
     def run(self) -> ExitCode:
-        """Work; return the exit code."""
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
         self._record_file.keep()
         self._record_memory_deaths()
@@ -262,7 +261,6 @@ class _Supervisor:
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
-        """Log that a worker process claimed a row."""
         self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
@@ -271,7 +269,6 @@ class _Supervisor:
         """Do nothing: the trial's heartbeat has it."""
 
     def row_ended(self, outcome: Outcome) -> None:
-        """Count and log a row that came back."""
         self._rows.came_back(outcome)
         self._record_file.count(outcome)
         self._node_problem = self._node_problem or self._health.came_back(outcome)
@@ -288,7 +285,6 @@ class _Supervisor:
                 self._grow(self._packing.grow(end.get("memory_bytes")))
 
     def note(self, text: str) -> None:
-        """Log a line."""
         self._record_file.log(text)
 
     def _grow(self, devices: list[str | None]) -> None:

@@ -108,7 +108,6 @@ class TimeBudget:
         return self._end - self._clock()
 
     def add(self, seconds: float) -> None:
-        """Count a trial that took `seconds`."""
         self._durations.append(seconds)
 
     @property
@@ -119,5 +118,4 @@ class TimeBudget:
         return min(percentile, self._limit_s / 4)
 
     def is_enough(self) -> bool:
-        """Return True if another trial may begin."""
         return self.left_s - self._signal_s > self.needed_s
