@@ -10,7 +10,7 @@ from typing import final
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.worker import NodeUnsuitable, Outcome
-from runners.execution import Local
+from runners.execution import Local, Overseer
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import format_count
 from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
@@ -78,7 +78,7 @@ def _wait_for_assignment(task: Arguments, signals: SignalState) -> Assignment:
 
 
 @final
-class _Supervisor:
+class _Supervisor(Overseer):
     """Supervises the worker processes of this task; the overseer of its machine."""
 
     def __init__(self, assignment: Assignment, record_file: WorkerRecordFile, signals: SignalState) -> None:
@@ -264,9 +264,6 @@ class _Supervisor:
         self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Do nothing: the trial's heartbeat has it."""
 
     def row_ended(self, outcome: Outcome) -> None:
         self._rows.came_back(outcome)
