@@ -274,16 +274,10 @@ class Resources:
         gpu = factors.gpu if self.gpus else 1
         fewer = max(gpu, factors.host if self.mem is None else 1)
         side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
-        if side_by_side < gpu:
-            raise SpecError(
-                f"oom='bigger' gives a trial that ran out of a GPU's memory {gpu} x its share of it, and with "
-                f"per_gpu={self.per_gpu} there is no larger one; say oom='halve', or another gpu_type without "
-                "oom='bigger'"
-            )
         if side_by_side < fewer:
             raise SpecError(
-                f"oom='bigger' gives a trial that ran out of memory {fewer} x as much, and its class has neither mem= "
-                f"to multiply nor enough trials side by side (per_gpu={self.per_gpu}); say mem= or oom='halve'"
+                f"oom='bigger' gives a trial {fewer} x the memory that it had, and there are too few neighbours to take "
+                f"it from (per_gpu={self.per_gpu}); say mem=, oom='halve' or another gpu_type"
             )
         per_gpu = self.per_gpu if fewer == 1 else side_by_side // fewer
         return replace(self, mem=self.mem and self.mem * factors.host, per_gpu=per_gpu)

@@ -133,20 +133,21 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     """
     readers, notes = _readers(layout)
     active = [reader for reader in readers if reader.may_work]
-    if not active:
-        return [reader.status(None, {}) for reader in readers], notes
-    notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
-    unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
-    queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
-    if queue.asked is None:
-        if queue.problem is not None:
-            notes.append(f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say")
-        return [reader.status(None, {}) for reader in readers], notes
-    if queue.problem is not None:
-        shown = f"the queue is shown as it was {age(queue.asked)} ago"
-        notes.append(f"the scheduler does not answer ({queue.problem}); {shown}")
-    missing = sorted({job for reader in active for job in reader.missing_jobs(queue)})
-    accounts = scheduler.read_accounts(missing).tasks if missing else {}
+    queue: QueueStatus | None = None
+    accounts: Mapping[str, TaskStatus] = {}
+    if active:
+        notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
+        unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
+        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
+        if answer.asked is not None:
+            queue = answer
+            missing = sorted({job for reader in active for job in reader.missing_jobs(answer)})
+            accounts = scheduler.read_accounts(missing).tasks if missing else {}
+        if answer.problem is not None and answer.asked is not None:
+            shown = f"the queue is shown as it was {age(answer.asked)} ago"
+            notes.append(f"the scheduler does not answer ({answer.problem}); {shown}")
+        elif answer.problem is not None:
+            notes.append(f"the scheduler cannot be asked ({answer.problem}); workers are shown as their records say")
     return [reader.status(queue, accounts) for reader in readers], notes
 
 
