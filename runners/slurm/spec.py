@@ -276,8 +276,8 @@ class Resources:
         side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
         if side_by_side < fewer:
             raise SpecError(
-                f"oom='bigger' gives a trial {fewer} x the memory that it had, and there are too few neighbours to take "
-                f"it from (per_gpu={self.per_gpu}); say mem=, oom='halve' or another gpu_type"
+                f"oom='bigger' gives a trial {fewer} x the memory that it had, and there are too few neighbours to "
+                f"take it from (per_gpu={self.per_gpu}); say mem=, oom='halve' or another gpu_type"
             )
         per_gpu = self.per_gpu if fewer == 1 else side_by_side // fewer
         return replace(self, mem=self.mem and self.mem * factors.host, per_gpu=per_gpu)
