@@ -123,8 +123,8 @@ class Demands:
     def groups(self, layout: Layout, trials: Iterable[Surveyed]) -> list[Group]:
         """Group `trials` by the resources of their workers.
 
-        Raises SpecError if a time limit is too short for a start and a checkpoint, there is no more memory to give, or
-        trials need CUDA and torch is a build for the CPU.
+        Raises SpecError if a time limit is too short for a start and a checkpoint, or there is no more memory to give.
+        It also does if trials need CUDA and torch is a build for the CPU.
         """
         by_kind: dict[WorkerKind, list[Surveyed]] = {}
         for trial in trials:
