@@ -190,7 +190,7 @@ def new_record(
     With a snapshot, the `files` of the job are paths inside it; `specs` are the original files.
     """
     from runners.provenance.environment import record
-    from runners.provenance.snapshot_modules import user_imports
+    from runners.provenance.snapshot_contents import user_imports
 
     files, pid = [str(file) for file in job.files], os.getpid()
     data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
