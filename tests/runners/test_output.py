@@ -1,18 +1,16 @@
 """Output of commands: numbers for people, and numbers for programs."""
 
 import json
-import threading
 from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from runners import slow_notice as slow
 from runners.cli.retry import RetrySelection
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(
@@ -117,17 +115,19 @@ def test_headings_of_numbers_fold_before_anything_else_does(
         assert max(map(len, shown)) <= columns
 
 
-def test_a_step_that_lasts_is_named_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.active_count()
-    is_named = threading.Event()
-    monkeypatch.setattr(slow, "AFTER_S", 0.001)
-    lines: list[str] = []
-    monkeypatch.setattr(slow, "say", lambda text: (lines.append(text), is_named.set()))
-    with slow.slow_notice("lasting"):
-        assert is_named.wait(60)
-    assert lines == ["lasting ..."]
-    monkeypatch.setattr(slow, "AFTER_S", 3600.0)
-    with slow.slow_notice("quick"):
-        (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
-    timer.join(60)
-    assert threading.active_count() == before
+def test_spare_columns_go_first_then_the_first_column_breaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ("a cell with a rather long name", 5, "0.03075", "real, size unproven")
+    monkeypatch.setenv("COLUMNS", "60")
+    write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
+    assert capsys.readouterr().out.splitlines()[-1] == "left out at 60 columns: mean"
+    monkeypatch.setenv("COLUMNS", "40")
+    write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].rstrip().endswith("real, size unproven")
+    assert lines[-1] == "left out at 40 columns: mean, n"
+    write_prose("  " + "word " * 20)
+    lines = capsys.readouterr().out.splitlines()
+    assert [len(line) <= 40 for line in lines] == [True] * 3
+    assert lines[1].startswith("    word")
