@@ -119,6 +119,7 @@ class Submission:
 
 
 def job_name(submission: str, word: str | None = None) -> str:
+    """Name the jobs of a submission; `word` replaces "ablate"."""
     return f"{word or 'ablate'}-{submission}"
 
 
