@@ -17,7 +17,6 @@ from dashboards.app.server import HERE, make_app, refuse_strangers
 from grid.errors import EnvironmentProblem
 from grid.operator_view import OperatorCatalogue
 
-PORT: Final = 8050
 THREADS: Final = 8
 
 
