@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
-import pyarrow as pa
-
 from grid.errors import EnvironmentProblem, SpecError
 from store.external_runs.logged_attempts import claim, end, failure, require_free
 from store.external_runs.logged_plans import publish
@@ -62,7 +60,6 @@ class Run:
         self._status: str | None = None
         self._alive = Heartbeat(layout.heartbeat(start["trial"], start["attempt"]), float(start["heartbeat_s"]))
         self._alive.start()
-        pa.array([0.0])  # it looks for pandas the first time, which can no longer be imported when a process ends
         atexit.register(self._at_exit)
 
     def __repr__(self) -> str:

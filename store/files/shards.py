@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 
 from grid.errors import SpecError, StoreError
 from store.files.atomic import Durable, read_bytes, write_atomic
+from store.files.columns import POINT, build_column
 from store.files.layout import FILE_SCHEMA, Layout
-
-POINT = pa.map_(pa.string(), pa.float64())
-"""Where on its grid a value was taken: coordinate name -> value."""
 
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
 _VALUE: Final = ("value", pa.float64())
@@ -131,14 +129,10 @@ def describe_member(name: str) -> re.Match[str]:
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    if field.type == POINT:
-        values = [None if point is None else sorted(point.items()) for point in values]
-    array = pa.array(values, type=field.type)
-    if array.null_count and not field.nullable:
-        raise SpecError(
-            f"column {field.name!r} of a shard must have a value in every row; {array.null_count} have none"
-        )
-    return array
+    absent = sum(value is None for value in values)
+    if absent and not field.nullable:
+        raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {absent} have none")
+    return build_column(values, field.type)
 
 
 Written = dict[str, dict[str, Any]]
