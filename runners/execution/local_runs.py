@@ -9,6 +9,9 @@ from runners.attempts.submission_record import SILENT_S, Submission, submission_
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, heartbeat_age, local_process, trial_state
 
+_MOST_LOOK_S = 2.0
+"""Most seconds for which `runs_at_work` reads trials."""
+
 
 def runs_here(layout: Layout) -> list[Submission]:
     """List the runs whose process is on this host, oldest first; records that cannot be read are left out."""
@@ -40,13 +43,21 @@ def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Rem
 
 
 def runs_at_work(layout: Layout) -> list[Submission]:
-    """Runs without a scheduler that are on: by their process on this host; on others, by their record or a trial."""
-    runs = runs_here(layout)
-    for each in runs_elsewhere(layout, {}):
-        manifest = Manifest(layout, each.record.submission)
-        live = (trial_state(layout, manifest.trial(row)).live for row in range(len(manifest)))
-        if time.time() - each.sign < SILENT_S or any(
-            found and found.start["submission"] == each.record.submission for found in live
-        ):
-            runs.append(each.record)
-    return runs
+    """Runs without a scheduler that are on, or may be: by their process on this host; on others, by record or trials.
+
+    After `_MOST_LOOK_S`, a run on another host counts as on. There may be very many trials to look at.
+    """
+    until = time.monotonic() + _MOST_LOOK_S
+    here, remote = runs_here(layout), runs_elsewhere(layout, {})
+    return [*here, *(each.record for each in remote if _may_work(layout, each, until))]
+
+
+def _may_work(layout: Layout, run: RemoteRun, until: float) -> bool:
+    if time.time() - run.sign < SILENT_S:
+        return True
+    manifest = Manifest(layout, run.record.submission)
+    for row in range(len(manifest)):
+        live = trial_state(layout, manifest.trial(row)).live
+        if time.monotonic() > until or (live and live.start["submission"] == run.record.submission):
+            return True
+    return False
