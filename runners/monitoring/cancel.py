@@ -54,7 +54,7 @@ _FATES = {
 
 
 def _describe_workers(status: SubmissionStatus) -> str:
-    counts = Counter("pending" if each.standing == "held" else each.standing for each in status.workers)
+    counts = Counter[str]("pending" if each.standing == "held" else each.standing for each in status.workers)
     parts = [text.format(format_count(counts[name], noun)) for name, (noun, text) in _FATES.items() if counts[name]]
     return f": {', '.join(parts)}" if parts else ""
 
