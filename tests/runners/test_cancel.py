@@ -253,7 +253,9 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     kept = {name: [json.loads(line)["trial"] for line in lines]}
     queued = queued_elsewhere(campaign.layout, [], Scripted({"7_0": RUNS}), kept)
     assert any("1 trial of submission" in note and "left the grid" in note for note in queued.notes)
-    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: Scripted({"7_0": RUNS}))
+    scheduler = Scripted({"7_0": RUNS})
+    scheduler.cancel = Queue(campaign.layout)
+    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
     assert "1 queued or running trial is in no grid any more" in said

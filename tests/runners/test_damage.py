@@ -163,7 +163,7 @@ HARMS: dict[str, Callable[[Path], None]] = {"flipped": flip, "cut": cut, "delete
 
 
 class Said(NamedTuple):
-    """What one place shows."""
+    """The answer of one place."""
 
     numbers: Any
     """Its results, without warnings."""
