@@ -9,7 +9,7 @@ from dashboards.data.grid_context import GridContext
 from store.analysis.verdicts import GridMeasure
 from store.statistics import Factorial
 
-_CLAIMS: Final = ("better", "real, size unproven", "worse")
+CLAIMS: Final = ("better", "real, size unproven", "worse")
 """Verdicts that a grid is about, in the order in which they are told."""
 
 
@@ -19,7 +19,7 @@ def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, bas
     known = ordered.drop_nulls("difference")
     if known.is_empty():
         return f"No difference from {baseline} is known yet."
-    for verdict in _CLAIMS:
+    for verdict in CLAIMS:
         rows = known.filter(pl.col("verdict") == verdict)
         if not rows.is_empty():
             row = rows.row(-1 if verdict == "worse" else 0, named=True)

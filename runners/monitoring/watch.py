@@ -16,8 +16,8 @@ from rich.text import Text
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
-from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, submission_data, write_status
-from runners.monitoring.trial_locations import STATES, AtWork, State, TrialLocations, locate_trials
+from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, write_status
+from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import AT_WORK
@@ -84,22 +84,20 @@ class WatchView(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """Convert to plain data."""
-        where, status = self.status.where, self.status
-        cells = [(name, row) for name, frame in status.grids.items() for row in frame.rows(named=True)]
+        shared = self.status.data()
+        cells = [(name, row) for name, rows in shared["grids"].items() for row in rows]
         return {
-            "when": where.when,
+            "when": shared["when"],
             "states": dict(self.states),
             "cells": [
                 {"grid": name, "label": row["label"], **{state: row[column] for column, state in OF_STATE.items()}}
                 for name, row in cells
             ],
-            "running": [each._asdict() for each in where.at_work],
-            "workers": [worker._asdict() for each in where.submissions for worker in each.workers],
-            "submissions": [submission_data(each) for each in where.submissions],
-            "failures": status.failures.select("n", "again", "reason", "message").rows(named=True),
+            **{name: shared[name] for name in ("running", "workers", "submissions")},
+            "failures": self.status.failures.select("n", "again", "reason", "message").rows(named=True),
             "left_s": self.left_s,
             "notes": list(self.notes),
-            "endings": list(where.endings),
+            "endings": shared["endings"],
         }
 
 
@@ -108,8 +106,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchVie
 
     If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
-    Raises:
-        EnvironmentProblem: the store cannot be read at first.
+    Raises EnvironmentProblem if the store cannot be read at first.
     """
     scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None
@@ -152,7 +149,12 @@ def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[s
     finished: dict[object, list[float]] = {}
     for key, seconds in wall_s.items():
         finished.setdefault(cells.get(key), []).append(seconds)
-    ahead = [(each.trial, _rest_s(each)) for each in where.at_work] + [(key, None) for key in where.of("queued")]
+    ahead: list[tuple[str, float | None]] = [(key, None) for key in where.of("queued")]
+    for each in where.at_work:
+        rest = None
+        if each.step is not None and each.steps is not None and each.steps_per_s:
+            rest = max(0.0, each.steps - each.step) / each.steps_per_s
+        ahead.append((each.trial, rest))
     if not where.at_work or (not wall_s and any(rest is None for _, rest in ahead)):
         return None
     rests = []
@@ -160,12 +162,6 @@ def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[s
         usual = finished.get(cells.get(key), [*wall_s.values()])
         rests.append(sum(usual) / len(usual) if rest is None else rest)
     return schedule_s(rests, len(where.at_work))
-
-
-def _rest_s(running: AtWork) -> float | None:
-    if running.step is None or running.steps is None or not running.steps_per_s:
-        return None
-    return max(0.0, running.steps - running.step) / running.steps_per_s
 
 
 def show(views: Iterable[WatchView], console: Console) -> None:
