@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from plotly.utils import PlotlyJSONEncoder
+from known_campaign import seen
+from polars import selectors as cs
 from real_spec import real_spec
 from warm import REAL, Warm
 
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine
-from dashboards.app.pages import PAGES
+from dashboards.app.pages.overview import OVERVIEW
+from dashboards.data.user_errors import catch_user_error
 from grid import Measure
 from grid.errors import StoreError
 from runners.cli.app import execute
@@ -186,13 +186,20 @@ def ask_status(root: Path) -> Said:
 
 
 def ask_dashboard(root: Path) -> Said:
-    """Read the header and the page Overview, as the server answers."""
+    """Read the header of every page, and verdicts, progress and damage of the page Overview."""
     campaigns = Campaigns([root])
     campaigns.look()
     report = campaigns.describe(root.name)
-    content, *_ = Engine(campaigns, PAGES).show(f"/{root.name}/overview", "grid=small", "light")
-    page = json.dumps(content, cls=PlotlyJSONEncoder)
-    return Said(re.findall(r"\d[\d.,]*", page), f"{report.problem} {report.warnings} {page}")
+    found, problem = catch_user_error(lambda: seen(root, OVERVIEW, "?grid=small", ["verdicts", "progress", "left-out"]))
+    slots = found.slots if found else {}
+    rows = {
+        name: each.data.with_columns(cs.float().round(9)).rows()
+        for name, each in slots.items()
+        if each.data is not None
+    }
+    numbers = [(rows.get(name), slots[name].caption) for name in ("verdicts", "progress") if name in slots]
+    said = [f"{each.message} {rows.get(name)}" for name, each in slots.items()]
+    return Said(numbers, f"{report.problem} {report.warnings} {problem} {said}")
 
 
 PLACES: dict[str, Callable[[Path], Said]] = {
