@@ -7,7 +7,6 @@ import polars as pl
 from dashboards.data.formatting import change, count, in_odds, join_words, p_value
 from dashboards.data.grid_context import GridContext
 from store.analysis.verdicts import GridMeasure
-from store.statistics import Factorial
 
 CLAIMS: Final = ("better", "real, size unproven", "worse")
 """Verdicts that a grid is about, in the order in which they are told."""
@@ -48,29 +47,22 @@ def size_of(row: dict[str, object], measure: GridMeasure) -> str:
     return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"  # type: ignore[arg-type]
 
 
-def rank_axes(found: Factorial, effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Which axes are shown to matter, that with the largest effect first, with the best level of each."""
-    tests = found.terms.filter(pl.col("order") == 1).drop_nulls("p_holm")
-    sizes = effects.group_by("factor").agg(pl.col("effect").abs().max().alias("size"))
-    tests = tests.join(sizes, left_on="term", right_on="factor", how="left", maintain_order="left")
-    tests = tests.sort("size", descending=True, nulls_last=True, maintain_order=True)
-    shown = tests.filter(pl.col("p_holm") <= measure.alpha)
-    rest = [name for name in tests["term"] if name not in set(shown["term"])]
-    lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter" if rest else ""
-    if shown.is_empty():
-        return f"{lacking[:1].upper()}{lacking[1:]}." if lacking else ""
+def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
+    """Which axes are shown to matter, that with the largest effect first, with what its best shown level does."""
+    mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
+    shown = mains.filter(pl.col("verdict").is_in(CLAIMS))
     told = []
-    for term, p in shown.select("term", "p_holm").iter_rows():
-        levels = effects.filter(pl.col("factor") == term).drop_nulls("effect")
-        if levels.is_empty():
-            continue
-        best = levels.sort("effect", descending=measure.better == "higher").row(0, named=True)
-        change_of = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
-        told.append(f"{term} ({best['level']} is best, {change_of}, p {p_value(p)})")
-    if not told:
-        return ""
+    for factor in shown["factor"].unique(maintain_order=True):
+        best = shown.filter(factor=factor).sort("effect", descending=measure.better == "higher").row(0, named=True)
+        size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
+        told.append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
+    known = set(shown["factor"])
+    rest = [factor for factor in mains["factor"].unique(maintain_order=True) if factor not in known]
+    lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter." if rest else ""
     axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
-    return f"{axes}: {'; '.join(told)}{'. ' if lacking else ''}{lacking[:1].upper()}{lacking[1:]}."
+    return " ".join(
+        filter(None, (f"{axes}: {'; '.join(told)}." if told else "", f"{lacking[:1].upper()}{lacking[1:]}"))
+    )
 
 
 def count_words(verdicts: pl.DataFrame) -> str:

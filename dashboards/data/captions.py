@@ -114,13 +114,12 @@ def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 
 
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
-    """Explain points and bars of main effects, with the notes of the analysis."""
+    """Explain differences between levels, with the notes of the analysis."""
     said = (
-        f"What each level of an axis does to {describe_measure(measure, unit)}, the other axes averaged out, against "
-        f"the mean of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
-        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
-        "number of levels; interactions count as noise. Blue lies on the better side of the mean, orange on the worse "
-        "one."
+        f"What a level of an axis does to {describe_measure(measure, unit)} against the level of the baseline"
+        f"{in_odds(measure.scale)}, averaged over the other axes. Each seed gives one value, so intervals hold for new "
+        f"seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected for all; "
+        "it decides. Rows with × show what both do together beyond the sum of what each does alone."
     )
     return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 

@@ -1,13 +1,12 @@
 """The rows behind a grid as flat tables, for other programs."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from store.database import quoting
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.database.queries import in_plan_order
+from store.store import Store
 
 MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
 """Tables of measurements that count, by the name that a user writes."""
@@ -15,7 +14,7 @@ TABLES: Final = ("verdicts", "cells", "trials", *MEASUREMENTS)
 _WHO: Final = "g.grid, g.label, g.operator, g.seed"
 
 
-def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
+def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     """One of `TABLES` for the grid, in the order of its plan.
 
     Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.
@@ -27,7 +26,8 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     if table == "trials":
         from store.analysis.frames import trials
 
-        return trials(store, grid).select(pl.lit(grid).alias("grid"), pl.all())
+        found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
+        return found.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
         first = "SELECT grid, cell, min(position) AS position FROM grid_trial GROUP BY ALL"
         source = f"SELECT s.*, p.position FROM v_cell_stats s JOIN ({first}) p USING (grid, cell) WHERE grid = $grid"

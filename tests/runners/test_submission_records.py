@@ -25,11 +25,12 @@ from runners.attempts.submission_record import (
     Unreadable,
     read_submission_record,
     record_run,
+    runs_at_work,
+    runs_here,
     submission_records,
     write_submission_record,
 )
 from runners.attempts.worker import WorkOrder
-from runners.execution.local_runs import runs_at_work, runs_here
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import TrialLocations, locate_trials
 from runners.planning.survey import Surveyed
@@ -282,7 +283,7 @@ def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long
     (note,) = look(campaign).notes
     assert f"whether run {FIRST} on elsewhere is still at work is unknown: its last sign of life is 2 h" in note
     assert runs_at_work(campaign.layout) == []
-    monkeypatch.setattr("runners.execution.local_runs._MOST_LOOK_S", -1.0)
+    monkeypatch.setattr("runners.attempts.submission_record._MOST_LOOK_S", -1.0)
     assert [run.submission for run in runs_at_work(campaign.layout)] == [FIRST]  # not all of its trials were read
     write_submission_record(campaign.layout, replace(record, ended=time.time() - 7000))
     assert look(campaign).notes == ()
