@@ -1,4 +1,4 @@
-"""Words that several pages and the report share: verdicts, measures, averages and the cells that are shown."""
+"""Words that several pages and the report share: verdicts, answers, measures, averages and the cells that are shown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,6 +9,7 @@ from dashboards.data.formatting import change, count, in_odds, join_words, p_val
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from store.analysis.verdicts import GridMeasure
+from store.statistics import Factorial
 
 ICONS: Final = {
     "better": ("▲", "better"),
@@ -20,6 +21,13 @@ ICONS: Final = {
 }
 """Verdict -> its icon and its CSS class."""
 
+_CLAIMS: Final = {
+    "better": "is better than {}",
+    "real, size unproven": "differs from {}, by an amount not shown to matter",
+    "worse": "is worse than {}",
+}
+"""Verdicts that a grid is about, in the order in which they are told."""
+
 
 def mark_verdict(verdict: str) -> str:
     """A verdict as plain text with its icon."""
@@ -30,7 +38,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
     differing = [f"{counts[name]} {name}" for name in ("better", "worse", "real, size unproven") if counts.get(name)]
-    total = sum(counts.get(name, 0) for name in ("better", "worse", "real, size unproven"))
+    total = sum(counts.get(name, 0) for name in _CLAIMS)
     variants = count(verdicts.height, "variant")
     first = f"{total} of {variants} {'differs' if total == 1 else 'differ'} from {baseline}"
     if verdicts.height == 1:
@@ -45,6 +53,64 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
             verb = ("has" if n == 1 else "have") if name == "no verdict" else "is" if n == 1 else "are"
             rest.append(f"{n} {verb} {name}")
     return f"{first}. {join_words(rest)}." if rest else f"{first}."
+
+
+def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
+    """The verdict that matters most, and its size: of the best decided variant, else the largest that is not shown."""
+    ordered = found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+    known = ordered.drop_nulls("difference")
+    if known.is_empty():
+        return f"No difference from {baseline} is known yet."
+    for verdict, claim in _CLAIMS.items():
+        rows = known.filter(pl.col("verdict") == verdict)
+        if not rows.is_empty():
+            row = rows.row(-1 if verdict == "worse" else 0, named=True)
+            return f"{about.look.names[row['cell']]} {claim.format(baseline)}: {size_of(row, measure)}."
+    equal = known.filter(pl.col("verdict") == "equivalent").height
+    if equal == found.height:
+        return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} equivalent to {baseline}."
+    far = known.sort(pl.col("difference").abs(), descending=True, maintain_order=True).row(0, named=True)
+    largest = f"the largest seen is {about.look.names[far['cell']]}, {size_of(far, measure)}"
+    return f"No variant is shown to differ from {baseline}; {largest}."
+
+
+def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
+    """'mse −33 % (−53 % to −7.4 %)': a difference with the interval that decides, or its own."""
+    ends = ("corrected_low", "corrected_high") if row["corrected_low"] is not None else ("low", "high")
+    low, high = (change(row[end], measure.scale) for end in ends)
+    span = "" if row[ends[0]] is None else f" ({low} to {high})"
+    return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"
+
+
+def rank_axes(found: Factorial, effects: pl.DataFrame, measure: GridMeasure) -> str:
+    """Which axes are shown to matter, that with the largest effect first, with the best level of each."""
+    tests = found.terms.filter(pl.col("order") == 1).drop_nulls("p_holm")
+    sizes = effects.group_by("factor").agg(pl.col("effect").abs().max().alias("size"))
+    tests = tests.join(sizes, left_on="term", right_on="factor", how="left", maintain_order="left")
+    tests = tests.sort("size", descending=True, nulls_last=True, maintain_order=True)
+    told, rest = [], []
+    for term, p in tests.select("term", "p_holm").iter_rows():
+        levels = effects.filter(pl.col("factor") == term).drop_nulls("effect")
+        if p > measure.alpha:
+            rest.append(term)
+        elif not levels.is_empty():
+            best = levels.sort("effect", descending=measure.better == "higher").row(0, named=True)
+            size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
+            told.append(f"{term} ({best['level']} is best, {size}, p {p_value(p)})")
+    words = []
+    if told:
+        axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
+        words.append(f"{axes}: {'; '.join(told)}.")
+    if rest:
+        lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter."
+        words.append(lacking[:1].upper() + lacking[1:])
+    return " ".join(words)
+
+
+def count_words(verdicts: pl.DataFrame) -> str:
+    """'29 variants: 3 better, 20 undecided'."""
+    counts = verdicts["verdict"].value_counts(sort=True).iter_rows()
+    return f"{count(verdicts.height, 'variant')}: {', '.join(f'{n} {verdict}' for verdict, n in counts)}"
 
 
 def describe_measure(measure: GridMeasure, unit: str) -> str:
@@ -83,21 +149,18 @@ def pairs_words(row: Mapping[str, Any]) -> str:
 def describe_selection(
     about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
 ) -> str:
-    """A sentence that says which cells are shown, where it is not all of them.
-
-    They were picked by `measure` beside `baseline`, by default the grid's own.
-    """
+    """Say which cells are shown unless all are; `measure` and `baseline`, by default the grid's, picked them."""
     if len(cells) == len(about.cells):
         return ""
     by, base = measure or about.measure, baseline or about.baseline
     others = len(cells) - (base in cells)
     name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
     with_baseline = f"{name} and " if base in cells else ""
+    if by is None:
+        return f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     return (
         f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
         " so far; they were chosen by this result, so it is biased in their favour."
-        if by is not None
-        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     )
 
 
@@ -127,8 +190,8 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
 
 def n_words(found: pl.DataFrame) -> str:
     """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
-    counts = sorted(set(found["n"].to_list()))
-    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+    least, most = found["n"].min(), found["n"].max()
+    return f"n = {least}" if least == most else f"n = {least} to {most}"
 
 
 def progress_words(done: dict[str, int]) -> str:

@@ -28,7 +28,6 @@ from dashboards.app.page import (
     html,
     memoise,
 )
-from dashboards.data.answers import size_of
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
@@ -37,6 +36,7 @@ from dashboards.data.captions import (
     n_words,
     name_cells,
     paired_words,
+    size_of,
     summarise_verdicts,
     verdict_words,
 )

@@ -31,8 +31,7 @@ from dashboards.app.page import (
     memoise,
     options,
 )
-from dashboards.data.answers import rank_axes
-from dashboards.data.captions import effects_words, n_words
+from dashboards.data.captions import effects_words, n_words, rank_axes
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require

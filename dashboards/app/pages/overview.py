@@ -12,8 +12,15 @@ from dashboards.app.measures import name_measure
 from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
 from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
 from dashboards.app.pages.factors import FactorsAddress, analyse
-from dashboards.data.answers import count_words, name_best, rank_axes
-from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts, verdict_words
+from dashboards.data.captions import (
+    count_words,
+    describe_measure,
+    name_best,
+    progress_words,
+    rank_axes,
+    summarise_verdicts,
+    verdict_words,
+)
 from dashboards.data.formatting import change, count, in_odds
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
