@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain, point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.figures import effects as effects_figure, forest, numbers, shift, training
+from dashboards.figures import forest, probe_curves, shift, training
 from dashboards.figures.canvas import canvas, standalone
 from dashboards.figures.states import draw_progress
 from dashboards.theme.styles import PAPER
@@ -78,10 +78,10 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Draw the effect of each level of each axis on the measure, averaged over the other axes."""
     about, measure = _judged(campaign, grid)
-    found = effects_figure.effects(about.store, about.grid, measure)
+    found = forest.effects(about.store, about.grid, measure)
     if found.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
-    return standalone(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
+    return standalone(forest.draw_effects(found, measure), f"Main effects on {measure.name}")
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
@@ -99,12 +99,12 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
     """One learned number of the operators after training, by layer and head."""
     about = _about(campaign, grid)
-    found = numbers.numbers(about.store, about.grid, about.drawn)
+    found = probe_curves.numbers(about.store, about.grid, about.drawn)
     if found.is_empty() and name is None:
         return _empty("No run of this grid has recorded learned numbers.")
     chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
     rows = found.filter(found["name"] == chosen)
-    return standalone(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
+    return standalone(probe_curves.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:

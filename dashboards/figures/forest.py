@@ -1,4 +1,4 @@
-"""Rows with intervals: paired differences from the baseline with the margin of equality, and failure rates."""
+"""Rows with intervals: paired differences with the margin of equality, main effects of axes, and failure rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -23,9 +23,10 @@ from dashboards.figures.canvas import (
     rope_of,
     rows_height,
 )
-from dashboards.theme.styles import ROPE, VERDICT_STYLES
+from dashboards.theme.styles import MUTED, REST, ROPE, VERDICT_STYLES
 from store import Store
-from store.analysis.verdicts import GridMeasure, failure_rates
+from store.analysis import effects as analysed
+from store.analysis.verdicts import GridMeasure, failure_rates, runs
 
 MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")
@@ -56,13 +57,15 @@ def draw_differences(
 ) -> go.Figure:
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
     rows, scale = list(found.iter_rows(named=True)), measure.scale
+    roomy = len(rows) <= _ROOMY
     names = [
-        break_name(look.names[cell]) if len(rows) <= _ROOMY else one_line(look.names[cell]) for cell in found["cell"]
+        (break_name if roomy else one_line)(look.names[row["cell"]])
+        + (", unpaired" if row["method"] == "Welch" else "")
+        for row in rows
     ]
-    names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     lines = max((name.count("<br>") for name in names), default=0)
     title = change_title(measure, unit, "difference in")
-    figure = canvas(rows_height(len(rows), (30 if len(rows) <= _ROOMY else 24) + 18 * lines), x=title)
+    figure = canvas(rows_height(len(rows), (30 if roomy else 24) + 18 * lines), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
@@ -108,6 +111,55 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     centres = [abs(value) for value in finite(found["difference"].to_list())]
     widest = max([*centres, 2 * rope_of(measure)])
     return 1.08 * max(widest, min(max(map(abs, _all_ends(found)), default=0.0), 3 * widest))
+
+
+def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
+    """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
+
+    Returns:
+        factor, level, n, effect, low, high, percent, as `store.analysis.effects.effects`; the axis with the largest
+        effect first, and of each axis the best level.
+    """
+    if not finite(runs(store, grid, measure)["value"].to_list()):
+        return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})
+    found = analysed.effects(store, grid, measure=measure._asdict()).filter(pl.col("effect").is_not_null())
+    largest = pl.col("effect").abs().max().over("factor")
+    place = pl.col("factor").replace_strict({name: i for i, name in enumerate(dict.fromkeys(found["factor"]))})
+    order = [largest, place, pl.col("effect") * (1 if measure.better == "lower" else -1)]
+    return found.filter(pl.len().over("factor") > 1).sort(order, descending=[True, False, False], maintain_order=True)
+
+
+def effect_notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
+    """Notes on main effects: what the analysis left out, and why effects of an axis are partial."""
+    found = analysed.analysis(store, grid, measure=measure._asdict())
+    said = found.terms.filter(pl.col("note") != "").select("term", "note").rows()
+    return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
+
+
+def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
+    """One row per level, a block per axis, with the interval of the additive model."""
+    factors: Sequence[str] = found["factor"].to_list()
+    # a heading before the levels of each axis takes a line, and so does nearly half of one behind them
+    block = {factor: i for i, factor in enumerate(dict.fromkeys(factors))}
+    places = [i + 1 + 1.4 * block[factor] for i, factor in enumerate(factors)]
+    figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=change_title(measure, unit, "effect on"))
+    figure.add_vline(x=0, line={"color": ROPE, "width": 1})
+    below, above = ("better", "worse") if measure.better == "lower" else ("worse", "better")
+    for place, row in zip(places, found.iter_rows(named=True), strict=True):
+        known = row["low"] is not None and row["high"] is not None
+        style = VERDICT_STYLES[above] if known and row["low"] > 0 else REST
+        style = VERDICT_STYLES[below] if known and row["high"] < 0 else style
+        tooltip = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
+        figure.add_trace(interval_point(place, row, style, tooltip, "effect"))
+    heading = {"x": 0, "xref": "paper", "showarrow": False, "xanchor": "left", "font": {"color": MUTED, "size": 12}}
+    for factor in block:
+        figure.add_annotation(y=places[factors.index(factor)] - 1, text=f"<b>{plain(factor)}</b>", **heading)
+    name_rows(figure, [break_name(level) for level in found["level"]], places)
+    if measure.scale != "linear":
+        ends = finite(found["effect"].to_list() + found["low"].to_list() + found["high"].to_list())
+        limit = 1.08 * max(abs(end) for end in ends)
+        figure.update_xaxes(range=[-limit, limit], **ratio_ticks(limit))
+    return figure
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

@@ -92,10 +92,6 @@ def _marks(rows: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], di
     return everywhere, {words: _letter(place) for place, words in enumerate(some)}
 
 
-def _signs(remarks: Sequence[str], marks: Mapping[str, str]) -> str:
-    return ", ".join(marks[each] for each in remarks if each in marks)
-
-
 def _of_printed(row: Mapping[str, Any]) -> list[str]:
     mark = f"the paper: {row['mark']}" if row.get("mark") else ""
     return [each for each in (mark, *(trust_of([number]) for number in row.get("notes") or ())) if each]
@@ -125,15 +121,17 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
 def _text(row: Mapping[str, Any] | None, marks: Mapping[str, str]) -> TableText:
     if row is None:
         return TableText("", hint="the paper has no such cell")
-    printed, of_printed = row.get("printed") or "", _signs(_of_printed(row), marks)
+    printed = row.get("printed") or ""
+    of_printed, of_own = (
+        ", ".join(marks[each] for each in of if each in marks) for of in (_of_printed(row), _of_own(row))
+    )
     if row["mean"] is None:
         sign = SIGNS[row["missing"] or "unmeasured"]
         return TableText(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
     few = f"{row['n']} of {count(row['planned'], 'seed')}"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
     note = "; ".join(filter(None, (few if row["n"] < row["planned"] else "", row.get("note"))))
-    words = _number(row["mean"], row["spread"])
-    return TableText(words, bool(row["best"]), hint, printed, note, of_printed, _signs(_of_own(row), marks))
+    return TableText(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, note, of_printed, of_own)
 
 
 def _number(mean: float, spread: float | None) -> str:

@@ -11,8 +11,9 @@ from dashboards.data.formatting import NO_MARGIN, count, point
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, sentence
-from dashboards.figures import numbers, shift
+from dashboards.figures import shift
 from dashboards.figures.canvas import is_cut
+from dashboards.figures.probe_curves import draw_numbers, numbers
 from dashboards.html.blocks import FigureBlock, cell_legend, draw_all, key_legend, picture, state
 from dashboards.html.markup import details, plain_table, tag, text
 from dashboards.theme.styles import Style
@@ -153,11 +154,11 @@ def _maps(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], 
 
 
 def _numbers(about: GridContext, key: str) -> Iterator[FigureBlock]:
-    found = numbers.numbers(about.store, about.grid, about.drawn)
+    found = numbers(about.store, about.grid, about.drawn)
     if found.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
-        (str(name), numbers.draw_numbers(rows, about.look))
+        (str(name), draw_numbers(rows, about.look))
         for (name,), rows in found.sort("name", maintain_order=True).group_by("name", maintain_order=True)
     ]
     caption = (

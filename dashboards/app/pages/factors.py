@@ -35,7 +35,7 @@ from dashboards.data.captions import effects_words, n_words, rank_axes
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import effects as effects_figure, interactions, pivot
+from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import level_styles
 from store.analysis.effects import analysis
@@ -194,12 +194,12 @@ def analyse(view: PageView) -> Factorial:
 
 def _effects(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
-    found = effects_figure.effects(view.store, about.grid, measure)
+    found = forest.effects(view.store, about.grid, measure)
     if found.is_empty():
         return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
-    caption = effects_words(measure, unit_of(view), effects_figure.notes(view.store, about.grid, measure))
+    caption = effects_words(measure, unit_of(view), forest.effect_notes(view.store, about.grid, measure))
     answer = rank_axes(analyse(view), found, measure)
-    figure = effects_figure.draw_effects(found, measure, unit_of(view))
+    figure = forest.draw_effects(found, measure, unit_of(view))
     return SlotContent(figure, caption, found, answer=answer, measured=measure_columns(view))
 
 
