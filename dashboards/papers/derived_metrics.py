@@ -81,9 +81,9 @@ def find_values(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     if cell.metric in _MEANS:
         return _mean(cell, own, given)
     kind, _ = _kind(cell)
-    return (
-        Measured({}, why=f"nothing here measures it: {cell.metric}") if kind is None else kind.derive(cell, own, given)
-    )
+    if kind is None:
+        return Measured({}, why=f"nothing here measures it: {cell.metric}")
+    return kind.derive(cell, own, given)
 
 
 def _softmax_like(own: Own, given: Recorded) -> Own | None:

@@ -29,14 +29,13 @@ from gallery_campaign import (
     write_gallery,
 )
 
+from benchmarks.gallery import Gallery, gallery, gallery_html, gallery_markdown
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
 from dashboards.papers import formulas
-from dashboards.papers.figures import place_of
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
-from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markdown
 from dashboards.papers.paper_tables import overlaid, printed_table
 from store import Store
 from store.published.tables import PublishedCell, cells
@@ -313,7 +312,6 @@ def test_maps_of_attention_are_of_one_layer_and_key_0_is_no_token(drawn: Mapping
         assert (found[5, 1], found[5, 3]) == pytest.approx((mean[4, 0], mean[4, 2]), rel=1e-3)
         assert (3, 5) not in found  # a key that the query cannot see
         assert f"in layer {layer + 1} of 3, mean" in drawn[key].caption
-    assert place_of("middle", 16) == 7  # "the 8th layer of the 1B model", which has 16
     maps = drawn["000-figure-9"].data.filter((pl.col("x") == 0) & (pl.col("y") == "5"))
     assert set(maps["panel"]) == {"learned_sink · 0.5B", "learned_sink · 1B", "learned_sink · 3B"}
     ground = weights("learned_sink · 1B", 0, 1)[0, :, 4, 0].mean() / 2
