@@ -190,8 +190,8 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
 
 def n_words(found: pl.DataFrame) -> str:
     """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
-    least, most = found["n"].min(), found["n"].max()
-    return f"n = {least}" if least == most else f"n = {least} to {most}"
+    counts = sorted(set(found["n"].to_list()))
+    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
 def progress_words(done: dict[str, int]) -> str:

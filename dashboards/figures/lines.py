@@ -131,7 +131,8 @@ def draw_panels(
         shown = _clip(found, panel.scale)
         if "least" in shown.columns and most > FEW:
             shown = _spikes(shown, panel.scale)
-        ends = shown.select("value", *(("low", "high") if drawing.bands else ()))
+        limits = (pl.when(drawing.bands).then(end).alias(end) for end in ("low", "high"))
+        ends = shown.select("value", *limits)
         wide = [shown.select(value=name) for name in ("least", "greatest") if name in shown.columns]
         axis = value_axis(pl.concat([ends, *wide], how="diagonal"), panel.scale)
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": {"title.text": upright(panel.y, drawing.height), **axis}})
@@ -294,7 +295,8 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
 def _lone(values: _Array) -> _Array:
     """True for the known values both of whose neighbours are missing."""
     held = np.isfinite(np.pad(values.astype(float), 1, constant_values=np.nan))
-    return held[1:-1] & ~held[:-2] & ~held[2:]
+    alone: _Array = held[1:-1] & ~held[:-2] & ~held[2:]
+    return alone
 
 
 def _extremes(rows: pl.DataFrame, *, few: bool) -> go.Scatter:

@@ -147,8 +147,8 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go
     bar: dict[str, Any] = {"color": style.color + "73", "thickness": 1.2, "width": 3}
     found = points(x, y, style, [_describe(row, look) for row in rows], mode="markers+text")
     return found.update(
-        error_x=error_bars(x, *ends[:2], **bar),
-        error_y=error_bars(y, *ends[2:], **bar),
+        error_x=error_bars(x, ends[0], ends[1], **bar),
+        error_y=error_bars(y, ends[2], ends[3], **bar),
         text=[names.get(row["cell"], "") for row in rows],
         textposition="top right",
         textfont={"color": MUTED, "size": 12},

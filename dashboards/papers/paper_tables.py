@@ -304,9 +304,10 @@ def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean, of_logs = ("Geometric means", " of logarithms") if logs == {True} else ("Means", "")
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""
+    half = "the longer half" if True in logs else "half"
     return (
-        f"{mean} over seeds{some}, {len(about.header['seeds'])} planned, in the printed unit; ± is "
-        f"{'the longer half' if True in logs else 'half'} of the 95 % t interval over seeds{of_logs}, from three seeds on."
+        f"{mean} over seeds{some}, {len(about.header['seeds'])} planned, in the printed unit; ± is {half} of the 95 % "
+        f"t interval over seeds{of_logs}, from three seeds on."
     )
 
 
