@@ -318,7 +318,7 @@ def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, 
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}%{{y:.4g}}{line}n %{{customdata}}"}
     rows = rows.select("value", "low", "high", "n")
-    texts = [describe_estimate(*row, words=drawing.words).replace("<br>", line) for row in rows.iter_rows()]
+    texts = [describe_estimate(row, drawing.words).replace("<br>", line) for row in rows.iter_rows()]
     return {"text": texts, "hovertemplate": f"{place}%{{text}}"}
 
 
