@@ -9,20 +9,16 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import count
+from dashboards.data.formatting import SUPERSCRIPT, count
 from store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
 from store.published.tables import trust_of
 
-SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
-"""In place of a value, by the reason why there is none."""
-
-_MISSING: Final = {
-    "failed": "no run has a usable value, and some failed",
-    "unfinished": "runs have not finished",
-    "unmeasured": "nothing here was measured that could stand there",
+SIGNS: Final = {
+    "failed": ("×", "no run has a usable value, and some failed"),
+    "unfinished": ("…", "runs have not finished"),
+    "unmeasured": ("–", "nothing here was measured that could stand there"),
 }
-
-_SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""By the reason why there is no value: the sign in its place, and its words."""
 
 
 class TableText(NamedTuple):
@@ -72,7 +68,7 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
     everywhere, marks = _marks(list(at.values()))
     entries = [[_text(at.get((row, column)), marks) for column in names[1]] for row in names[0]]
     shown = {each.words for row in entries for each in row}
-    signs = [(sign, _MISSING[why]) for why, sign in SIGNS.items() if sign in shown]
+    signs = [(sign, words) for sign, words in SIGNS.values() if sign in shown]
     legend = [*everywhere, *((sign, words) for words, sign in marks.items()), *signs]
     return Sheet(names[1], names[0], entries, corner, legend)
 
@@ -126,7 +122,7 @@ def _text(row: Mapping[str, Any] | None, marks: Mapping[str, str]) -> TableText:
         ", ".join(marks[each] for each in of if each in marks) for of in (_of_printed(row), _of_own(row))
     )
     if row["mean"] is None:
-        sign = SIGNS[row["missing"] or "unmeasured"]
+        sign, _ = SIGNS[row["missing"] or "unmeasured"]
         return TableText(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
     few = f"{row['n']} of {count(row['planned'], 'seed')}"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
@@ -140,5 +136,5 @@ def _number(mean: float, spread: float | None) -> str:
     both = value if found.spread is None else f"{value} ± {found.spread}"
     if not found.exponent:
         return both
-    power = f" · 10{str(found.exponent).translate(_SUPERSCRIPT)}"
+    power = f" · 10{str(found.exponent).translate(SUPERSCRIPT)}"
     return f"({both}){power}" if found.spread is not None else f"{both}{power}"
