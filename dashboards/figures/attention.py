@@ -138,7 +138,9 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
         for row in rows
     ]
     keys = [f"{row['layer']}.{row['head']}" for row in rows]
-    by_layer = {"text": _chunks(words, heads), "customdata": _chunks(keys, heads)}
+    by_layer = {
+        name: np.reshape(of, (n_layers, heads)).tolist() for name, of in (("text", words), ("customdata", keys))
+    }
     look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
     # an invisible cell per map, for the pointer and for clicks
     figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), **by_layer, **look))
@@ -161,10 +163,6 @@ def shrunk(values: _Array, size: int) -> _Array:
     summed = np.add.reduceat(np.add.reduceat(values, edges, axis=-2), edges, axis=-1)
     means: _Array = summed / (counts[:, None] * counts[None, :])
     return means
-
-
-def _chunks(values: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [values[at : at + size] for at in range(0, len(values), size)]
 
 
 def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:

@@ -263,7 +263,7 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
     ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
     low, high = _numbers(ends["low"]), _numbers(ends["high"])
-    traces = [band(x, low, high, style.band(), series.group)] if ends["low"].null_count() < rows.height else []
+    traces = [band(x, low, high, style.color + "1f", series.group)] if ends["low"].null_count() < rows.height else []
     faint = {"mode": "lines", "hoverinfo": "skip", **group}
     if "least" in rows.columns:
         traces.append(_extremes(rows, few=few).update(**faint, line_color=style.color + ("59" if few else "99")))

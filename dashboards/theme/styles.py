@@ -91,10 +91,6 @@ class Style(NamedTuple):
     marker: str
     """plotly's name of the marker."""
 
-    def band(self) -> str:
-        """The colour of an interval around a line: #rrggbbaa."""
-        return self.color + "1f"
-
 
 REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 """Cells beyond those that pictures can tell apart."""
