@@ -92,7 +92,7 @@ def draw_chart(
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
     figure = canvas(420, x=columns.x, y=columns.y)
     for (name,), rows in drawn.group_by("group", maintain_order=True):
-        figure.add_trace(_trace(rows, kind, name, styles))  # type: ignore[arg-type]
+        figure.add_trace(_trace(rows, kind, name, styles))
     figure.update_layout(barmode="group")
     if not drawn["x"].dtype.is_numeric():
         levels = list(dict.fromkeys(drawn["x"]))
