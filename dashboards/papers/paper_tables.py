@@ -19,7 +19,7 @@ from dashboards.papers.item import Drawn, Item
 from store import Store
 from store.analysis.our_results import Own
 from store.analysis.published_comparison import compare_published
-from store.analysis.published_matching import agrees, alike, differs, format_size
+from store.analysis.published_matching import alike, differs, format_size
 from store.export.cells import Missing, within_noise
 from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
@@ -68,10 +68,17 @@ def columns_of(table: Sequence[PublishedCell]) -> str:
     """
     facts = [({**cell.point, **cell.setup, **cell.arguments}, cell.column_label) for cell in table]
     for name in dict.fromkeys(name for each, _ in facts for name in each):
-        same = [agrees(str(each[name]), heading) for each, heading in facts if name in each]
+        same = [_equal(str(each[name]), heading) for each, heading in facts if name in each]
         if all(same) and 2 * len(same) > len(table):
             return name
     return ""
+
+
+def _equal(level: str, heading: str) -> bool:
+    try:
+        return float(level) == float(heading)
+    except ValueError:
+        return False
 
 
 def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
