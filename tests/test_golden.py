@@ -33,7 +33,7 @@ from runners import (
     Trial,
     UncorrectedAdamW,
 )
-from runners.catalogue.lookup import presets
+from runners.catalogue.explain import presets
 from runners.provenance.specfile import load_spec_file
 from variants import (
     Operator,

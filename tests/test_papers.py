@@ -10,7 +10,7 @@ import pytest
 
 from grid import Grid, PaperItem, PaperScale
 from grid.paper import SCALES
-from runners.cli.papers import load_paper, paper_files
+from runners.cli.resolve import load_paper, paper_files
 from runners.trial import Trial
 from store.published.tables import cells
 from variants import integral, integral_control, softmax, ssa

@@ -7,7 +7,14 @@ from markdown import bullets, code_table, escape, fill_template, table
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
-from runners.catalogue.choice_words import FIELD_HEADINGS, FieldRow, field_rows, spec_line
+from runners.catalogue.choice_words import (
+    FIELD_HEADINGS,
+    MEASURE_HEADINGS,
+    ROW_HEADINGS,
+    FieldRow,
+    field_rows,
+    spec_line,
+)
 from runners.catalogue.explain_choice import (
     ChoiceExplanation,
     explain_choice,
@@ -16,7 +23,6 @@ from runners.catalogue.explain_choice import (
     kinds,
     make_fixture_files,
 )
-from runners.catalogue.explain_text import MEASURE_HEADINGS, ROW_HEADINGS
 from runners.probes import Probe, Probing
 
 

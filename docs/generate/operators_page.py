@@ -10,10 +10,8 @@ from matplotlib.figure import SubFigure
 
 from grid.operator_view import OperatorPart, Profile
 from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from runners.catalogue.explain import Explanation, different_stages, explain
-from runners.catalogue.explain_text import NUMBER_HEADINGS, added_words, argument_words
-from runners.catalogue.lookup import KindRow, find_kind, presets, stage_kinds
-from runners.catalogue.stage_words import formula, option_words
+from runners.catalogue.explain import Explanation, KindRow, different_stages, explain, find_kind, presets, stage_kinds
+from runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
 from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.model.shapes import shapes_only
@@ -125,14 +123,14 @@ def _setting_words(setting: Setting) -> str:
 def _section(operator: Explanation, caption: str) -> str:
     lines = [f"### {operator.name}\n", f"{escape(operator.line)}\n", f"`{operator.use}`\n"]
     if operator.arguments:
-        lines.append(f"Arguments: {'; '.join(f'`{argument_words(each)}`' for each in operator.arguments)}.\n")
+        lines.append(f"Arguments: {'; '.join(f'`{each}`' for each in operator.arguments)}.\n")
     lines += [f"{caption}\n", *map(_formula, operator.parts)]
     if operator.numbers:
         lines.append(table(NUMBER_HEADINGS, [row.words for row in operator.numbers]))
     if operator.options:
         options = (f"`{name}={option_words(value)}`" for name, value in operator.options.items())
         lines.append(f"Options: {', '.join(options)}.\n")
-    lines.append(f"Parameters added to {operator.model}: {added_words(operator)}.\n")
+    lines.append(f"Parameters added to {operator.model}: {operator.parameters}.\n")
     lines += bullets("It is another operator if (proved)", operator.limits)
     lines += bullets("Pitfalls", operator.traps)
     lines += bullets("Laws it does not keep", [f"{law}: {reason}" for law, reason in operator.breaks.items()])

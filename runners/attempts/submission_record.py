@@ -206,7 +206,7 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
     """
     from runners.provenance.code_snapshot import take
     from runners.provenance.environment import record
-    from runners.provenance.snapshot_modules import user_imports
+    from runners.provenance.snapshot_contents import user_imports
 
     snapshot = take(layout, job.files).data() if job.files else None
     pid = os.getpid()

@@ -1,21 +1,22 @@
 """Words about the fields, types, values and measurements of tasks, evaluations and probes, read from the code."""
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from grid.errors import SpecError
 from grid.spec import Choice, Spec, field_names, is_outside_key
 from runners.catalogue.stage_words import field_words
 from runners.evaluations import Evaluation
-from runners.probes import Probe, RowInfo
+from runners.probes import Probe
 from runners.tasks import Task
 from store.analysis.metrics import direction
 
 FIELD_HEADINGS: Final = ("field", "type", "default", "description")
+MEASURE_HEADINGS: Final = ("measures", "evaluation conditions", "unit", "better")
+ROW_HEADINGS: Final = ("row", "of each", "point", "unit")
 _FAMILIES: Final = (Task, Evaluation, Probe)
 _PACKAGE: Final = ("runners.", "variants.")
 _LONGEST_TUPLE: Final = 7
@@ -54,8 +55,7 @@ class ProbeRow(NamedTuple):
 def field_rows(cls: type[Spec], *, documented: bool = True) -> list[FieldRow]:
     """List all fields except the kind, with the docstring below each.
 
-    Raises:
-        SpecError: a field of the package has no docstring, and all must be `documented`.
+    Raises SpecError if a field of the package has no docstring, and all must be `documented`.
     """
     words, rows = field_words(cls), []
     for name, field in cls.model_fields.items():
@@ -171,12 +171,14 @@ def measure_rows(
 ) -> list[MeasureRow]:
     """Describe measurements: name, points, unit and direction.
 
-    Raises:
-        SpecError: `units` has no unit of a measurement of this package.
+    Raises SpecError if `units` has no unit of a measurement of this package.
     """
     rows: dict[str, MeasureRow] = {}
     for name, points in measures.items():
-        measure, shown = base_measure(name, units), name
+        measure, shown = (
+            next((part for part in name.split(".") if part in units), ""),
+            name,
+        )  # without predictor and set
         if ours and not measure:
             raise SpecError(f"every measurement has a unit; add {name!r} to `units` of its class")
         if measure and not name.endswith(measure):
@@ -188,22 +190,7 @@ def measure_rows(
     return list(rows.values())
 
 
-def base_measure(name: str, units: Mapping[str, str]) -> str:
-    """Return the name without predictor and set, or "" if `units` does not know it."""
-    return next((part for part in name.split(".") if part in units), "")
-
-
-def probe_rows(rows: Sequence[RowInfo]) -> list[ProbeRow]:
-    """Describe the rows of a probe."""
-    return [ProbeRow(row.name, row.per, f"{{{', '.join(row.point)}}}" if row.point else "", row.unit) for row in rows]
-
-
 def predictors(measures: Mapping[str, object], units: Mapping[str, str]) -> list[str]:
     """List the reference predictors that are measured beside a model."""
     first_parts = (name.partition(".")[0] for name in measures if "." in name)
     return list(dict.fromkeys(part for part in first_parts if part not in units))
-
-
-def evaluate_docstring(opener: object) -> str:
-    """Return the docstring of `evaluate` of the class that `open` returns."""
-    return inspect.getdoc(get_type_hints(opener)["return"].evaluate) or ""

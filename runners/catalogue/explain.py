@@ -5,21 +5,28 @@ Limits and traps are declared beside the code that is proved.
 """
 
 import inspect
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import variants
+from grid.errors import NotFoundError, SpecError
 from grid.operator_view import OperatorPart
-from grid.spec import Spec
-from runners.catalogue.lookup import find_kind, find_model
-from runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of
+from grid.spec import Choice, Spec
+from grid.suggestions import suggest_name
+from runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of, summary
 from runners.provenance.code import SOURCE
 from variants import Backbone, Operator, Tokens, Transformer
+from variants.laws.examples import family
+from variants.model import named_backbones
 from variants.model.shapes import shapes_only
+from variants.operator import KINDS
 from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, choose
+from variants.stages.positions.scheme import Positions
 from variants.stages.stage import Stage
 
 MODEL = "gpt2_small"
@@ -36,6 +43,11 @@ class Argument(NamedTuple):
     default: object
     values: tuple[object, ...]
     """All values it takes, if they are few; else empty."""
+
+    def __str__(self) -> str:
+        """Write the argument with its default and its possible values."""
+        values = f"  one of {', '.join(map(repr, self.values))}" if self.values else ""
+        return f"{self.name}={self.default!r}{values}"
 
 
 class Explanation(NamedTuple):
@@ -62,6 +74,11 @@ class Explanation(NamedTuple):
     """The laws that it breaks, with the reason."""
     paths: Mapping[str, str]
     """By execution path: "yes", or why it cannot run there."""
+
+    @property
+    def parameters(self) -> str:
+        """How many parameters it adds to `model`, or why it does not fit, in words."""
+        return f"does not fit: {self.reason}" if self.added is None else f"{self.added:,}"
 
 
 class KindExplanation(NamedTuple):
@@ -175,12 +192,12 @@ def arguments(known: NamedOperator) -> tuple[Argument, ...]:
     """List the arguments of the function of a named operator, without the name on charts."""
     hints = get_type_hints(known.make)
     taken = [each for each in inspect.signature(known.make).parameters.values() if each.name != "name"]
-    return tuple(Argument(each.name, each.default, _values(hints.get(each.name))) for each in taken)
-
-
-def _values(hint: object) -> tuple[object, ...]:
-    hints = [hint, *get_args(hint)]  # a Literal, alone or in a union
-    return tuple(value for each in hints if get_origin(each) is Literal for value in get_args(each))
+    found = []
+    for each in taken:
+        hint = hints.get(each.name)
+        literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]  # alone or in a union
+        found.append(Argument(each.name, each.default, tuple(value for part in literals for value in get_args(part))))
+    return tuple(found)
 
 
 def data(explanation: tuple[object, ...]) -> dict[str, object]:
@@ -207,3 +224,111 @@ def added_parameters(operator: Operator, model: Backbone) -> tuple[int | None, s
     with shapes_only():
         built = Transformer(model, (operator,) * model.layers, inputs=Tokens(2), seed=0)
         return built.operator_parameters(), None
+
+
+class KindRow(NamedTuple):
+    """Describes one choice of a stage, or a named operator (stage "operator")."""
+
+    stage: str
+    kind: str
+    line: str
+    source: str
+
+
+def find_named(name: str) -> NamedOperator:
+    """Find a named operator by its name, or by a name or label that is equal without case and signs.
+
+    Raises NotFoundError if no operator or several operators have this name.
+    """
+    known = catalogue()
+    if name in known:
+        return known[name]
+    matches = [each for each in known.values() if _bare(name) in (_bare(each.name), _bare(each.make().label))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(each.name for each in matches)
+        raise NotFoundError(f"{name!r} is the label of several operators: {names}; give one of these names")
+    stages = [stage for stage, family in families().items() if name in family.members()]
+    if stages:
+        shown = f"{', '.join(stages[:-1])} and {stages[-1]}" if stages[1:] else stages[0]
+        command = f"`ablate operators {stages[0]} {name}`"
+        advice = f"name the stage too, such as {command}" if stages[1:] else f"{command} explains it"
+        raise NotFoundError(f"{name!r} is a kind of {shown}; {advice}")
+    raise NotFoundError(
+        f"there is no operator {name!r}; `ablate operators` lists them all{suggest_name(name, list(known))}"
+    )
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def of_paper(paper: str | None) -> list[NamedOperator]:
+    """List the named operators of one paper, or of all. Raise SpecError for an unknown paper."""
+    if paper is not None and paper not in PAPERS:
+        raise SpecError(f"a paper is one of {', '.join(PAPERS)}; got {paper!r}")
+    return [each for each in catalogue().values() if paper in (None, each.paper)]
+
+
+def families() -> dict[str, type[Choice]]:
+    """Return the family of every stage of an operator, and of the backbone's positions."""
+    return {**{stage: family(stage) for stage in KINDS}, "positions": Positions}
+
+
+def stage_kinds(only: str | None = None) -> list[KindRow]:
+    """List all choices in the order of the equation, or those of one stage."""
+    return [
+        KindRow(stage, kind, summary(member), source_of(member))
+        for stage, family in families().items()
+        if only in (None, stage)
+        for kind, member in family.members().items()
+    ]
+
+
+def defined_in(module: ModuleType) -> list[KindRow]:
+    """List the named operators and choices that a spec file defines. Raise SpecError if it defines none."""
+    named = [each for each in catalogue().values() if each.make.__module__ == module.__name__]
+    rows = [KindRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
+    rows += [row for row in stage_kinds() if find_kind(row.stage, row.kind).__module__ == module.__name__]
+    if not rows:
+        raise SpecError(
+            f"{module.__file__} defines neither a named operator nor a choice of a stage; decorate a function with "
+            "@named_operator('beyond'), or leave --spec out"
+        )
+    return rows
+
+
+def find_kind(stage: str, kind: str) -> type[Choice]:
+    """Find the member `kind` of the family of `stage`, or raise NotFoundError."""
+    known = families()
+    if stage not in known:
+        raise NotFoundError(
+            f"there is no stage {stage!r}; the stages are {', '.join(known)}{suggest_name(stage, list(known))}"
+        )
+    members = known[stage].members()
+    if kind not in members:
+        raise NotFoundError(
+            f"stage {stage} has no kind {kind!r}; it has {', '.join(members)}{suggest_name(kind, list(members))}"
+        )
+    return members[kind]
+
+
+def find_model(name: str) -> Backbone:
+    """Make the model `name` of `variants.model.named_backbones`, or raise NotFoundError."""
+    known = presets()
+    if name not in known:
+        near = suggest_name(name, list(known))
+        raise NotFoundError(f"there is no model {name!r}; there are {', '.join(known)}{near}")
+    return known[name]()
+
+
+def presets() -> dict[str, Callable[[], Backbone]]:
+    """Return the functions of `variants.model.named_backbones` that make a paper's model."""
+    return {
+        name: make
+        for name, make in vars(named_backbones).items()
+        if inspect.isfunction(make)
+        and make.__module__ == named_backbones.__name__
+        and get_type_hints(make) == {"return": Backbone}
+    }

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_type_hints
 
 from pydantic import ValidationError
 
@@ -21,12 +21,10 @@ from runners.catalogue.choice_words import (
     FieldRow,
     MeasureRow,
     ProbeRow,
-    evaluate_docstring,
     field_rows,
     measure_rows,
     parts_of,
     predictors,
-    probe_rows,
     spec_line,
 )
 from runners.catalogue.stage_words import formula, summary
@@ -87,8 +85,7 @@ class ChoiceExplanation(NamedTuple):
 def kinds(*families: str, defined_in: ModuleType | None = None) -> list[ChoiceRow]:
     """List all kinds of these families, or those that one spec file defines.
 
-    Raises:
-        SpecError: the spec file defines none.
+    Raises SpecError if the spec file defines none.
     """
     rows = [
         ChoiceRow(of, kind, summary(member))
@@ -115,9 +112,8 @@ def find_choice(name: str, *families: str) -> tuple[str, type[Choice]]:
 def explain_choice(name: str, *families: str) -> ChoiceExplanation:
     """Collect all facts about one kind.
 
-    Raises:
-        NotFoundError: no kind has this name.
-        SpecError: a field or a measurement of the package is not described.
+    Raises NotFoundError if no kind has this name.
+    Raises SpecError if a field or a measurement of the package is not described.
     """
     of, member = find_choice(name, *families)
     with make_fixture_files() as folder:
@@ -126,7 +122,8 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
         measures, units = _measures(example)
         rows: list[MeasureRow | ProbeRow] = [*measure_rows(measures, units, ours=is_ours(member))]
         if issubclass(member, Probe):
-            rows = [*probe_rows(member.rows)]
+            points = [f"{{{', '.join(row.point)}}}" if row.point else "" for row in member.rows]
+            rows = [ProbeRow(row.name, row.per, at, row.unit) for row, at in zip(member.rows, points, strict=True)]
         return ChoiceExplanation(
             of=of,
             name=name,
@@ -140,8 +137,13 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
             needs=_needs(example, folder),
             measures=tuple(rows),
             predictors=tuple(predictors(measures, units)),
-            said=evaluate_docstring(type(example).open) if isinstance(example, Task | Evaluation) else "",
+            said=_evaluate_docstring(example) if isinstance(example, Task | Evaluation) else "",
         )
+
+
+def _evaluate_docstring(example: Task | Evaluation) -> str:
+    """Return the docstring of `evaluate` of the class that `open` returns."""
+    return inspect.getdoc(get_type_hints(type(example).open)["return"].evaluate) or ""
 
 
 def is_ours(member: type[Choice]) -> bool:
@@ -186,19 +188,17 @@ def _use(member: type[Choice], line: str) -> str:
 
 
 def _needs(example: Choice | None, folder: Path) -> tuple[str, ...]:
-    if isinstance(example, Task):
-        return _task_needs(example)
     if isinstance(example, Evaluation):
         return _evaluation_needs(example, folder)
-    return _probe_needs(example) if isinstance(example, Probe) else ()
-
-
-def _task_needs(task: Task) -> tuple[str, ...]:
-    inputs = task.inputs
+    if isinstance(example, Probe):
+        return _probe_needs(example)
+    if not isinstance(example, Task):
+        return ()
+    inputs = example.inputs
     reads = "numbers" if isinstance(inputs, Scalars) else f"tokens, a vocabulary of {inputs.vocabulary:,}"
-    model = "an encoder, causal=False" if task.sees_ahead else "a causal model"
-    unscored = (f"the first {task.unscored} positions are not in the loss",) if task.unscored else ()
-    return (f"it reads {reads}", model, f"up to {task.length} positions", *unscored)
+    model = "an encoder, causal=False" if example.sees_ahead else "a causal model"
+    unscored = (f"the first {example.unscored} positions are not in the loss",) if example.unscored else ()
+    return (f"it reads {reads}", model, f"up to {example.length} positions", *unscored)
 
 
 def _evaluation_needs(evaluation: Evaluation, folder: Path) -> tuple[str, ...]:

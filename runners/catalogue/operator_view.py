@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -26,10 +27,10 @@ from runners.catalogue.explain import (
     arguments,
     describe_parts,
     different_stages,
+    find_named,
     find_traps,
     how_to_write,
 )
-from runners.catalogue.lookup import find_named
 from runners.catalogue.stage_words import number_rows, option_words, options
 from runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
 from variants import Operator
@@ -52,39 +53,33 @@ T = TypeVar("T")
 
 def list_operators() -> list[ListedOperator]:
     """List all named operators, in the order of the papers."""
-    return [ListedOperator(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
-
-
-def _short(known: NamedOperator) -> str:
-    label = known.make().label
-    return label if label.lower() == known.name else f"{label} ({known.name})"
+    listed = []
+    for each in catalogue().values():
+        label = each.make().label
+        shown = label if label.lower() == each.name else f"{label} ({each.name})"
+        listed.append(ListedOperator(each.name, shown, PAPERS[each.paper]))
+    return listed
 
 
 def make_operator(name: OperatorName, given: Mapping[str, str]) -> Operator:
     """Make an operator from its name and arguments, or from a whole spec.
 
-    Raises:
-        NotFoundError: no operator has that name.
-        SpecError: the spec or an argument is invalid.
+    Raises NotFoundError if no operator has that name. Raises SpecError if the spec or an argument is invalid.
     """
     if not isinstance(name, str):
         if given:
             raise SpecError(f"an operator of a grid is a whole spec and takes no arguments; got {', '.join(given)}")
-        return _of_spec(name)
+        try:
+            return Operator.model_validate(dict(name))
+        except ValidationError as error:
+            raise SpecError(
+                f"{spec_error(error, 'operator')}; if a spec file of yours defines it, open the dashboard with "
+                "`ablate dash --spec FILE`"
+            ) from error
     known = find_named(name)
     taken = {each.name: each for each in arguments(known)}
     values = {argument: _parse_argument(known, taken, argument, text) for argument, text in given.items()}
     return _as_spec_error(lambda: known.make(**values))
-
-
-def _of_spec(data: Mapping[str, Any]) -> Operator:
-    try:
-        return Operator.model_validate(dict(data))
-    except ValidationError as error:
-        raise SpecError(
-            f"{spec_error(error, 'operator')}; if a spec file of yours defines it, open the dashboard with "
-            "`ablate dash --spec FILE`"
-        ) from error
 
 
 def _parse_argument(known: NamedOperator, taken: Mapping[str, Argument], name: str, text: str) -> object:
@@ -98,14 +93,12 @@ def _parse_argument(known: NamedOperator, taken: Mapping[str, Argument], name: s
     kind = type(argument.default)
     if kind is bool or kind not in (int, float):
         raise SpecError(f"{name} of {known.name} cannot be chosen here; write it in a spec file")
-    words = f"a whole number up to {_LARGEST_ARGUMENT:,}" if kind is int else "a number"
-    try:
+    with suppress(ValueError):
         value = kind(text)
-    except ValueError as error:
-        raise SpecError(f"{name} of {known.name} is {words}; got {text!r}") from error
-    if not abs(value) <= _LARGEST_ARGUMENT:
-        raise SpecError(f"{name} of {known.name} is {words}; got {text!r}")
-    return value
+        if abs(value) <= _LARGEST_ARGUMENT:
+            return value
+    words = f"a whole number up to {_LARGEST_ARGUMENT:,}" if kind is int else "a number"
+    raise SpecError(f"{name} of {known.name} is {words}; got {text!r}")
 
 
 def _as_spec_error(make: Callable[[], T]) -> T:
@@ -127,6 +120,7 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
     parts = different_stages(operator) or {name: getattr(operator, name) for name in PLAIN}
     rows = [row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")]
     broken = [f"It does not keep the law {law}: {reason}." for law, reason in operator.breaks.items()]
+    ground = "ground state" if operator.normaliser.label == "ground" else "sink"
     return OperatorView(
         label=operator.label,
         line=known.line if known else "As it stands in a grid of this campaign.",
@@ -146,7 +140,7 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
         },
         settings=_settings(known, operator),
         notes=tuple(dict.fromkeys((*find_traps(known, parts), *broken))),
-        apart=_ground_name(operator),
+        apart=ground if operator.normaliser.has_ground else "",
         unseen=_hidden_effects(operator),
     )
 
@@ -162,28 +156,20 @@ def _selectable(argument: Argument) -> OperatorArgument | None:
 
 def _settings(known: NamedOperator | None, operator: Operator) -> tuple[OperatorSetting, ...]:
     """Return settings that show the operator, its limits, and the identities of its score."""
-    drawn = SETTINGS.get(known.name) if known else None
-    shown = (
-        [OperatorSetting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))]
-        if drawn
-        else []
-    )
-    scores = [
-        OperatorSetting(
-            f"Score {each.to!r}, within a relative error of {each.within:g}: {_values(each.numbers)}", {}, {}
-        )
-        for each in operator.score.identities
-    ]
-    limits = [
-        OperatorSetting(
-            f"{limit.words}: {limit.to().label}, outputs within {limit.within:g}"
-            + ("" if limit.where == "anywhere" else f", for {limit.where}"),
-            limit.numbers if _can_be_set(limit, operator) else {},
-            {},
-        )
-        for limit in (known.limits if known else ())
-    ]
-    return (*shown, *limits, *scores)
+    settings = []
+    if known and known.name in SETTINGS:
+        drawn = SETTINGS[known.name]
+        arguments = {name: str(value) for name, value in drawn.arguments.items()}
+        settings.append(OperatorSetting("Where it differs from softmax plainly", drawn.numbers, arguments))
+    for limit in known.limits if known else ():
+        where = "" if limit.where == "anywhere" else f", for {limit.where}"
+        words = f"{limit.words}: {limit.to().label}, outputs within {limit.within:g}{where}"
+        settings.append(OperatorSetting(words, limit.numbers if _can_be_set(limit, operator) else {}, {}))
+    for each in operator.score.identities:
+        values = ", ".join(f"{name} = {value:g}" for name, value in each.numbers.items())
+        words = f"Score {each.to!r}, within a relative error of {each.within:g}: {values}"
+        settings.append(OperatorSetting(words, {}, {}))
+    return tuple(settings)
 
 
 def _can_be_set(limit: Limit, operator: Operator) -> bool:
@@ -192,21 +178,6 @@ def _can_be_set(limit: Limit, operator: Operator) -> bool:
     if limit.where != "anywhere" or limit.fields:
         return False
     return all(span(name, own[name]) and abs(value) <= _WIDEST_LIMIT for name, value in limit.numbers.items())
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in values.items()}
-
-
-def _values(numbers: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} = {value:g}" for name, value in numbers.items())
-
-
-def _ground_name(operator: Operator) -> str:
-    """Name the weight of the ground state or sink."""
-    if not operator.normaliser.has_ground:
-        return ""
-    return "ground state" if operator.normaliser.label == "ground" else "sink"
 
 
 def _hidden_effects(operator: Operator) -> str:
@@ -254,22 +225,17 @@ def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
             raise SpecError(f"{name} of {operator.label} is in {link.words(trained=False)}; got {value:g}")
 
 
-def _check_row(logits: Sequence[float]) -> None:
-    if not 2 <= len(logits) <= MOST_LOGITS:
-        raise SpecError(f"a row has 2 to {MOST_LOGITS} logits; got {len(logits)}")
-    bad = [z for z in logits if not abs(z) <= LARGEST_LOGIT]
-    if bad:
-        raise SpecError(f"a logit is a number from {-LARGEST_LOGIT:g} to {LARGEST_LOGIT:g}; got {bad[0]:g}")
-
-
 def weights(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[Profile]:
     """Compute the weights of the last query over keys with these logits. Other numbers have their start values.
 
-    Raises:
-        SpecError: a number or the row is invalid, or the operator cannot have so few keys.
+    Raises SpecError if a number or the row is invalid, or the operator cannot have so few keys.
     """
     _check_numbers(operator, numbers)
-    _check_row(logits)
+    if not 2 <= len(logits) <= MOST_LOGITS:
+        raise SpecError(f"a row has 2 to {MOST_LOGITS} logits; got {len(logits)}")
+    for z in logits:
+        if not abs(z) <= LARGEST_LOGIT:
+            raise SpecError(f"a logit is a number from {-LARGEST_LOGIT:g} to {LARGEST_LOGIT:g}; got {z:g}")
     rows = _as_spec_error(lambda: profiles(operator, numbers, len(logits) - 1, logits, digits=_EXACT))
     if any(not math.isfinite(weight) for row in rows for weight in row.keys):
         raise SpecError(f"{operator.label} has no finite weights here; move its numbers back")

@@ -30,7 +30,6 @@ from variants.laws.examples import (
 )
 from variants.operator import KINDS, Operator
 from variants.papers.catalogue import catalogue
-from variants.stages.stage import Stage
 
 BROKEN = 4
 """The exit code if an operator breaks a law that it does not declare broken."""
@@ -44,9 +43,8 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
 
     Returns 0, or 4 if an operator breaks a law without declaring it.
 
-    Raises:
-        NotFoundError: no operator has that name.
-        SpecError: the file cannot be run, or has neither a grid nor a choice of its own.
+    Raises NotFoundError if no operator has that name.
+    Raises SpecError if the file cannot be run, or has neither a grid nor a choice of its own.
     """
     everything = full or name is not None
     with slow_notice("listing the operators"):
@@ -55,7 +53,11 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
         else:
             operators, further = list(examples() if everything else chain(named_operators(), every_choice())), []
     if name is not None:
-        operators, further = _with_label(name, operators + further), []
+        labels = [operator.label for operator in operators + further]
+        if name not in labels:
+            near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
+            raise NotFoundError(f"there is no operator {name!r} to prove{near}")
+        operators, further = [each for each in operators + further if each.label == name], []
     elif not full:
         operators = each_choice_once(operators)
     started = time.monotonic()
@@ -142,12 +144,15 @@ def operators_of(spec: Path, *, combine: bool = True) -> tuple[list[Operator], l
     The operators are those in its grids, around its choices, and its named ones.
     """
     module = import_spec_file(spec)
-    own = tuple(choice for _, choice in _choices(module))
-    own_operators = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
+    kinds = [(stage, member) for stage in KINDS for member in family(stage).members().values()]
+    own = [(stage, member.example()) for stage, member in kinds if member.__module__ == module.__name__]
+    around_own = (around(stage, choice).changed(name=f"{stage} {choice.label}") for stage, choice in own)
+    named = (known.make() for known in catalogue().values() if known.make.__module__ == module.__name__)
+    own_operators = distinct(chain(_in_grids(module), around_own, named))
     if not own_operators:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
     known = {operator.key for operator in own_operators}
-    further = distinct(combinations_of_choices(own)) if own and combine else []
+    further = distinct(combinations_of_choices(tuple(choice for _, choice in own))) if own and combine else []
     return own_operators, [operator for operator in further if operator.key not in known]
 
 
@@ -175,31 +180,3 @@ def _inside(value: object) -> Iterator[Operator]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _inside(each)
-
-
-def _choices(module: ModuleType) -> Iterator[tuple[str, Stage]]:
-    """Yield the choices of a spec file, with their stages."""
-    for stage in KINDS:
-        for member in family(stage).members().values():
-            if member.__module__ == module.__name__:
-                yield stage, member.example()
-
-
-def _of_choices(module: ModuleType) -> Iterator[Operator]:
-    for stage, choice in _choices(module):
-        yield around(stage, choice).changed(name=f"{stage} {choice.label}")
-
-
-def _of_names(module: ModuleType) -> Iterator[Operator]:
-    for known in catalogue().values():
-        if known.make.__module__ == module.__name__:
-            yield known.make()
-
-
-def _with_label(name: str, operators: list[Operator]) -> list[Operator]:
-    matches = [operator for operator in operators if operator.label == name]
-    if not matches:
-        labels = [operator.label for operator in operators]
-        near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
-        raise NotFoundError(f"there is no operator {name!r} to prove{near}")
-    return matches

@@ -5,12 +5,14 @@ import inspect
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from grid.spec import Choice, Spec
 from variants.links import LINKS
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.stages.stage import Stage
+
+NUMBER_HEADINGS: Final = ("number", "starts at", "varies", "range", "description")
 
 
 class NumberRow(NamedTuple):
@@ -35,14 +37,11 @@ def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
     if not isinstance(choice, Stage):
         return []
     return [
-        NumberRow(f"{prefix}{name}", *_number_columns(number), _number_words(choice, name), number)
+        NumberRow(
+            f"{prefix}{name}", _start(number), _varies(number), _range(number), _number_words(choice, name), number
+        )
         for name, number in choice.numbers().items()
     ]
-
-
-def _number_columns(number: Number) -> tuple[str, str, str]:
-    """Return the start, the axes and the range of a number."""
-    return _start(number), _varies(number), _range(number)
 
 
 def _number_words(choice: Spec, name: str) -> str:
@@ -117,28 +116,24 @@ def _field_docstrings(cls: type) -> dict[str, str]:
 
 def _start(number: Number) -> str:
     projection = f", projection of s.d. {number.projection_std:g}" if number.projection_std else ""
-    return _start_of_table(number) + projection
-
-
-def _start_of_table(number: Number) -> str:
+    start = f"{number.init:g}"
     if isinstance(number, Matrix):
-        return f"drawn, s.d. {number.init:g}/sqrt(D)"
-    if isinstance(number, RunningMean):
-        return f"{number.init:g}, the mean of {number.of}"
-    if isinstance(number, ByDepth):
+        start = f"drawn, s.d. {start}/sqrt(D)"
+    elif isinstance(number, RunningMean):
+        start += f", the mean of {number.of}"
+    elif isinstance(number, ByDepth):
         spread = f", from vectors of s.d. {number.spread:g}" if isinstance(number, Contrast) and number.random else ""
-        return f"{number.init:g} in layer 0, towards {number.deep:g}{spread}"
-    if isinstance(number, Vector):
+        start += f" in layer 0, towards {number.deep:g}{spread}"
+    elif isinstance(number, Vector):
         first = " in the first channel" if number.along == "first" else ""
-        return f"{number.init:g}{first}" + (f", s.d. {number.spread:g}" if number.spread else "")
-    return f"{number.init:g}"
+        start += first + (f", s.d. {number.spread:g}" if number.spread else "")
+    return start + projection
 
 
 def _varies(number: Number) -> str:
     if isinstance(number, RunningMean):
         return "per head, not trained"
-    varies = "constant" if not number.per else f"per {number.label}"
-    return varies if number.per else f"{varies}, {'trained' if number.trained else 'fixed'}"
+    return f"per {number.label}" if number.per else f"constant, {'trained' if number.trained else 'fixed'}"
 
 
 def _range(number: Number) -> str:

@@ -10,8 +10,7 @@ from grid import Grid, Planned
 from runners.monitoring.trial_locations import State
 from runners.output import format_count
 from runners.planning.duration import Estimate, EstimateOptions, estimate
-from runners.planning.forecast_text import resolution_lines, time_line
-from runners.planning.power import Resolution, resolutions
+from runners.planning.power import Resolution, resolution_lines, resolutions
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, survey, walk
 from runners.slurm.spec import Slurm
@@ -193,31 +192,23 @@ def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
 
 
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:
-    """One after the other as they are first met, the smallest models first."""
+    """One after the other as they are first met, the smallest models first; each name is unique in its grid."""
+    labels: dict[tuple[str, str], str] = {}
+    cells: dict[tuple[str, str], set[str]] = {}
     counts: dict[tuple[str, str], Counter[_Sizes]] = {}
     for trial in found.trials:
-        counts.setdefault((trial.grid, trial.operator_key), Counter())[sizes[trial.grid, trial.cell]] += 1
-    names = _names(found)
+        place = trial.grid, trial.operator_key
+        labels[place] = trial.operator
+        cells.setdefault(place, set()).add(trial.label)
+        counts.setdefault(place, Counter())[sizes[trial.grid, trial.cell]] += 1
+    shared = Counter((grid, label) for (grid, _), label in labels.items())
     for (grid, key), models in counts.items():
+        name = labels[grid, key]
+        if shared[grid, name] > 1:
+            own = cells[grid, key]
+            name = own.pop() if len(own) == 1 else f"{name} [{key[:6]}]"
         for size, trials in sorted(models.items()):
-            yield OperatorPlan(grid, names[grid, key], key, trials, *size)
-
-
-def _names(found: Survey) -> dict[tuple[str, str], str]:
-    """Return a unique name of each operator, by grid and key."""
-    labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
-    shared = Counter((place[0], label) for place, label in labels.items())
-    cells: dict[tuple[str, str], set[str]] = {place: set() for place in labels}
-    for trial in found.trials:
-        cells[trial.grid, trial.operator_key].add(trial.label)
-    return {
-        place: label if shared[place[0], label] == 1 else _told_apart(label, place[1], cells[place])
-        for place, label in labels.items()
-    }
-
-
-def _told_apart(label: str, key: str, cells: set[str]) -> str:
-    return next(iter(cells)) if len(cells) == 1 else f"{label} [{key[:6]}]"
+            yield OperatorPlan(grid, name, key, trials, *size)
 
 
 SHOWN_CELLS = 10
@@ -231,7 +222,11 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
         if grid.overrides:
             yield f"  overrides: {' '.join(grid.overrides)}"
-        yield from (f"  axis {name}: {_join_labels(labels)}" for name, labels in grid.axes.items())
+        for name, labels in grid.axes.items():
+            text = ", ".join(labels)
+            if len(text) > AXIS_WIDTH:  # leave out the end of a long list
+                text = f"{text[:AXIS_WIDTH].rpartition(', ')[0] or text[:AXIS_WIDTH]}, ... ({len(labels)} values)"
+            yield f"  axis {name}: {text}"
         for rule in grid.pruned:
             yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
         yield from _cell_lines([each for each in plan.cells if each.grid == grid.name])
@@ -253,19 +248,11 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"  {trials} ran other code; `ablate run SPEC --rerun-stale` trains those again"
     if plan.failed:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
-    yield f"  to do: {format_count(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
+    yield f"  to do: {format_count(plan.to_do, 'trial')}, {plan.estimate}"
     for problem in plan.estimate.problems:
         yield f"  could not be measured: {problem}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
-
-
-def _join_labels(labels: Sequence[str]) -> str:
-    """Join the labels of an axis; leave out the end of a long list."""
-    text = ", ".join(labels)
-    if len(text) <= AXIS_WIDTH:
-        return text
-    return f"{text[:AXIS_WIDTH].rpartition(', ')[0] or text[:AXIS_WIDTH]}, ... ({len(labels)} values)"
 
 
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
@@ -9,9 +9,12 @@ from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json
-from runners.output import write_json, write_table
+from runners.output import write, write_json, write_table
 
 if TYPE_CHECKING:
+    from grid.operator_view import OperatorPart
+    from runners.catalogue.explain import Explanation, KindExplanation
+    from runners.catalogue.explain_choice import ChoiceExplanation
     from variants.paths.case import Case
 
 STAGES = "stages"
@@ -79,36 +82,36 @@ def operators(
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     """
-    from runners.catalogue.explain import MODEL, data, explain, explain_kind, path_rows
-    from runners.catalogue.explain_text import write_explanation, write_kind
-    from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
+    from runners.catalogue import explain as facts
     from runners.provenance.specfile import import_spec_file
 
-    listing = kind is None and name in (STAGES, *families())
+    listing = kind is None and name in (STAGES, *facts.families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
     page.check(is_named=name is not None and kind is None and not listing)
     module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        paths = path_rows(find_named(name).make(), page.case())
-        _write_list(("path", "chosen", "reason"), paths, as_json=as_json)
+        paths = facts.path_rows(facts.find_named(name).make(), page.case())
+        _write_names(("path", "chosen", "reason"), paths, as_json=as_json)
     elif module and name is None and paper is None:
-        _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
+        _write_names(("kind", "name", "line", "source"), facts.defined_in(module), as_json=as_json)
     elif name is None:
-        rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
-        _write_list(("operator", "paper", "line"), rows, as_json=as_json)
+        rows = [(each.name, each.paper, each.line) for each in facts.of_paper(paper)]
+        _write_names(("operator", "paper", "line"), rows, as_json=as_json)
     elif listing:
-        _write_list(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
+        _write_names(
+            ("stage", "kind", "line", "source"), facts.stage_kinds(None if name == STAGES else name), as_json=as_json
+        )
     elif kind is not None:
-        part = explain_kind(name, kind)
-        write_json("operators", data(part)) if as_json else write_kind(part)
+        part = facts.explain_kind(name, kind)
+        write_json("operators", facts.data(part)) if as_json else _write_kind(part)
     else:
-        found = explain(find_named(name), page.model or MODEL)
-        write_json("operators", data(found)) if as_json else write_explanation(found)
+        found = facts.explain(facts.find_named(name), page.model or facts.MODEL)
+        write_json("operators", facts.data(found)) if as_json else _write_operator(found)
     return 0
 
 
-def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
+def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
     if as_json:
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -144,7 +147,6 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
 def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> int:
     from runners.catalogue.explain import data
     from runners.catalogue.explain_choice import explain_choice, kinds
-    from runners.catalogue.explain_text import write_choice
     from runners.provenance.specfile import import_spec_file
 
     module = None if spec is None else import_spec_file(spec)
@@ -153,7 +155,7 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
         write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("kind", "name", "line"), rows)
     else:
         found = explain_choice(name, *of)
-        write_json(command, data(found)) if as_json else write_choice(found)
+        write_json(command, data(found)) if as_json else _write_choice(found)
     return 0
 
 
@@ -186,3 +188,74 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
 
     torch.set_num_threads(1)  # on inputs this small, several threads are slower
     return prove_operators(spec, operator, full=full)
+
+
+def _write_operator(found: "Explanation") -> None:
+    """Write a page about one named operator."""
+    write(f"{found.name}: {found.line}\n{found.paper}\n\n{found.use}")
+    _write_points("arguments", map(str, found.arguments))
+    for part in found.parts:
+        write(f"\n{part.stage} = {part.kind}")
+        _write_formula(part)
+    _write_numbers(found)
+    write(f"\nparameters added to {found.model}: {found.parameters}")
+    _write_points("is another operator where", found.limits)
+    _write_properties(found)
+    _write_points("execution paths", (f"{path}: {reason}" for path, reason in found.paths.items()))
+
+
+def _write_kind(found: "KindExplanation") -> None:
+    """Write a page about one choice of a stage."""
+    write(f"{found.part.stage} = {found.part.kind}: {found.home}")
+    _write_formula(found.part)
+    _write_numbers(found)
+    _write_properties(found)
+    _write_points("named operators that have it", found.used_by)
+
+
+def _write_choice(found: "ChoiceExplanation") -> None:
+    """Write a page about one task, evaluation or probe."""
+    from runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
+
+    about = "" if found.about == found.formula else f"\n\n{found.about}"
+    write(f"{found.of} {found.name}: {found.home}\n\n{found.use}\n\n{found.formula}{about}")
+    _write_rows(f"fields of {found.name}", FIELD_HEADINGS, found.fields)
+    for part in found.parts:
+        write(f"\n{part.name}: {part.about}")
+        _write_rows("", FIELD_HEADINGS, part.fields)
+    _write_points("needs", found.needs)
+    _write_rows("", ROW_HEADINGS if found.of == "probe" else MEASURE_HEADINGS, found.measures)
+    if found.predictors:
+        write(f"\nreference predictors: {', '.join(found.predictors)}")
+    if found.said:
+        write(f"\n{found.said}")
+
+
+def _write_formula(part: "OperatorPart") -> None:
+    write("\n".join(f"    {line}" if line else "" for line in part.formula.splitlines()))
+    if part.source and "Source:" not in part.formula:
+        write(f"    Source: {part.source}.")
+
+
+def _write_numbers(found: "Explanation | KindExplanation") -> None:
+    from runners.catalogue.stage_words import NUMBER_HEADINGS, option_words
+
+    _write_rows("", NUMBER_HEADINGS, [row.words for row in found.numbers])
+    _write_points("options", (f"{name} = {option_words(value)}" for name, value in found.options.items()))
+
+
+def _write_properties(found: "Explanation | KindExplanation") -> None:
+    _write_points("pitfalls", found.traps)
+    _write_points("laws it does not keep", (f"{law}: {reason}" for law, reason in found.breaks.items()))
+
+
+def _write_rows(heading: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        write(f"\n{heading}" if heading else "")
+        write_table(headings, rows)
+
+
+def _write_points(heading: str, lines: Iterable[str]) -> None:
+    points = [f"  - {line}" for line in lines]
+    if points:
+        write("\n".join(("", heading, *points)))

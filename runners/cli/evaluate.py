@@ -73,7 +73,7 @@ def evaluate(
     spec
         A spec file that defines classes of the trials; default those that were submitted.
     """
-    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, load_classes, submitted_files
+    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, submitted_files
     from runners.provenance.specfile import import_spec_file
 
     if not query:
@@ -86,15 +86,19 @@ def evaluate(
             import_spec_file(file)
         wanted = Wanted(_load_evaluations(by), by.again, by.device, by.other_code)
         models, results = _find_weights(store, trials)
-        files = [*spec, *([by.by] if by.by else [])]
-        code = [file for file in submitted_files(store.layout, models) if file not in files]
+        code = submitted_files(store.layout, models, [*spec, *([by.by] if by.by else [])])
         require_trust(store.layout, code, trust=trust)
-        load_classes(store.layout, models, files, _tell)
+        for file in code:
+            if file.is_file():
+                import_spec_file(file)
+            else:
+                _tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
         try:
             results += evaluate_trials(store, models, wanted, _tell)
         finally:
             _ingest(store)
-        labels = _read_labels(store)
+        rows = store.sql("SELECT trial, any_value(label), any_value(seed) FROM grid_trial GROUP BY trial").rows()
+        labels = {str(trial): (str(label), int(seed)) for trial, label, seed in rows}
     return _report(results, labels, len(trials), as_json=as_json)
 
 
@@ -137,7 +141,7 @@ def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
         try:
             found.append(find_kept(store.layout, key))
         except NotFoundError as error:
-            without.append(Result(key, "-", "-", "failed", message=str(error), problem=error))
+            without.append(Result(key, None, None, "failed", message=str(error), problem=error))
     return found, without
 
 
@@ -151,26 +155,15 @@ def _ingest(store: "Store") -> None:
         _tell(f"results are on disk but not in the store yet: {error}")
 
 
-def _read_labels(store: "Store") -> dict[str, tuple[str, int]]:
-    rows = store.sql("SELECT trial, any_value(label), any_value(seed) FROM grid_trial GROUP BY trial").rows()
-    return {str(trial): (str(label), int(seed)) for trial, label, seed in rows}
-
-
 def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
     """Show the results and return the exit code. With a single trial, raise its error."""
     failed = [each for each in results if each.status == "failed"]
     if trials == 1 and len(results) == 1 and failed and failed[0].problem is not None:
         raise failed[0].problem
     if as_json:
+        names = ("trial", "kind", "evaluation", "status", "message")
         data = [
-            {
-                "trial": each.trial,
-                "kind": None if each.kind == "-" else each.kind,
-                "evaluation": None if each.evaluation == "-" else each.evaluation,
-                "status": each.status,
-                "message": each.message,
-                "measured": [row._asdict() for row in each.measured],
-            }
+            {**{name: getattr(each, name) for name in names}, "measured": [row._asdict() for row in each.measured]}
             for each in results
         ]
         write_json("evaluate", data)
@@ -178,7 +171,7 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
         _show(results, labels)
     for each in results:
         if each.message is not None:
-            _tell(f"trial {each.trial[:8]}: {each.message if each.kind == '-' else f'{each.kind}: {each.message}'}")
+            _tell(f"trial {each.trial[:8]}: {f'{each.kind}: ' if each.kind else ''}{each.message}")
     counts = Counter(each.status for each in results)
     words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
     told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])

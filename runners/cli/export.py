@@ -52,14 +52,16 @@ class Format:
     md: Flag = False
     parquet: Path | None = None
 
-    def format_flags(self) -> list[str]:
-        """Return the flag that was given, if any. Raise SpecError for several."""
+    def format_flags(self, silent: str | None = None) -> list[str]:
+        """Return the flag that was given, if any. Raise SpecError for several, or one beside a `silent` option."""
         flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
         names = [name for name, is_given in flags.items() if is_given]
         if len(names) > 1:
             raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
         if self.parquet is not None and not self.parquet.name:
             raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
+        if silent and names and (silent, *names) != ("--saved", "--json"):
+            raise SpecError(f"{silent} shows no result; leave out {names[0]}")
         return names
 
 
@@ -91,8 +93,9 @@ def sql(
     from store.files.saved_texts import QUERIES
     from store.store import Store
 
-    formats = shown.format_flags()
-    _refuse_ignored(formats, query, file, save, saved=saved)
+    formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
+    if saved and (query or file or save):
+        raise SpecError("--saved lists the saved queries; leave the query, -f and --save out")
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
@@ -125,20 +128,6 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
 
 
-def _refuse_ignored(
-    formats: Sequence[str], query: str | None, file: Path | None, save: str | None, *, saved: bool
-) -> None:
-    """Refuse what --saved or --save would ignore."""
-    if not saved and save is None:
-        return
-    flag, ignored = ("--saved", [each for each in formats if each != "--json"]) if saved else ("--save", list(formats))
-    if saved:
-        others = {f"the query {query!r}": query, f"-f {file}": file, f"--save {save}": save}
-        ignored += [name for name, value in others.items() if value is not None]
-    if ignored:
-        raise SpecError(f"{flag} shows no result; leave out {' and '.join(ignored)}")
-
-
 def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
     """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
     if formats:
@@ -156,47 +145,30 @@ def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
 
 def _read_query(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
+    from store.files.atomic import environment_problem
     from store.files.saved_texts import QUERIES, is_name
 
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
-    if file is not None:
-        return _read_file(file)
-    if query == "-":
-        try:
-            return _require_utf8(sys.stdin.read(), "what came on stdin")
-        except UnicodeDecodeError as error:
-            raise SpecError("what came on stdin is not UTF-8 text") from error
-    if query is None:
+    if query is None and file is None:
         if naming:
             raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
         return None
-    _require_utf8(query, "the query")
+    what = str(file) if file is not None else "what came on stdin" if query == "-" else "the query"
+    try:
+        text = file.read_text(encoding="utf-8") if file is not None else sys.stdin.read() if query == "-" else query
+        str(text).encode()  # Python keeps bytes that are not UTF-8 as surrogates
+    except UnicodeError as error:
+        raise SpecError(f"{what} is not UTF-8 text") from error
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {what}; -f takes a file that holds one SQL statement") from error
+    except OSError as error:
+        raise environment_problem("read", Path(what), error) from error
+    if query is None or query == "-":
+        return text
     if query.startswith("-") and len(query.split()) == 1:
         raise SpecError(f"`ablate sql` has no option {query}; `ablate sql --help` lists them")
     return QUERIES.text(layout, query) if not naming and is_name(query) else query
-
-
-def _require_utf8(text: str, what: str) -> str:
-    """Return `text`, unless some of its bytes were not UTF-8: Python keeps such bytes as surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise SpecError(f"{what} is not UTF-8 text: see the character {error.start + 1}") from error
-    return text
-
-
-def _read_file(file: Path) -> str:
-    from store.files.atomic import environment_problem
-
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {file}; -f takes a file that holds one SQL statement") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file} is not UTF-8 text; -f takes a file that holds one SQL statement") from error
-    except OSError as error:
-        raise environment_problem("read", file, error) from error
 
 
 def _list_saved(layout: "Layout", *, as_json: bool) -> int:

@@ -233,13 +233,36 @@ class SlurmFlags:
         return (defaults or Slurm()).override(**given, **({} if workers is None else {"workers": workers}))
 
 
-def check_machine(on: str, workers: int | None, cluster: SlurmFlags) -> None:
-    """Raise SpecError for flags that say nothing to the machine."""
-    if on != "slurm":
-        cluster.refuse(on)
-    if on == "inline" and workers is not None:
-        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, a trial at a time")
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class MachineFlags:
+    """Where trials are trained.
 
+    Parameters
+    ----------
+    on
+        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster. Default
+        local; `retry` takes what they were trained on the last time.
+    workers
+        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
+        their time limit.
+    """
+
+    on: Literal["local", "inline", "slurm"] | None = None
+    workers: int | None = None
+
+    def check(self, on: str, cluster: SlurmFlags) -> None:
+        """Raise SpecError for flags that say nothing to the machine `on`."""
+        if on != "slurm":
+            cluster.refuse(on)
+        if on == "inline" and self.workers is not None:
+            raise SpecError(
+                "--workers is for --on local and --on slurm; inline trains in this process, a trial at a time"
+            )
+
+
+ANYWHERE = MachineFlags()
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""

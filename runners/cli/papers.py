@@ -1,27 +1,19 @@
-"""Tables and figures of the papers as commands: `ablate papers`, and addresses such as ssa:table1."""
+"""The command `papers`: tables and figures of the papers, their grids, and your results beside printed values."""
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from grid.errors import NotFoundError, SpecError
 from grid.paper import PaperGrids, PaperItem, PaperScale
-from grid.suggestions import suggest_name
 from runners.cli.options import Json
 from runners.cli.published import doubts, flat, write_cells
-from runners.cli.resolve import CAMPAIGNS
+from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files
 from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from grid import Grid
-
-_NOT_PAPERS: Final = ("corpora",)
-"""Modules of the folder that the papers' files import."""
-_ADDRESS: Final = re.compile(r"(?P<paper>\w+):(?P<item>\w*)")
 
 
 def papers(
@@ -87,13 +79,6 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     return 0
 
 
-class PaperFile(NamedTuple):
-    """A spec file of `specs/papers` and its registry."""
-
-    path: Path
-    registry: PaperGrids
-
-
 class ItemState(NamedTuple):
     """A line of `ablate papers`."""
 
@@ -107,60 +92,6 @@ class ItemState(NamedTuple):
     flops: float | None
     """Floating-point operations of all of its training steps; None if they were not counted."""
     about: str
-
-
-def paper_files() -> Mapping[str, Path]:
-    """Find the files of the papers by name: in specs/papers here, else in this package's repository.
-
-    Raises:
-        NotFoundError: there is no such folder.
-    """
-    import runners
-
-    home = Path(runners.__file__).parent.parent
-    for folder in (Path("specs/papers"), home / "specs" / "papers"):
-        if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _NOT_PAPERS}
-    raise NotFoundError(
-        f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
-        "call ablate in a clone"
-    )
-
-
-def load_paper(name: str) -> PaperFile:
-    """Load the registry of a paper.
-
-    Raises:
-        NotFoundError: no paper is called so.
-    """
-    from runners.provenance.specfile import import_spec_file
-
-    files = paper_files()
-    if name not in files:
-        known = list(files)
-        raise NotFoundError(f"there is no paper {name!r}; there are {', '.join(known)}{suggest_name(name, known)}")
-    found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
-    if len(found) != 1:
-        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")
-    return PaperFile(files[name], found[0])
-
-
-def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
-    """Return the file and the grid that a command means by `spec`: a path, or an item such as ssa:table1.
-
-    Raises:
-        SpecError: --scale without an item, or --grid with one.
-        NotFoundError: there is no such paper, item or scale, or the item is no grid.
-    """
-    address = _ADDRESS.fullmatch(str(spec))
-    if address is None or spec.exists():
-        if scale is not None:
-            raise SpecError(f"--scale is for an item of a paper, such as ssa:table1; got {spec}: leave it out")
-        return spec, grid
-    if grid is not None:
-        raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
-    found = load_paper(address["paper"])
-    return found.path, found.registry.grid_name(address["item"], scale or "cpu")
 
 
 def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
@@ -177,27 +108,21 @@ def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> lis
 
 
 def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
+    from store.files.layout import Layout
+    from store.files.trial_status import trial_state
+
     if item.reason:
         return ItemState(name, item.name, "no grid", None, None, None, None, item.reason)
     if item.of:
         return ItemState(name, item.name, f"with {item.of}", None, None, None, None, "")
     if scale not in item.scales:
         return ItemState(name, item.name, f"not at {scale}", None, None, None, None, item.title)
-    grid = found.grids[found.grid_name(item.name, scale)]
-    states = Counter(_statuses(grid, root))
-    flops = _flops(grid) if count else None
+    grid, layout = found.grids[found.grid_name(item.name, scale)], Layout(root)
+    keys = (planned.key for planned in grid.enumerate())
+    states: Counter[str] = Counter(trial_state(layout, key).status if layout.exists() else "pending" for key in keys)
+    flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
     return ItemState(name, item.name, _word(states), cells, trials, states["ok"], flops, item.title)
-
-
-def _statuses(grid: "Grid", root: Path) -> Iterator[str]:
-    from store.files.layout import Layout
-    from store.files.trial_status import trial_state
-
-    layout = Layout(root)
-    there = layout.exists()
-    for planned in grid.enumerate():
-        yield trial_state(layout, planned.key).status if there else "pending"
 
 
 def _word(states: Counter[str]) -> str:
@@ -208,21 +133,15 @@ def _word(states: Counter[str]) -> str:
     return "failed" if states["failed"] else "planned"
 
 
-def _flops(grid: "Grid") -> float | None:
+def _count_flops(grid: "Grid") -> float | None:
     """Count the FLOPs of all trials; None if those of one cannot be counted."""
-    from runners.training.cost import flops
-    from runners.training.flops import Shape
-    from runners.trial import Trial
+    from runners.planning.duration import training_flops
 
-    total = 0.0
-    for planned in grid.cells():
-        trial = planned.trial
-        assert isinstance(trial, Trial)
-        counted = flops(trial, {Shape(trial.task.batch, trial.task.length): trial.training.steps})
-        if counted is None:
-            return None
-        total += counted
-    return total * len(tuple(grid.seeds))
+    try:
+        cells = [training_flops(planned.trial) for planned in grid.cells()]
+    except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
+        return None
+    return sum(each or 0.0 for each in cells) * len(tuple(grid.seeds))
 
 
 def write_states(states: list[ItemState], scale: PaperScale) -> None:

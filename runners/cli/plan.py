@@ -1,7 +1,7 @@
 """The command `plan`."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
@@ -21,8 +21,7 @@ from runners.cli.options import (
     SpecFile,
     SpecFlags,
 )
-from runners.cli.papers import locate_spec
-from runners.cli.resolve import find_campaign, load_grids, worker_count
+from runners.cli.resolve import find_campaign, load_grids, locate_spec, worker_count
 from runners.output import say, write, write_json
 from runners.slow_notice import slow_notice
 
@@ -77,7 +76,7 @@ def plan(
     Ends with 2 where trials would fail before their first step, and says why.
     """
     from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
-    from runners.planning.step_timing import measure_seconds
+    from runners.planning.duration import measure_seconds
     from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters
@@ -100,7 +99,10 @@ def plan(
         seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
     )
     planned = plan_campaign(root, grids, options)
-    _tell_leaving(states, members - {trial.key for trial in planned.trials})
+    leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
+    counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
+    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
+        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
     if as_json:
         write_json("plan", plan_data(planned))
     else:
@@ -123,11 +125,3 @@ def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State],
     for note in locations.notes:
         say(f"ablate: {note}")
     return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])
-
-
-def _tell_leaving(states: "Mapping[str, State]", leaving: Collection[str]) -> None:
-    """Say how many trials `ablate run` of this plan would take out of its grids."""
-    found = Counter(states.get(key) for key in leaving)
-    counts = {"queued or running": found["queued"] + found["running"], "finished": found["done"]}
-    if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")

@@ -150,9 +150,11 @@ def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
     shown = claims if everything else judged
     if not shown.is_empty():
         write_table(_CLAIM_HEADINGS, [_claim_line(row) for row in shown.iter_rows(named=True)])
-    for line in dict.fromkeys(_difference(row) for row in judged.iter_rows(named=True)):
-        write(f"  {line}")
-    for line in doubts(number for numbers in judged["notes"] for number in numbers):
+    differences = dict.fromkeys(
+        f"{row['paper']} {row['paper_table']}: {row['differs'] or 'nothing is known to be different'}"
+        for row in judged.iter_rows(named=True)
+    )
+    for line in (*differences, *doubts(number for numbers in judged["notes"] for number in numbers)):
         write(f"  {line}")
     words = [f"{count} {word}" for word, count in judged["word"].value_counts(sort=True).rows()]
     counts = ", ".join([*words, f"{others.height} not comparable"])
@@ -202,7 +204,3 @@ def _claim_line(row: Mapping[str, object]) -> tuple[object, ...]:
         *(round_value(row[name]) for name in ("published", "own", "low", "high")),
         *(row["unit"], row["label"], row["pairs"], round_value(row["p_holm"]), row["word"], row["reason"]),
     )
-
-
-def _difference(row: Mapping[str, object]) -> str:
-    return f"{row['paper']} {row['paper_table']}: {row['differs'] or 'nothing is known to be different'}"

@@ -1,13 +1,15 @@
-"""Find the campaign, grids and trials that a command means, and ask before code of others runs."""
+"""Find the campaign, grids, papers and trials that a command means, and ask before code of others runs."""
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError, StoreError
+from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
 from runners.output import say
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
+
+_NOT_PAPERS: Final = ("corpora",)
+"""Modules of specs/papers that the papers' files import."""
 
 MOST_NAMED = 8
 """Most matches that are named if there are several."""
@@ -61,8 +66,7 @@ class OpenGrid(NamedTuple):
 def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
     """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
 
-    Raises:
-        NotFoundError: there is no such campaign or grid.
+    Raises NotFoundError if there is no such campaign or grid.
     """
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
@@ -105,6 +109,61 @@ def find_campaigns(named: Sequence[Path]) -> list[Path]:
 
 def _campaigns_below() -> list[Path]:
     return sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+
+
+class PaperFile(NamedTuple):
+    """A spec file of `specs/papers` and its registry."""
+
+    path: Path
+    registry: PaperGrids
+
+
+def paper_files() -> Mapping[str, Path]:
+    """Find the files of the papers by name: in specs/papers here, else in this package's repository.
+
+    Raises NotFoundError if there is no such folder.
+    """
+    import runners
+
+    home = Path(runners.__file__).parent.parent
+    for folder in (Path("specs/papers"), home / "specs" / "papers"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _NOT_PAPERS}
+    raise NotFoundError(
+        f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
+        "call ablate in a clone"
+    )
+
+
+def load_paper(name: str) -> PaperFile:
+    """Load the registry of a paper. Raise NotFoundError if no paper is called so."""
+    from runners.provenance.specfile import import_spec_file
+
+    files = paper_files()
+    if name not in files:
+        known = list(files)
+        raise NotFoundError(f"there is no paper {name!r}; there are {', '.join(known)}{suggest_name(name, known)}")
+    found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
+    if len(found) != 1:
+        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")
+    return PaperFile(files[name], found[0])
+
+
+def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
+    """Return the file and the grid that a command means by `spec`: a path, or an item such as ssa:table1.
+
+    Raises SpecError if --scale comes without an item, or --grid with one.
+    Raises NotFoundError if there is no such paper, item or scale, or the item is no grid.
+    """
+    address = re.fullmatch(r"(?P<paper>\w+):(?P<item>\w*)", str(spec))
+    if address is None or spec.exists():
+        if scale is not None:
+            raise SpecError(f"--scale is for an item of a paper, such as ssa:table1; got {spec}: leave it out")
+        return spec, grid
+    if grid is not None:
+        raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
+    found = load_paper(address["paper"])
+    return found.path, found.registry.grid_name(address["item"], scale or "cpu")
 
 
 def load_grids(
@@ -169,9 +228,8 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
 def find_one(store: "Store", words: Sequence[str]) -> str:
     """Find the key of the one trial that `words` mean: the beginning of its key, or a query.
 
-    Raises:
-        SpecError: there are no words, or one has no meaning.
-        NotFoundError: they mean no trial, or several, which are named.
+    Raises SpecError if there are no words, or one has no meaning.
+    Raises NotFoundError if they mean no trial, or several, which are named.
     """
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
@@ -191,9 +249,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     """Find the keys of the trials that `words` mean, in the order of the plan.
 
-    Raises:
-        SpecError: a word has no meaning.
-        NotFoundError: they mean no trial.
+    Raises SpecError if a word has no meaning. Raises NotFoundError if they mean no trial.
     """
     from runners.monitoring.trial_query import select
 

@@ -1,20 +1,31 @@
 """`ablate retry`: trials that failed or were lost, once more."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import TYPE_CHECKING, Annotated, NamedTuple, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, Repeat, Trust, check_machine
+from grid.errors import NotFoundError, SpecError, StoreError
+from runners.cli.options import ANYWHERE, NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, Trust
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
 from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
-    from runners.monitoring.retry import Again, Before
-    from runners.monitoring.trial_locations import State
+    from grid import Grid
+    from runners.attempts.submission_record import Submission
+    from runners.monitoring.trial_locations import State, TrialLocations
+    from store.files.layout import Layout
     from store.store import Store
+
+_UNCLAIMED: "tuple[State, ...]" = ("failed", "lost", "pending")
+_WHY_LEFT: "Mapping[State, str]" = {
+    "done": "done (`ablate run SPEC --rerun-stale` is for those of other code)",
+    "running": "being trained",
+    "unknown": "unknown: the cluster does not answer",
+}
 
 
 @Parameter(name="*")
@@ -39,24 +50,6 @@ class Which:
     spec: Path | None = None
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
-class Where:
-    """Where they are trained.
-
-    Parameters
-    ----------
-    on
-        local, inline or slurm; default where they were the last time.
-    workers
-        Worker processes, or array tasks; default as `ablate run` chooses.
-    """
-
-    on: Literal["local", "inline", "slurm"] | None = None
-    workers: int | None = None
-
-
 def retry(
     *query: Annotated[
         str,
@@ -66,7 +59,7 @@ def retry(
         ),
     ],
     which: Which = Which(),
-    where: Where = Where(),
+    where: MachineFlags = ANYWHERE,
     campaign: Campaign = None,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
@@ -74,7 +67,7 @@ def retry(
     from runners.cli.run import run_here
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
-    from runners.slurm.spec import cluster_of
+    from runners.slurm.spec import Slurm, cluster_of
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
     states = [state for state, is_given in flags.items() if is_given]
@@ -83,47 +76,113 @@ def retry(
         read_warnings(store)
         if not query and not states:
             return _list_failures(store)
-        chosen = _choose(store, query, states, which.spec, trust=which.trust)
-    if chosen is None:
-        write(" and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in states))
-        return 0
-    again, before = chosen
-    machine = where.on or before.machine
+        chosen = _choose_here(store, query, states)
+        if not chosen.keys:
+            write(" and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in states))
+            return 0
+        last = last_submission(store.layout, chosen.keys)
+        spec = spec_of(last, which.spec)
+        runs_recorded_file = spec != which.spec or (last is not None and last.machine == "slurm")
+        require_trust(store.layout, [spec] if runs_recorded_file else [], trust=which.trust)
+        grids = _load_grids(store, chosen.keys, spec)
+    machine = where.on or (last.machine if last else "local")
     if machine == "slurm":
-        options = submit_options(again.spec, Repeat(retry=True), cluster, again.keys)
-        request = cluster.request(before.slurm() or cluster_of(again.spec), where.workers)
-        return draft_or_queue(root, again.grids, request, options, cluster)
-    check_machine(machine, where.workers, cluster)
-    halve = before.halves if cluster.oom is None else cluster.oom == "halve"
-    local = RunOptions(retry=True, only=again.keys, files=(again.spec.resolve(),), oom="halve" if halve else "fail")
-    return run_here(root, again.grids, machine, where.workers, local)
+        request = Slurm.model_validate(last.slurm) if last and last.slurm is not None else cluster_of(spec)
+        options = submit_options(spec, Repeat(retry=True), cluster, chosen.keys)
+        return draft_or_queue(root, grids, cluster.request(request, where.workers), options, cluster)
+    where.check(machine, cluster)
+    halves = last is not None and last.job.get("oom") == "halve" if cluster.oom is None else cluster.oom == "halve"
+    local = RunOptions(retry=True, only=chosen.keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
+    return run_here(root, grids, machine, where.workers, local)
 
 
-def _choose(
-    store: "Store", query: Sequence[str], states: "list[State]", spec: Path | None, *, trust: bool
-) -> "tuple[Again, Before] | None":
-    """Return the trials to retry and how they were trained; None if there are none."""
-    from grid.overrides import override
-    from runners.monitoring.retry import Again, before, choose, grids_of
+def _choose_here(store: "Store", query: Sequence[str], states: "Sequence[State]") -> "RetrySelection":
+    """Choose trials of a campaign, and say which cannot be retried."""
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
-    from runners.provenance.specfile import load_spec_file
-    from runners.slurm.scheduler import SlurmScheduler as Scheduler
+    from runners.slurm.scheduler import SlurmScheduler
 
-    locations = locate_trials(store, Scheduler())
-    for note in locations.notes:
-        say(f"ablate: {note}")
+    locations = locate_trials(store, SlurmScheduler())
     chosen = choose(locations, select(store, query) if query else None, states)
-    if chosen.in_words():
-        say(f"ablate: of these trials {chosen.in_words()}")
-    if not chosen.keys:
-        return None
-    last = before(store.layout, chosen.keys)
-    path = last.spec(spec)
-    require_trust(store.layout, [path] if path != spec or last.machine == "slurm" else [], trust=trust)
-    grids = grids_of(store, chosen.keys, load_spec_file(path), path)
-    grids = [override(each, store.grid(each.name).get("overrides", ())) for each in grids]
-    return Again(path, grids, chosen.keys), last
+    words = chosen.in_words()
+    for note in (*locations.notes, *([f"of these trials {words}"] if words else [])):
+        say(f"ablate: {note}")
+    return chosen
+
+
+class RetrySelection(NamedTuple):
+    """Trials to retry, and the number of trials of the query that are not retried."""
+
+    keys: frozenset[str]
+    left: "Mapping[State, int]"
+    logged: int = 0
+    """Trials that only a program of the user's can start."""
+
+    def in_words(self) -> str:
+        """Describe why trials are not retried."""
+        reasons = [
+            f"{n} {'is' if n == 1 else 'are'} {_WHY_LEFT.get(state, state)}" for state, n in self.left.items() if n
+        ]
+        if self.logged:
+            reasons.append(f"{format_count(self.logged, 'run')} logged by a program of your own, to be started by you")
+        return "; ".join(reasons)
+
+
+def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "Sequence[State]") -> RetrySelection:
+    """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
+
+    Raises NotFoundError if none of `selected` is to be retried.
+    Raises SpecError if programs of the user's logged all of them.
+    """
+    states = {key: where.trials[key].state for key in (where.trials if selected is None else selected)}
+    matching = frozenset(key for key, state in states.items() if state in (wanted or _UNCLAIMED))
+    keys = frozenset(key for key in matching if not where.trials[key].logged)
+    if matching and not keys:
+        raise SpecError(
+            "these runs were logged by a program of your own, which nothing here can start: start it again, "
+            "and what it logs becomes their next attempts"
+        )
+    left = Counter(state for key, state in states.items() if key not in matching)
+    selection = RetrySelection(keys, left if selected is not None else {}, len(matching) - len(keys))
+    if selected is not None and not keys:
+        raise NotFoundError(f"none of these trials is to be trained again: {selection.in_words()}")
+    return selection
+
+
+def last_submission(layout: "Layout", keys: Iterable[str]) -> "Submission | None":
+    """Read the latest submission that had any of `keys`: by their attempts, else by the latest manifest."""
+    from runners.attempts.submission_record import read_submission_record
+    from store.files.trial_status import trial_state
+
+    names = {str(last.start["submission"]) for key in keys for last in trial_state(layout, key).attempts[-1:]}
+    for name in sorted(names or layout.submission_ids()[-1:], reverse=True):
+        try:
+            return read_submission_record(layout, name)
+        except (NotFoundError, StoreError):
+            continue
+    return None
+
+
+def spec_of(last: "Submission | None", given: Path | None) -> Path:
+    """Return the given spec file, else the one that was submitted; raise SpecError if neither is known."""
+    recorded = list(last.job.get("specs") or ()) if last else []
+    if given is None and not recorded:
+        raise SpecError("nothing recorded says which spec file these trials are from; name it with --spec FILE")
+    return given or Path(recorded[0])
+
+
+def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid]":
+    """Load the grids that plan any of `keys`, as they were run; raise SpecError if the file defines none of them."""
+    from grid.overrides import override
+    from runners.provenance.specfile import load_spec_file
+
+    known = load_spec_file(spec)
+    rows = store.sql("SELECT DISTINCT grid, trial FROM grid_trial ORDER BY grid").rows()
+    names = dict.fromkeys(str(grid) for grid, trial in rows if trial in keys)
+    grids = [override(known[name], store.grid(name).get("overrides", ())) for name in names if name in known]
+    if not grids:
+        raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
+    return grids
 
 
 def _list_failures(store: "Store") -> int:

@@ -1,25 +1,22 @@
 """The command `run`, and the report of its outcome."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from runners.cli.options import (
     ANY_SPEC,
+    ANYWHERE,
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
+    MachineFlags,
     Overrides,
     Repeat,
     SpecFile,
     SpecFlags,
-    check_machine,
 )
-from runners.cli.papers import locate_spec
-from runners.cli.resolve import load_grids, worker_count
+from runners.cli.resolve import load_grids, locate_spec, worker_count
 from runners.output import say
 
 if TYPE_CHECKING:
@@ -29,39 +26,21 @@ if TYPE_CHECKING:
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
-class MachineFlags:
-    """Where trials are trained.
-
-    Parameters
-    ----------
-    on
-        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster.
-    workers
-        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
-        their time limit.
-    """
-
-    on: Literal["local", "inline", "slurm"] = "local"
-    workers: int | None = None
-
-
 def run(
     spec: SpecFile,
     /,
     *overrides: Overrides,
     of: SpecFlags = ANY_SPEC,
-    where: MachineFlags = MachineFlags(),
+    where: MachineFlags = ANYWHERE,
     repeat: Repeat = ONCE,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
-    check_machine(where.on, where.workers, cluster)
+    machine = where.on or "local"
+    where.check(machine, cluster)
     spec, grid = locate_spec(spec, of.grid, of.scale)
     root, grids = load_grids(spec, overrides, grid, of.campaign, one=True)
-    if where.on == "slurm":
+    if machine == "slurm":
         from runners.cli.run_on_slurm import draft_or_queue, submit_options
         from runners.slurm.spec import cluster_of
 
@@ -71,7 +50,7 @@ def run(
 
     oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),), oom=oom)
-    return run_here(root, grids, where.on, where.workers, options)
+    return run_here(root, grids, machine, where.workers, options)
 
 
 def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:

@@ -23,7 +23,7 @@ def submit_options(
     spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
 ) -> "SubmitOptions":
     """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
-    from runners.planning.duration import budget_hours
+    from runners.slurm.spec import budget_hours
     from runners.slurm.submit.submit import SubmitOptions
 
     budget = None if cluster.budget is None else budget_hours(cluster.budget)

@@ -99,7 +99,7 @@ def failures(store: "Store", grid: str | None = None) -> list[FailureGroup]:
     if not rows:
         return []
     place_of = partial(_place_of, store.layout, {})
-    good = {place_of(each).name for each in store.sql(_FINISHED).rows(named=True)}
+    good = {place_of(each)[0] for each in store.sql(_FINISHED).rows(named=True)}
     return [_group(row, [place_of(attempt) for attempt in row["attempts"]], good) for row in rows]
 
 
@@ -109,27 +109,22 @@ _FINISHED = """
 """
 
 
-class _Place(NamedTuple):
-    """Where an attempt ran."""
-
-    name: str
-    scheduled: bool
-
-
-def _place_of(layout: Layout, known: dict[tuple[object, ...], _Place], attempt: Mapping[str, Any]) -> _Place:
-    """Read where `attempt` ran; of each life of a worker, which has one node, one file is read."""
+def _place_of(
+    layout: Layout, known: dict[tuple[object, ...], tuple[str, bool]], attempt: Mapping[str, Any]
+) -> tuple[str, bool]:
+    """Read where an attempt ran, and whether a scheduler ran it; one file per life of a worker, which has one node."""
     worker = attempt["host"], attempt["submission"], attempt["life"]
     if worker not in known:
         try:
             node = (read_json(layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}).get("node")
         except (NotFoundError, StoreError):  # the database still has its host
             node = None
-        known[worker] = _Place(str(node or attempt["host"] or "?"), bool(node))
+        known[worker] = str(node or attempt["host"] or "?"), bool(node)
     return known[worker]
 
 
-def _group(row: Mapping[str, Any], places: Sequence[_Place], good_hosts: set[str]) -> FailureGroup:
-    hosts = Counter(place.name for place in places)
+def _group(row: Mapping[str, Any], places: Sequence[tuple[str, bool]], good_hosts: set[str]) -> FailureGroup:
+    hosts = Counter(name for name, _ in places)
     group = FailureGroup(
         fingerprint=str(row["fingerprint"] or ""),
         reason=str(row["reason"] or "error"),
@@ -143,7 +138,7 @@ def _group(row: Mapping[str, Any], places: Sequence[_Place], good_hosts: set[str
         message=str(row["message"] or ""),
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
         action="",
-        scheduled=any(place.scheduled for place in places),
+        scheduled=any(is_scheduled for _, is_scheduled in places),
         logged=bool(row["logged"]),
     )
     return group._replace(action=action(group, good_hosts))

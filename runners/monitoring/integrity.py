@@ -46,29 +46,25 @@ class Damage(NamedTuple):
     remedy: str
 
 
+Fault = tuple[Path | str, str, str]
+"""A file (a path, or a name relative to the campaign), its problem and a remedy."""
+
+
 def check_campaign(root: Path) -> list[Damage]:
     """Ingest what is new, read every file of the campaign `root`, and list damages.
 
-    Raises:
-        NotFoundError: there is no campaign.
-        EnvironmentProblem: a directory cannot be listed.
+    Raises NotFoundError if there is no campaign. Raises EnvironmentProblem if a directory cannot be listed.
     """
     layout = Layout(root)
-    found = [
-        *_check_database(layout),
-        *_check_plans(layout),
-        *_check_submissions(layout),
-        *_check_attempts(layout),
-        *_check_shards(layout),
-        *_check_texts(layout),
-    ]
     unique: dict[tuple[str, str], Damage] = {}
-    for damage in found:
-        unique.setdefault((damage.file, damage.problem if not damage.file else ""), damage)
+    for check in (_check_database, _check_plans, _check_submissions, _check_attempts, _check_shards, _check_texts):
+        for file, problem, remedy in check(layout):
+            name = file.relative_to(root).as_posix() if isinstance(file, Path) else file
+            unique.setdefault((name, "" if name else problem), Damage(name, problem, remedy))
     return sorted(unique.values())
 
 
-def _check_database(layout: Layout) -> Iterator[Damage]:
+def _check_database(layout: Layout) -> Iterator[Fault]:
     """Read every block of the database; list what the store warns of, and ingested shards whose file is gone."""
     try:
         with Store.open(layout.root) as store:
@@ -78,22 +74,22 @@ def _check_database(layout: Layout) -> Iterator[Damage]:
             bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
             for name in store.sql(ingested)["file"]:
                 if name not in files:
-                    yield _damage(layout, layout.shard(name), "it is missing; its rows are in the database", KEEP)
+                    yield (layout.shard(name), "it is missing; its rows are in the database", KEEP)
             for name, reason in store.bad_shards().rows():
                 later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
                 path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
-                yield _damage(layout, path, reason, EVALUATE if later else AGAIN)
+                yield (path, reason, EVALUATE if later else AGAIN)
             for name, reason in store.bad_records().rows():
-                yield Damage(name, reason, _remedy(name))
+                yield (name, reason, _remedy(name))
             orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
             for trial, attempt in store.sql(orphans).rows():
                 path = layout.start(trial, attempt)
-                yield _damage(layout, path, "it is missing, and shards have rows of the attempt", AGAIN)
+                yield (path, "it is missing, and shards have rows of the attempt", AGAIN)
             for warning in store.damage():
                 if not any(name in warning for name in bad):
-                    yield Damage("", warning, "see the other lines")
+                    yield ("", warning, "see the other lines")
     except StoreError as error:
-        yield _damage(layout, layout.live, str(error), REBUILD)
+        yield (layout.live, str(error), REBUILD)
 
 
 def _remedy(file: str) -> str:
@@ -104,54 +100,54 @@ def _remedy(file: str) -> str:
     return PLAN if file.startswith("grids/") else EVALUATE if "/evaluations/" in file else AGAIN
 
 
-def _check_plans(layout: Layout) -> Iterator[Damage]:
+def _check_plans(layout: Layout) -> Iterator[Fault]:
     for source in plan_signatures(layout):
         for file, reason in read_plan(layout, source).problems:
-            yield Damage(file, reason, _remedy(file))
+            yield (file, reason, _remedy(file))
     for path in layout.grids.glob("*.judged"):
-        yield from _check_json(layout, path, PLAN)
+        yield from _check_json(path, PLAN)
     for path in layout.removals.glob("*.json"):
-        yield from _check_json(layout, path, REMOVAL)
+        yield from _check_json(path, REMOVAL)
 
 
-def _check_submissions(layout: Layout) -> Iterator[Damage]:
+def _check_submissions(layout: Layout) -> Iterator[Fault]:
     for directory in sorted(path for path in layout.submissions.glob("*") if path.is_dir()):
         manifest = directory / "manifest.jsonl"
         if not manifest.is_file() and any(directory.glob("*.json")):
-            yield _damage(layout, manifest, "it is missing", SUBMITTED)
+            yield (manifest, "it is missing", SUBMITTED)
         try:
             snapshot = (read_submission_record(layout, directory.name).snapshot or {}).get("tar")
             if snapshot is not None and not layout.snapshot_tar(snapshot).is_file():
                 path = layout.snapshot_tar(snapshot)
-                yield _damage(layout, path, f"submission {directory.name} names it", SNAPSHOT)
+                yield (path, f"submission {directory.name} names it", SNAPSHOT)
         except NotFoundError:
             pass
         except StoreError as error:
-            yield _damage(layout, directory / "submission.json", str(error), SUBMITTED)
+            yield (directory / "submission.json", str(error), SUBMITTED)
         for path in sorted(directory.rglob("*.json")):
             if not is_temporary(path) and path.name != "submission.json":
-                yield from _check_json(layout, path, SUBMITTED)
+                yield from _check_json(path, SUBMITTED)
     for path in sorted(layout.snapshots.glob("*.tar")):
-        yield from _check_hash(layout, path, SNAPSHOT)
+        yield from _check_hash(path, SNAPSHOT)
 
 
-def _check_attempts(layout: Layout) -> Iterator[Damage]:
+def _check_attempts(layout: Layout) -> Iterator[Fault]:
     known: set[str] = set()
     last: tuple[str, int] = ("", 0)
     removed = removed_attempts(layout)
     for key, attempt, directory in layout.every_attempt():
         before = max(last[1] if key == last[0] else 0, removed.get(key, 0))
         for number in range(before + 1, attempt):
-            yield _damage(layout, layout.start(key, number), f"it is missing, and attempt {attempt} is there", AGAIN)
+            yield (layout.start(key, number), f"it is missing, and attempt {attempt} is there", AGAIN)
         last = key, attempt
         row, problems = read_attempt(layout, key, attempt)
         for file, reason in problems:
-            yield Damage(file, reason, AGAIN)
+            yield (file, reason, AGAIN)
         if row is not None and row.submission not in known and (name := _record_of(row)):
             known.add(str(row.submission))
             for path in (layout.submission(str(row.submission)) / name, layout.manifest(str(row.submission))):
                 if not path.is_file():
-                    yield _damage(layout, path, "it is missing, and attempts name it", SUBMITTED)
+                    yield (path, "it is missing, and attempts name it", SUBMITTED)
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
 
 
@@ -162,60 +158,60 @@ def _record_of(row: AttemptRecord) -> str | None:
     return "logged.json" if "script" in json.loads(row.versions or "{}") else None
 
 
-def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Damage]:
+def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Fault]:
     end: dict[str, Any] = {}
     with suppress(NotFoundError, StoreError):
         end = read_json(layout.end(key, attempt))
     for name in end.get("files") or ():
         if not (directory / name).is_file():
-            yield _damage(layout, directory / name, "it is missing, and end.json names it", AGAIN)
+            yield (directory / name, "it is missing, and end.json names it", AGAIN)
     for folder, remedy in (("checkpoint", CHECKPOINT), ("weights", AGAIN)):
         for path in sorted(directory.glob(f"{folder}/*.pt")):
-            yield from _check_hash(layout, path, remedy)
+            yield from _check_hash(path, remedy)
     for path in sorted(directory.glob("artefacts/*.npz")):
         if not _is_sound_archive(path):
-            yield _damage(layout, path, "its arrays cannot be read: it was torn or altered", AGAIN)
+            yield (path, "its arrays cannot be read: it was torn or altered", AGAIN)
     yield from _check_evaluations(layout, key, attempt)
 
 
-def _check_evaluations(layout: Layout, key: str, attempt: int) -> Iterator[Damage]:
+def _check_evaluations(layout: Layout, key: str, attempt: int) -> Iterator[Fault]:
     for evaluation in layout.evaluation_keys(key, attempt):
         place = (key, attempt, evaluation)
         try:
             for path in evaluation_shards(layout, read_evaluation(layout, place)):
                 verify_shard(path)
         except BadShard as error:
-            yield _damage(layout, path, error.reason, EVALUATE)
+            yield (path, error.reason, EVALUATE)
         except StoreError as error:
-            yield _damage(layout, layout.evaluation(*place), str(error), EVALUATE)
+            yield (layout.evaluation(*place), str(error), EVALUATE)
 
 
-def _check_shards(layout: Layout) -> Iterator[Damage]:
+def _check_shards(layout: Layout) -> Iterator[Fault]:
     for path in layout.shards():
         try:
             verify_shard(path)
         except BadShard as error:
-            yield _damage(layout, path, error.reason, AGAIN)
+            yield (path, error.reason, AGAIN)
 
 
-def _check_texts(layout: Layout) -> Iterator[Damage]:
+def _check_texts(layout: Layout) -> Iterator[Fault]:
     for kind in (QUERIES, VIEWS):
         try:
             kind.every(layout)
         except AblateError as error:
-            yield Damage(kind.folder, str(error), SAVE)
+            yield (kind.folder, str(error), SAVE)
 
 
-def _check_json(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
+def _check_json(path: Path, remedy: str) -> Iterator[Fault]:
     try:
         read_json(path)
     except NotFoundError:  # it was replaced meanwhile
         return
     except StoreError as error:
-        yield _damage(layout, path, str(error), remedy)
+        yield (path, str(error), remedy)
 
 
-def _check_hash(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
+def _check_hash(path: Path, remedy: str) -> Iterator[Fault]:
     named = _HASHED.fullmatch(path.name)
     if named is None:
         return
@@ -225,10 +221,10 @@ def _check_hash(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
     except FileNotFoundError:  # its owner has replaced it
         return
     except OSError as error:
-        yield _damage(layout, path, str(environment_problem("read", path, error)), remedy)
+        yield (path, str(environment_problem("read", path, error)), remedy)
         return
     if digest.hexdigest() != named["blake2b"]:
-        yield _damage(layout, path, "it does not have the hash in its name: it was torn or altered", remedy)
+        yield (path, "it does not have the hash in its name: it was torn or altered", remedy)
 
 
 def _is_sound_archive(path: Path) -> bool:
@@ -237,7 +233,3 @@ def _is_sound_archive(path: Path) -> bool:
             return archive.testzip() is None
     except (BadZipFile, OSError, EOFError, ValueError, NotImplementedError):
         return False
-
-
-def _damage(layout: Layout, path: Path, problem: str, remedy: str) -> Damage:
-    return Damage(path.relative_to(layout.root).as_posix(), problem, remedy)

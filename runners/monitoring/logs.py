@@ -19,8 +19,7 @@ _BLOCK = 1 << 16
 def find_attempt(layout: Layout, trial: str, number: int | None) -> AttemptState:
     """Return attempt `number` of a trial, or its latest.
 
-    Raises:
-        NotFoundError: the trial has not begun, or has no such attempt.
+    Raises NotFoundError if the trial has not begun, or has no such attempt.
     """
     attempts = {each.attempt: each for each in trial_state(layout, trial).attempts}
     if not attempts:
@@ -46,8 +45,7 @@ def in_words(attempt: AttemptState) -> str:
 def worker_output(layout: Layout, attempt: AttemptState) -> Path:
     """Return the file with the output of the SLURM task that ran an attempt.
 
-    Raises:
-        NotFoundError: the attempt did not run on a cluster, or there is no such file.
+    Raises NotFoundError if the attempt did not run on a cluster, or there is no such file.
     """
     from runners.slurm.worker_records import worker_log
 
@@ -72,8 +70,7 @@ class LogFollower:
     def more(self) -> Iterator[str]:
         """Yield new output since the last call, with control sequences escaped; nothing if there is no file.
 
-        Raises:
-            StoreError: the file lies outside the campaign.
+        Raises StoreError if the file lies outside the campaign.
         """
         try:
             file = self._layout.open_inside(self._path)

@@ -34,8 +34,7 @@ def remove_trials(
     Returns:
         the number of trials whose results were removed, of those that another grid keeps, and where the files lie now.
 
-    Raises:
-        SpecError: one is queued or running.
+    Raises SpecError if one is queued or running.
     """
     leaving: dict[str, set[str]] = defaultdict(set)
     for grid, trial in planned:
@@ -60,8 +59,7 @@ def remove_trials(
 def rename_grid(store: "Store", old: str, new: str, where: TrialLocations) -> None:
     """Give a grid another name; results stay as they are.
 
-    Raises:
-        SpecError: the name is none, or taken, or a trial of the grid is queued or running.
+    Raises SpecError if the name is none, or taken, or a trial of the grid is queued or running.
     """
     layout = store.layout
     store.grid(old)

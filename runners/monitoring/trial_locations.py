@@ -24,8 +24,7 @@ from runners.execution.local_runs import runs_elsewhere, runs_here
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
+from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -107,19 +106,9 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
     remote = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
     owners = _PendingOwners(store, submissions, runs, open_states)
-    trials: dict[str, TrialLocation] = {}
-    retrying: set[str] = set()
-    for key, recorded, _, logged in (*rows, *_trials(store, "failed"), *(_trials(store, "ok") if done else ())):
-        state = open_states.get(key)
-        status = state.status if state else recorded
-        if status == "failed" and owners.will_retry(key):
-            trials[key] = TrialLocation("queued")
-            retrying.add(key)
-        elif status in _ENDED:
-            trials[key] = TrialLocation(_ENDED[status], logged=logged)
-        else:
-            trials[key] = owners.locate(key)._replace(logged=logged)
-    unowned = {key for key, each in trials.items() if each.state in ("pending", "lost")}
+    ended = (*_trials(store, "failed"), *(_trials(store, "ok") if done else ()))
+    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged in (*rows, *ended)}
+    left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
     outdated = {key: place for key, *_ in unplanned if (place := owners.locate(key)).state in _ACTIVE}
     trials |= outdated
     notes += _outdated_notes(store, len(outdated))
@@ -127,17 +116,17 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
         for run in remote
-        if run.record not in runs and unowned.intersection(owners.members(run.record.submission))
+        if run.record not in runs and left.intersection(owners.members(run.record.submission))
     ]
-    running = [(key, state) for key, state in open_states.items() if key in trials and trials[key].state == "running"]
+    running = {key: open_states[key] for key in open_states if key in trials and trials[key].state == "running"}
     return TrialLocations(
         trials=trials,
         at_work=tuple(_at_work(store, running)),
         submissions=tuple(submissions),
         notes=(*notes, full) if full else tuple(notes),
         when=when,
-        retrying=frozenset(retrying),
-        endings=tuple(reversed([*_endings(submissions, unowned, owners)])),
+        retrying=frozenset(owners.retrying),
+        endings=tuple(reversed([*_endings(submissions, left, owners)])),
         outdated=tuple(outdated),
         runs=runs,
     )
@@ -186,6 +175,8 @@ class _PendingOwners:
         self._unknown: dict[str, float] = {}
         self._retries: dict[str, set[str]] = {}
         """Submissions that take a trial although it has failed."""
+        self.retrying: set[str] = set()
+        """Failed trials that `place` found queued again."""
         for status in submissions:
             self._add_submission(status)
         local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
@@ -200,25 +191,33 @@ class _PendingOwners:
             return
         last = max((worker.seen for worker in status.workers), default=status.record.written)
         for each in status.record.classes:
-            members = self._class_members(status.record, each.rows) - status.cancelled.trials
+            if len(status.record.classes) == 1:
+                members = self.members(status.record.submission)
+            else:
+                manifest = Manifest(self._layout, status.record.submission)
+                members = {manifest.trial(row) for row in range(*each.rows)}
+            members -= status.cancelled.trials
             if standings[each.name] == "live":
                 self._queued |= members
                 self._add_retries(status.record, members)
             elif standings[each.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
 
-    def _class_members(self, record: Submission, rows: tuple[int, int]) -> set[str]:
-        if len(record.classes) == 1:
-            return self.members(record.submission)
-        manifest = Manifest(self._layout, record.submission)
-        return {manifest.trial(row) for row in range(*rows)}
-
     def _add_retries(self, record: Submission, members: Iterable[str]) -> None:
         if record.job.get("retry"):
             for key in members:
                 self._retries.setdefault(key, set()).add(record.submission)
 
-    def will_retry(self, key: str) -> bool:
+    def place(self, key: str, recorded: str, *, logged: bool) -> TrialLocation:
+        """Locate a trial by its files, or by its `recorded` status if it is not open."""
+        state = self._states.get(key)
+        status = state.status if state else recorded
+        if status == "failed" and self._will_retry(key):
+            self.retrying.add(key)
+            return TrialLocation("queued")
+        return TrialLocation(_ENDED[status], logged=logged) if status in _ENDED else self.locate(key, logged=logged)
+
+    def _will_retry(self, key: str) -> bool:
         """Return True if a submission in which the failed trial has not failed yet will train it."""
         submissions = self._retries.get(key, set())
         ended = trial_state(self._layout, key).ended if submissions else None
@@ -229,31 +228,29 @@ class _PendingOwners:
         query = "SELECT trial FROM planned WHERE source = $source"
         return set(self._store.sql(query, {"source": f"submissions/{submission}"})["trial"])
 
-    def locate(self, key: str) -> TrialLocation:
+    def locate(self, key: str, *, logged: bool = False) -> TrialLocation:
         """Locate a trial that has neither succeeded nor failed."""
         state = self._states.get(key)
         if state is not None and state.live is not None:
-            return TrialLocation("running")
+            return TrialLocation("running", logged=logged)
         if key in self._queued:
-            return TrialLocation("queued")
+            return TrialLocation("queued", logged=logged)
         last = state.attempts[-1] if state and state.attempts else None
         quiet = heartbeat_age(self._layout, key, last.attempt) if last and last.end is None else None
         sign = None if quiet is None else time.time() - quiet
         if key in self._unknown:
-            return TrialLocation("unknown", sign or self._unknown[key])
-        given_back = last is not None and last.end is not None and not self._was_dropped(key, last)
-        if last is None or given_back:
-            return TrialLocation("pending")
+            return TrialLocation("unknown", sign or self._unknown[key], logged=logged)
+        status = last and self._submissions.get(str(last.start["submission"]))
+        # a cluster worker stopped it to hand it on, nobody cancelled it, and no worker is queued
+        was_dropped = status and not status.cancelled.all and key not in status.cancelled.trials
+        if last is None or (last.end is not None and not was_dropped):
+            return TrialLocation("pending", logged=logged)
         since = sign if last.end is None else last.end.get("ended")
-        return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
-
-    def _was_dropped(self, key: str, last: AttemptState) -> bool:
-        """True if a cluster worker stopped the trial to hand it on, nobody cancelled it, and no worker is queued."""
-        status = self._submissions.get(str(last.start["submission"]))
-        return status is not None and not status.cancelled.all and key not in status.cancelled.trials
+        return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
 
 
-def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Iterator[AtWork]:
+def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWork]:
+    running = {key: state.live for key, state in states.items() if state.live is not None}
     if not running:
         return
     rows = store.sql(
@@ -261,30 +258,26 @@ def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Itera
         "USING (trial) GROUP BY trial"
     ).rows()
     names = {key: (str(label), int(seed)) for key, label, seed in rows}
-    for key, state in running:
-        if state.live is not None:
-            yield _observe(store.layout, key, state.live, *names[key])
-
-
-def _observe(layout: Layout, key: str, live: AttemptState, label: str, seed: int) -> AtWork:
-    place: dict[str, Any] = live.start.get("place") or {}
-    progress = progress_of(layout, key, live.attempt)
-    quiet = max(0.0, heartbeat_age(layout, key, live.attempt) or 0.0)
-    step, first = progress.step if progress else None, (live.start.get("resumed_from") or {}).get("step", 0)
-    seconds = time.time() - quiet - float(live.start["started"])
-    return AtWork(
-        trial=key,
-        label=label,
-        seed=seed,
-        attempt=live.attempt,
-        host=str(place.get("node") or live.start["host"]),
-        devices=place.get("devices"),
-        step=step,
-        steps=progress.steps if progress else None,
-        loss=progress.loss if progress else None,
-        steps_per_s=(step - first) / seconds if step is not None and step > first and seconds > 0 else None,
-        quiet_s=quiet,
-    )
+    for key, live in running.items():
+        label, seed = names[key]
+        place: dict[str, Any] = live.start.get("place") or {}
+        progress = progress_of(store.layout, key, live.attempt)
+        quiet = max(0.0, heartbeat_age(store.layout, key, live.attempt) or 0.0)
+        step, first = progress.step if progress else None, (live.start.get("resumed_from") or {}).get("step", 0)
+        seconds = time.time() - quiet - float(live.start["started"])
+        yield AtWork(
+            trial=key,
+            label=label,
+            seed=seed,
+            attempt=live.attempt,
+            host=str(place.get("node") or live.start["host"]),
+            devices=place.get("devices"),
+            step=step,
+            steps=progress.steps if progress else None,
+            loss=progress.loss if progress else None,
+            steps_per_s=(step - first) / seconds if step is not None and step > first and seconds > 0 else None,
+            quiet_s=quiet,
+        )
 
 
 def _endings(submissions: Sequence[SubmissionStatus], left: set[str], owners: _PendingOwners) -> Iterator[str]:

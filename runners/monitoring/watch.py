@@ -17,7 +17,7 @@ from rich.text import Text
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
 from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, submission_data, write_status
-from runners.monitoring.trial_locations import STATES, AtWork, State, TrialLocations, locate_trials
+from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import AT_WORK
@@ -108,8 +108,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchVie
 
     If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
-    Raises:
-        EnvironmentProblem: the store cannot be read at first.
+    Raises EnvironmentProblem if the store cannot be read at first.
     """
     scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None
@@ -152,7 +151,12 @@ def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[s
     finished: dict[object, list[float]] = {}
     for key, seconds in wall_s.items():
         finished.setdefault(cells.get(key), []).append(seconds)
-    ahead = [(each.trial, _rest_s(each)) for each in where.at_work] + [(key, None) for key in where.of("queued")]
+    ahead: list[tuple[str, float | None]] = [(key, None) for key in where.of("queued")]
+    for each in where.at_work:
+        rest = None
+        if each.step is not None and each.steps is not None and each.steps_per_s:
+            rest = max(0.0, each.steps - each.step) / each.steps_per_s
+        ahead.append((each.trial, rest))
     if not where.at_work or (not wall_s and any(rest is None for _, rest in ahead)):
         return None
     rests = []
@@ -160,12 +164,6 @@ def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[s
         usual = finished.get(cells.get(key), [*wall_s.values()])
         rests.append(sum(usual) / len(usual) if rest is None else rest)
     return schedule_s(rests, len(where.at_work))
-
-
-def _rest_s(running: AtWork) -> float | None:
-    if running.step is None or running.steps is None or not running.steps_per_s:
-        return None
-    return max(0.0, running.steps - running.step) / running.steps_per_s
 
 
 def show(views: Iterable[WatchView], console: Console) -> None:

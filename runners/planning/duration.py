@@ -6,22 +6,25 @@ of its grid, scaled by FLOPs. If nothing has finished in the grid, `ablate plan 
 
 import heapq
 import math
-import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, final
 
 from grid import Grid, Spec
+from grid.durations import format_duration, format_hours
 from grid.errors import SpecError
 from runners.output import format_count
 from runners.planning.survey import Survey, Surveyed
+from runners.training.training_context import NullContext, TrainingContext, TrainingResult
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
 HOUR_S = 3600.0
 MOST_COUNTED = 50
 """Combinations of model and operator whose FLOPs are counted; a grid with more is scaled by steps."""
+MEASURED_STEPS: Final = 5
 
 Device = Literal["cpu", "cuda"]
 _Cell = tuple[str, str]
@@ -50,6 +53,18 @@ class Estimate(NamedTuple):
     """Operators that could not be counted or measured, and why."""
     refused: tuple[str, ...] = ()
     """Operators whose trials would be refused, and why."""
+
+    def __str__(self) -> str:
+        """Describe hours, wall time on the workers, and the source of both."""
+        if self.hours is None or self.wall_s is None:
+            return f"time {self.basis}"
+        if not self.hours:
+            return self.basis
+        workers = format_count(self.workers, "worker")
+        if self.at_once != self.workers:
+            workers += f" with {format_count(self.at_once, 'trial')} at once"
+        hours = format_hours(self.hours, self.unit)
+        return f"{hours}, {format_duration(self.wall_s)} on {workers}, {self.basis}"
 
 
 class PlannedWorkers(NamedTuple):
@@ -80,18 +95,6 @@ class EstimateOptions:
     seconds: Callable[[Any], float | None] | None = None
     """Measures a few steps and returns the seconds of the whole training; None: measure nothing."""
 
-    def pool_of(self, trial: Surveyed) -> PlannedWorkers:
-        """Return the workers of a trial."""
-        return PlannedWorkers(self.workers) if self.pool is None else self.pool(trial)
-
-
-class Finished(NamedTuple):
-    """A finished trial, with the time of all its attempts."""
-
-    trial: Surveyed
-    device: Device
-    seconds: float
-
 
 def schedule_s(seconds: Iterable[float], slots: int) -> float:
     """Return when the last trial ends, if the longest start first, each on the slot that is free first."""
@@ -99,12 +102,6 @@ def schedule_s(seconds: Iterable[float], slots: int) -> float:
     for each in sorted(seconds, reverse=True):
         heapq.heapreplace(free, free[0] + each)
     return max(free)
-
-
-def finished_trials(found: Survey) -> list[Finished]:
-    """Return the finished trials whose time is known."""
-    ended = ((trial, _read_time(found.layout, trial.key)) for trial in found.trials if trial.status == "ok")
-    return [Finished(trial, *known) for trial, known in ended if known is not None and known[1] > 0]
 
 
 def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
@@ -131,10 +128,12 @@ def estimate(found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> 
 class _Estimator:
     def __init__(self, found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> None:
         self._to_do, self._options = found.to_do, options
-        self._finished: dict[tuple[str, Device], list[Finished]] = {}
-        """By grid and device."""
-        for each in finished_trials(found):
-            self._finished.setdefault((each.trial.grid, each.device), []).append(each)
+        self._finished: dict[tuple[str, Device], list[tuple[Surveyed, float]]] = {}
+        """Finished trials with their seconds, by grid and device."""
+        for trial in found.trials:
+            known = _read_time(found.layout, trial.key) if trial.status == "ok" else None
+            if known is not None and known[1] > 0:
+                self._finished.setdefault((trial.grid, known[0]), []).append((trial, known[1]))
         self._problems: list[str] = []
         self._refused: list[str] = []
         self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
@@ -147,12 +146,13 @@ class _Estimator:
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
 
     def result(self) -> Estimate:
+        pool_of = self._options.pool or (lambda _: PlannedWorkers(self._options.workers))
         pools: dict[str, tuple[PlannedWorkers, list[float]]] = {}
         durations: dict[tuple[_Cell, Device], float | None] = {}
         total_s = gpu_s = 0.0
         unknown, uses_gpu = 0, False
         for trial in self._to_do:
-            cell, pool = (trial.grid, trial.cell), self._options.pool_of(trial)
+            cell, pool = (trial.grid, trial.cell), pool_of(trial)
             example = self._examples[cell].trial
             device = _device_of(example, pool)
             uses_gpu |= device == "cuda"
@@ -165,7 +165,9 @@ class _Estimator:
                 continue
             scheduled.append(seconds)
             total_s += seconds
-            gpu_s += seconds * _gpus_of(example, device, pool)
+            if device == "cuda":
+                own = float(getattr(getattr(example, "execution", None), "gpus", 1))
+                gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
         known = unknown < len(self._to_do)
         return Estimate(
             total_s if known else None,
@@ -186,12 +188,12 @@ class _Estimator:
         finished = self._finished.get((cell[0], device))
         if finished is None:
             return self._measure(cell, device)
-        same = [each for each in finished if each.trial.cell == cell[1]]
-        self._used.update(each.trial.key for each in same or finished)
+        same = [each for each in finished if each[0].cell == cell[1]]
+        self._used.update(trial.key for trial, _ in same or finished)
         if same:
-            return sum(each.seconds for each in same) / len(same)
-        cells = Counter((each.trial.grid, each.trial.cell) for each in finished)
-        return sum(each.seconds for each in finished) * self._relative_cost(cell, cells)
+            return sum(seconds for _, seconds in same) / len(same)
+        cells = Counter((trial.grid, trial.cell) for trial, _ in finished)
+        return sum(seconds for _, seconds in finished) * self._relative_cost(cell, cells)
 
     def _relative_cost(self, cell: _Cell, others: Mapping[_Cell, int]) -> float:
         """Return the FLOPs of a trial of `cell` per FLOP of the trials of `others`; steps if some FLOPs are unknown."""
@@ -209,7 +211,8 @@ class _Estimator:
                     flops = training_flops(planned.trial)
                 except Exception as error:  # noqa: BLE001  # a plan shows what it can
                     self._note(planned.operator, error)
-            self._costs[cell] = flops, _steps(planned.trial)
+            steps = getattr(getattr(planned.trial, "training", planned.trial), "steps", 1)
+            self._costs[cell] = flops, float(steps)
         return self._costs[cell]
 
     def _measure(self, cell: _Cell, device: Device) -> float | None:
@@ -219,16 +222,15 @@ class _Estimator:
         if key not in self._measured:
             measured_s = self._run_steps(planned.operator, planned.trial) if _is_here(device) else None
             self._measured[key] = None if measured_s is None else (cell, measured_s)
-        source, seconds = self._measured[key] or (cell, None)
-        if seconds is None:
+        known = self._measured[key]
+        if known is None:
             return None
+        source, seconds = known
         return seconds if source == cell else seconds * self._relative_cost(cell, {source: 1})
 
     def _run_steps(self, label: str, trial: Spec) -> float | None:
-        if self._options.seconds is None:
-            return None
         try:
-            return self._options.seconds(trial)
+            return None if self._options.seconds is None else self._options.seconds(trial)
         except SpecError as error:
             self._refused.append(f"{label}: {str(error).strip()}")
         except Exception as error:  # noqa: BLE001  # a plan shows what it can
@@ -267,10 +269,6 @@ def training_flops(trial: Spec) -> float | None:
     return step * trial.accumulate * trial.training.steps
 
 
-def _steps(trial: Any) -> float:
-    return float(getattr(getattr(trial, "training", trial), "steps", 1))
-
-
 def _model_key(trial: Any) -> str:
     """Return a key of the model and the operator; trials with the same key are measured once."""
     specs = (getattr(trial, name, None) for name in ("model", "operator"))
@@ -290,38 +288,36 @@ def _is_here(device: Device) -> bool:
     return device == "cpu" or torch.cuda.is_available()
 
 
-def _gpus_of(trial: Any, device: Device, pool: PlannedWorkers) -> float:
-    """Return how many GPUs the trial occupies."""
-    if device == "cpu":
-        return 0.0
-    return pool.gpus if pool.gpus is not None else float(getattr(getattr(trial, "execution", None), "gpus", 1))
+def measure_seconds(trial: Spec, train: Callable[[Any, TrainingContext], TrainingResult]) -> float | None:
+    """Measure a few steps, and return the seconds of all training steps of `trial` here, without evaluation.
 
-
-_BUDGET: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(gpu|cpu)-?h\s*", re.IGNORECASE)
-
-Unit = Literal["GPU-h", "CPU-h"]
-
-
-class Budget(NamedTuple):
-    """How many hours may be used."""
-
-    hours: float
-    unit: Unit
-
-    def __str__(self) -> str:
-        """`200 GPU-h`."""
-        return f"{self.hours:g} {self.unit}"
-
-
-def budget_hours(text: str) -> Budget:
-    """Parse a budget, such as `200gpuh` or `40 cpuh`.
-
-    Raises:
-        SpecError: `text` is no budget.
+    None if training ends within its first step. An error of training is not caught.
     """
-    found = _BUDGET.fullmatch(text)
-    if found is None or float(found[1]) == 0:
-        raise SpecError(
-            f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
-        )
-    return Budget(float(found[1]), "GPU-h" if found[2].lower() == "gpu" else "CPU-h")
+    timer = _StepTimer()
+    train(trial, timer)
+    if timer.first is None or timer.last is None or timer.last[1] <= timer.first[1]:
+        return None
+    (began, first), (ended, last) = timer.first, timer.last  # the pace after the first step, which pays one-time costs
+    return (ended - began) / (last - first) * timer.steps
+
+
+@final
+class _StepTimer(NullContext):
+    """A context that stops training after a few steps and stores nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: tuple[float, int] | None = None
+        """Time and number of the first step."""
+        self.last: tuple[float, int] | None = None
+        self.steps = 0
+        """Steps of the whole training."""
+
+    def progress(self, step: int, steps: int, loss: float) -> None:
+        del loss
+        self.steps = steps
+        self.last = (time.monotonic(), step)
+        self.first = self.first or self.last
+
+    def stop_requested(self) -> bool:
+        return self.first is not None and self.last is not None and self.last[1] - self.first[1] >= MEASURED_STEPS

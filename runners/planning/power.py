@@ -7,15 +7,17 @@ With too few of them differences are told in standard deviations of a pair.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from grid import Grid
+from grid.durations import format_hours
 from grid.errors import NotFoundError, SpecError, StoreError
-from runners.output import name_measure
+from runners.output import format_count, name_measure
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
+    from store.statistics.scales import Scale
     from store.store import Store
 
 ENOUGH: Final = 5
@@ -90,17 +92,19 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
     return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
 
 
-def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: str) -> Noise:
+def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: "Scale") -> Noise:
     """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs.
 
     `baseline` is a cell, or the baseline of each cell. Seeds are those of the first one.
     """
-    from store.statistics.scales import ROUNDING
+    import numpy as np
+
+    from store.statistics.scales import ROUNDING, forward
 
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for cell, seed, value in rows:
-        scaled = _scaled(value, scale)
-        if scaled is not None:
+        scaled = math.nan if value is None else float(forward(np.asarray(value), scale))
+        if math.isfinite(scaled):
             values[cell][seed] = scaled
     first = next(iter(baseline.values()), "") if isinstance(baseline, Mapping) else baseline or ""
     bases = baseline if isinstance(baseline, Mapping) else dict.fromkeys(values.keys() - {first}, first)
@@ -119,15 +123,6 @@ def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, s
         return Noise(_sd(several, smallest), pairs, seed_sd, len(seeds), "pairs")
     sd = None if seed_sd is None else math.sqrt(2) * seed_sd
     return Noise(sd, pairs, seed_sd, len(seeds), "nothing" if sd is None else "baseline")
-
-
-def _scaled(value: float | None, scale: str) -> float | None:
-    """Return a value on the scale; None if it has none."""
-    if value is None or not math.isfinite(value) or (scale != "linear" and value <= 0):
-        return None
-    if scale == "logit":
-        return math.log(value / (1 - value)) if value < 1 else None
-    return value if scale == "linear" else math.log(value)
 
 
 def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
@@ -246,3 +241,73 @@ def _found_by(seeds: int, level: float) -> float | None:
 
     found = float(detectable(np.ones(1), np.full(1, float(seeds)), alpha=level)[0])
     return found if math.isfinite(found) else None
+
+
+def resolution_lines(found: Resolution) -> Iterator[str]:
+    """Describe the smallest difference that the seeds of a grid resolve, and the noise behind it."""
+    said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
+    more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
+    if found.in_sd is None:
+        yield f"{said} tell nothing apart, a verdict needs 3; {more}"
+    else:
+        basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
+        yield f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
+    yield _noise_line(found)
+    if found.sd:
+        yield _rope_line(found)
+
+
+def _noise_line(found: Resolution) -> str:
+    noise = found.noise
+    place = f" of {noise.source}" if noise.source else ""
+    if noise.remark:
+        return f"no noise known: {noise.remark}"
+    if noise.sd is None:
+        have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
+        other = "`--noise-from CAMPAIGN` takes that of another campaign"
+        return f"no noise known yet: {have}{ENOUGH} baseline seeds will tell; {other}"
+    if noise.seed_sd is None:
+        return f"noise floor from {format_count(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
+    seeds = f"{format_count(noise.seeds, 'seed')} of the baseline{place}"
+    line = f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}"
+    if noise.basis != "pairs":
+        return f"{line}; no pairs yet, so seeds count as having nothing in common"
+    if not noise.seed_sd or not noise.sd:
+        return line
+    share = 100 * noise.sd / (math.sqrt(2) * noise.seed_sd)  # a pair of unrelated seeds has sqrt(2) times the noise
+    return f"{line}; pairing leaves {share:.0f} % of the noise of unpaired runs"
+
+
+def _rope_line(found: Resolution) -> str:
+    size = _amount(found, found.rope)
+    if found.seeds_for_rope is None:
+        return f"a difference of {size}, which counts as equal, is beyond any affordable number of seeds"
+    needed = f"80 % needs {found.seeds_for_rope:,} seeds"
+    more = found.seeds_for_rope - found.seeds
+    if more > 0:
+        cost = "" if found.hours is None else f" ({format_hours(more * found.hours, found.unit)})"
+        needed += f", {more:,} more{cost}"
+    chance = "nothing tells" if found.power_at_rope is None else f"power {100 * found.power_at_rope:.0f} % for"
+    return f"{chance} a true difference of {size}, the most that counts as equal; {needed}"
+
+
+def _amount(found: Resolution, size: float) -> str:
+    if found.scale == "linear":
+        return f"{size:.2g}"
+    percent = 100 * math.expm1(min(size, 700.0))
+    text = f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
+    return text + (" in odds" if found.scale == "logit" else "")
+
+
+def _size(found: Resolution, size: float) -> str:
+    return _amount(found, size * found.sd) if found.sd else f"{size:.2g} SD"
+
+
+def _spread(found: Resolution) -> str:
+    noise = found.noise
+    if noise.sd is None:
+        return f"SD of a pair unknown{f': {noise.remark}' if noise.remark else ''}"
+    source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
+    if noise.sd == 0:
+        return f"SD of a pair 0: the {source} are all equal, as if seeds changed nothing"
+    return f"SD of a pair {noise.sd:.2g} from {source}"

@@ -84,8 +84,7 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
     With a baseline there are verdicts, so then also if several points agree with it. Refuse a measure with the wrong
     direction, too: all its verdicts would be reversed.
 
-    Raises:
-        SpecError: the text says what is recorded, and the nearest.
+    Raises SpecError, which says what is recorded and what is nearest.
     """
     measure = grid.measure
     declared = [_collect_points(judges) for judges in judged]

@@ -1,16 +1,16 @@
 """The trials of some grids, each once, with its state in a campaign."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError, StoreError
-from runners.attempts.manifest import encode_line, read_lines, trial_lines, trial_of, write_grid
+from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
 from runners.output import format_count
 from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
@@ -124,19 +124,15 @@ class Survey:
 
     def without_results(self, lost: Collection[str]) -> "Survey":
         """Take the trials of these keys as not begun."""
-        begun = (
-            each if each.key not in lost else each._replace(status="pending", other_code=False) for each in self.trials
-        )
-        return replace(self, trials=tuple(begun))
+        begun = {
+            each.key: each._replace(status="pending", other_code=False) for each in self.trials if each.key in lost
+        }
+        return replace(self, trials=tuple(begun.get(each.key, each) for each in self.trials))
 
     @property
     def other_code(self) -> int:
         """Number of finished trials that ran other code."""
         return sum(found.other_code for found in self.trials)
-
-    def count(self, status: Status) -> int:
-        """Count trials with this status."""
-        return sum(each.status == status for each in self.trials)
 
     def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
         """Yield the trial lines of `wanted`, in this order, from the published grids."""
@@ -159,39 +155,26 @@ def survey(
     *,
     retry: bool = False,
     again: bool = False,
-    kept: dict[str, list[bytes]] | None = None,
+    take: Callable[[Grid, Iterable[Mapping[str, Any]]], None] | None = None,
 ) -> Survey:
     """Look at the trials of `grids`, whose `cells` were walked, without touching anything.
 
-    `kept` receives the lines of each grid, as `write_grid` takes them.
+    `take` receives every grid with its lines, as `write_grid` takes them, and reads them all.
     """
     trials: dict[str, Surveyed] = {}
     started = set(layout.trial_keys())
-    with slow_notice(_planning(grids, cells)):
+    walked = Counter(grid for grid, _ in cells.about)
+    count = format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), "trial")
+    with slow_notice(f"planning {count}"):
         for grid in grids:
-            for line in _collect(layout, cells, trial_lines(grid), trials, started):
-                if kept is not None:
-                    kept.setdefault(grid.name, []).append(encode_line(line))
+            lines = _collect(layout, cells, trial_lines(grid), trials, started)
+            deque(lines, maxlen=0) if take is None else take(grid, lines)
     return Survey(layout, tuple(trials.values()), cells, retry, again)
 
 
 def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
-    """Write the grids into the campaign and survey them on the way.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
-    trials: dict[str, Surveyed] = {}
-    started = set(layout.trial_keys())
-    with slow_notice(_planning(grids, cells)):
-        for grid in grids:
-            write_grid(layout, grid, _collect(layout, cells, trial_lines(grid), trials, started))
-    return Survey(layout, tuple(trials.values()), cells, retry, again)
-
-
-def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
-    walked = Counter(grid for grid, _ in cells.about)
-    return f"planning {format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
+    """Write the grids into the campaign and survey them on the way; raise EnvironmentProblem if that fails."""
+    return survey(layout, grids, cells, retry=retry, again=again, take=partial(write_grid, layout))
 
 
 def _collect(

@@ -56,8 +56,9 @@ class Result(NamedTuple):
     """
 
     trial: str
-    kind: str
-    evaluation: str
+    kind: str | None
+    """None if no evaluation was begun."""
+    evaluation: str | None
     status: Status
     measured: Sequence[Measurements] = ()
     message: str | None = None
@@ -65,11 +66,7 @@ class Result(NamedTuple):
 
 
 def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
-    """Load `evaluations` from a Python file.
-
-    Raises:
-        SpecError: the file is missing, raises, or defines none.
-    """
+    """Load `evaluations` from a Python file. Raise SpecError if the file is missing, raises, or defines none."""
     if not path.is_file() or path.suffix != ".py":
         problem = "is no Python file" if path.exists() else "does not exist"
         raise SpecError(f"{path} {problem}; give a Python file, NAME.py, with evaluations = (...) at its top")
@@ -81,46 +78,29 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
     return evaluations
 
 
-def load_classes(layout: Layout, kept: Iterable[Kept], known: Sequence[Path], tell: Callable[[str], None]) -> None:
-    """Load the submitted spec files that may define classes of the trials, except for `known`.
+def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path]) -> list[Path]:
+    """List the spec files of the submissions that trained the trials, without those that are `known`.
 
-    Raises:
-        SpecError: a file cannot be loaded, or the trials are of another kind.
+    Raises SpecError if the trials are of another kind.
     """
+    files: dict[Path, None] = {}
+    for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
+        try:
+            job = read_submission_record(layout, submission).job
+        except (NotFoundError, StoreError):
+            continue
+        trial, ours = (job.get("entry") or {}).get("trial", WorkerEntry().trial), WorkerEntry().trial
+        if trial != ours:
+            raise SpecError(f"only models of {ours} can be evaluated; those of {submission} are of {trial}")
+        files |= dict.fromkeys(map(Path, job.get("specs") or job.get("files") or ()))
     loaded = {spec_module_name(file) for file in known}
-    for file in submitted_files(layout, kept):
-        if spec_module_name(file) not in loaded and file.is_file():
-            import_spec_file(file)
-        elif spec_module_name(file) not in loaded:
-            tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
-
-
-def submitted_files(layout: Layout, kept: Iterable[Kept]) -> list[Path]:
-    """List the spec files of the submissions that trained the trials.
-
-    Raises:
-        SpecError: the trials are of another kind.
-    """
-    submissions = sorted({str(each.attempt.start["submission"]) for each in kept})
-    return list(dict.fromkeys(file for each in submissions for file in _submitted_files(layout, each)))
-
-
-def _submitted_files(layout: Layout, submission: str) -> list[Path]:
-    try:
-        job = read_submission_record(layout, submission).job
-    except (NotFoundError, StoreError):
-        return []
-    trial = (job.get("entry") or {}).get("trial", WorkerEntry().trial)
-    if trial != WorkerEntry().trial:
-        raise SpecError(f"only models of {WorkerEntry().trial} can be evaluated; those of {submission} are of {trial}")
-    return [Path(file) for file in job.get("specs") or job.get("files") or () if Path(file).is_absolute()]
+    return [file for file in files if file.is_absolute() and spec_module_name(file) not in loaded]
 
 
 def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:
     """Evaluate trials one after another. A failure of one trial is its result, and the others go on.
 
-    Raises:
-        EnvironmentProblem: something is missing that every trial needs.
+    Raises EnvironmentProblem if something is missing that every trial needs.
     """
     codes = Codes(files=loaded_spec_files())
     for number, kept in enumerate(trials, start=1):
@@ -134,10 +114,10 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: no trial stops the others
-            yield _describe_failure(kept.key, "-", "-", error)
+            yield _describe_failure(kept.key, None, None, error)
 
 
-def _describe_failure(key: str, label: str, evaluation: str, error: Exception) -> Result:
+def _describe_failure(key: str, label: str | None, evaluation: str | None, error: Exception) -> Result:
     message = str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
     return Result(key, label, evaluation, "failed", message=message, problem=error)
 
@@ -208,8 +188,7 @@ def _judge(
 def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
     """List the definitions that changed since the training, and require that the model is the same function.
 
-    Raises:
-        SpecError: it is another function, and `wanted.other_code` is not set.
+    Raises SpecError if it is another function, and `wanted.other_code` is not set.
     """
     changed = find_changed_code(trained)
     if not changed:
@@ -238,8 +217,7 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, 
 
     `new` holds names of rows. A name that ends in a full stop stands for all names with this beginning.
 
-    Raises:
-        SpecError: the training, or another evaluation, measures the same.
+    Raises SpecError if the training, or another evaluation, measures the same.
     """
     recorded = store.sql(
         "SELECT DISTINCT name, CAST(to_json(point) AS VARCHAR) AS point FROM v_evaluation "

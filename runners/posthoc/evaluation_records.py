@@ -58,8 +58,7 @@ def coordinates(point: Mapping[str, float]) -> Coordinates:
 def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
     """Lock the evaluations of this attempt. The kernel releases the lock if this process dies.
 
-    Raises:
-        EnvironmentProblem: another process has the lock, or the campaign cannot be written.
+    Raises EnvironmentProblem if another process has the lock, or the campaign cannot be written.
     """
     path = make_directory(layout.evaluations(trial, attempt)) / "lock"
     with ExitStack() as stack:

@@ -90,8 +90,7 @@ class TrainedModel:
 def find_kept(layout: Layout, key: str) -> Kept:
     """Find the kept weights of the trial `key`, of the attempt that is its result.
 
-    Raises:
-        NotFoundError: it has no result, or kept no weights.
+    Raises NotFoundError if it has no result, or kept no weights.
     """
     state = trial_state(layout, key)
     done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]

@@ -122,7 +122,9 @@ class Codes:
 
     def _of_classes(self, classes: frozenset[type]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for cls in sorted(_with_parents(classes), key=lambda cls: (cls.__module__, cls.__qualname__)):
+        above = {parent for cls in classes for parent in cls.__mro__}  # including mixins
+        own = {cls for cls in above if cls.__module__.partition(".")[0] not in _PLAIN}
+        for cls in sorted(own, key=lambda cls: (cls.__module__, cls.__qualname__)):
             module = sys.modules.get(cls.__module__)
             if module is None or not has_source(module):
                 found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
@@ -135,7 +137,7 @@ class Codes:
     def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
         """Add a whole module of the project or an installed package."""
         name, room, file = module.__name__, package_of(module), Path(_file(module))
-        if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file))):
+        if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file, PROJECT))):
             return
         if room and name not in self._modules:
             self._modules[name] = _of_file(file)
@@ -185,7 +187,8 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
             named |= {*named_files(_file(each), text, grids)}
             part = text if is_used else effects(text, grids, _acting_imports(text, each, set()))
             if part:
-                found[_display_name(each)] = digest(part)
+                name = Path(_file(each)).name if SOURCE in vars(each) else each.__name__  # wherever a spec file lies
+                found[name] = digest(part)
             used = {other.__name__ for other in imported_modules(part, each)}
             waiting += [(other, other.__name__ in used) for other in imported_modules(text, each)]
     spec = {"spec": hash_text(canonical_json(found))} if found else {}
@@ -213,11 +216,6 @@ def loaded_spec_files() -> list[Path]:
     return [Path(_file(module)) for module in list(sys.modules.values()) if SOURCE in vars(module)]
 
 
-def _display_name(module: ModuleType) -> str:
-    """Return a name that does not depend on where a spec file lies."""
-    return Path(_file(module)).name if SOURCE in vars(module) else module.__name__
-
-
 def _grids_in(module: ModuleType) -> set[str]:
     return {name for name, value in vars(module).items() if isinstance(value, Grid)}
 
@@ -236,12 +234,6 @@ def specs(value: object) -> Iterator[Spec]:
             yield from specs(each)
 
 
-def _with_parents(classes: frozenset[type]) -> set[type]:
-    """Add the base classes, including mixins."""
-    above = {parent for cls in classes for parent in cls.__mro__}
-    return {cls for cls in above if cls.__module__.partition(".")[0] not in _PLAIN}
-
-
 _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
 _FAMILIES = ("runners.tasks.", "runners.probes.", "runners.evaluations.")
 """Packages whose modules share helpers outside the core: such imports count too."""
@@ -250,13 +242,9 @@ _SAYS_NOTHING = frozenset({"ablate", "grid", "store", "dashboards"})
 """Packages that never change numbers."""
 
 
-def _in_core(file: Path) -> bool:
-    return _is_core(str(file), PROJECT)
-
-
 @cache  # a trial checks hundreds of imports, mostly the same files
-def _is_core(file: str, project: Path) -> bool:
-    within = Path(file).resolve().relative_to(project)
+def _in_core(file: Path, project: Path) -> bool:
+    within = file.resolve().relative_to(project)
     return any(within.match(pattern) for pattern in CORE)
 
 

@@ -81,8 +81,7 @@ class Packed(NamedTuple):
 def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
     """Pack what the spec files `files`, loaded before, need, and write it unless the campaign has it.
 
-    Raises:
-        EnvironmentProblem: a file cannot be read, git refuses, or the campaign cannot be written.
+    Raises EnvironmentProblem if a file cannot be read, git refuses, or the campaign cannot be written.
     """
     packed = pack(files)
     write(layout, packed)
@@ -91,11 +90,7 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
 
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
-    """Pack the present tree; write nothing.
-
-    Raises:
-        EnvironmentProblem: a file cannot be read, or git refuses.
-    """
+    """Pack the present tree; write nothing. Raise EnvironmentProblem if a file cannot be read, or git refuses."""
     contents = gather(files)
     members, tree = contents.members, contents.tree
     checksums = [
@@ -125,8 +120,7 @@ def pack(files: Sequence[Path]) -> Packed:
 def write(layout: Layout, packed: Packed) -> Path:
     """Write the tar under its name, unless it is there and whole.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     path = layout.snapshot_tar(packed.snapshot.tar)
     try:

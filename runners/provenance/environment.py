@@ -71,7 +71,7 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
         "needed": sorted(_declared_packages() | _from_distributions(imports)),
         "platform": platform.system() + " " + platform.release(),
         "machine": platform.machine(),
-        "glibc": _glibc(),
+        "glibc": " ".join(platform.libc_ver()).strip() or None,
         "cpu": _processor(),
         "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
         "gpus": [", ".join(row) for row in ask_gpus("name", "driver_version") or []],
@@ -174,13 +174,6 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
 def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
     """Map import names to distributions; cached, since it takes longer than a small run."""
     return packages_distributions()
-
-
-def _glibc() -> str | None:
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION")
-    except (AttributeError, ValueError, OSError):  # another C library
-        return None
 
 
 def _processor() -> str | None:

@@ -51,7 +51,10 @@ def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
         if kind == "variable":
             found[f"${name}"] = [os.environ.get(name, "unset")]
         else:
-            found.setdefault(f"file {Path(name).name}", []).append(_of_content(Path(name)))
+            digest = "absent"
+            with suppress(OSError), Path(name).open("rb") as file:
+                digest = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+            found.setdefault(f"file {Path(name).name}", []).append(digest)
     return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
 
 
@@ -76,14 +79,6 @@ def named_files(file: str, found: Sequence[ast.stmt], left_out: Iterable[str]) -
                     yield Path(os.path.abspath(path))  # noqa: PTH100  # links are kept, as in `_hear`
 
 
-def _of_content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-    except OSError:
-        return "absent"
-
-
 class _Recording(type(os.environ)):  # type: ignore[misc]
     """`os.environ` while a spec file is loaded."""
 
@@ -101,8 +96,8 @@ _EVENTS = ("open", "sqlite3.connect")
 def _hear(event: str, details: tuple[Any, ...]) -> None:
     if event not in _EVENTS or _home is None or not isinstance(details[0], str | bytes | os.PathLike):
         return
-    if event == "open" and _writes(details):
-        return
+    if event == "open" and (set(details[1] or "") & set("wax+") or (details[2] or 0) & (os.O_WRONLY | os.O_RDWR)):
+        return  # it writes
     reader, own, imports = _find_reader(sys._getframe(1))
     name = os.fsdecode(details[0])
     if event != "open":  # a database may be a URI, or in memory
@@ -114,11 +109,6 @@ def _hear(event: str, details: tuple[Any, ...]) -> None:
         return
     if own or path.is_relative_to(_home) or path.is_relative_to(Path.cwd()):
         _reads.setdefault(reader, set()).add(("file", str(path)))
-
-
-def _writes(details: tuple[Any, ...]) -> bool:
-    _, mode, flags = details
-    return bool(set(mode or "") & set("wax+")) or bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
 
 
 def _find_reader(frame: FrameType | None) -> tuple[str, bool, bool]:

@@ -8,6 +8,7 @@ Large files and campaigns of a work tree are left out; spec files and imported m
 are only in `code/`, even if the user's work tree is that of the project.
 """
 
+import ast
 import os
 import posixpath
 import re
@@ -17,12 +18,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.provenance.origin import FACADE, PACKAGES, PROJECT
-from runners.provenance.snapshot_modules import UserModule, user_modules
+from runners.provenance.code import SOURCE, has_source, source_text
+from runners.provenance.origin import FACADE, PACKAGES, PROJECT, is_installed, is_project
+from runners.provenance.source import statements
 from runners.provenance.specfile import SPEC_FOLDERS
 from store.files.atomic import environment_problem
 
@@ -74,8 +78,7 @@ class Contents(NamedTuple):
 def gather(files: Sequence[Path]) -> Contents:
     """Read all files that the loaded spec files need to run from a copy.
 
-    Raises:
-        EnvironmentProblem: a file that is needed cannot be read, or git refuses to list them.
+    Raises EnvironmentProblem if a file that is needed cannot be read, or git refuses to list them.
     """
     users = _Users()
     spec = tuple(users.require(file.resolve(), file.resolve().parent) for file in files)
@@ -120,21 +123,25 @@ def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | No
         return "a link to a directory elsewhere" if outside else SnapshotFile(b"", 0o777, target)
     if not stat.S_ISREG(about.st_mode):  # such as a pipe
         return None
-    if reason := size_problem(about.st_size, total):
-        return reason
+    size = f"{about.st_size / (1 << 20):.1f} MB"
+    if about.st_size > MOST_BYTES_OF_A_FILE:
+        return f"{size}, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
+    if total + about.st_size > MOST_BYTES:
+        return f"{size}, and all files together would be more than {MOST_BYTES >> 20}"
     try:
         return _read(path)
     except EnvironmentProblem:
         return "it cannot be read"
 
 
-def size_problem(size: int, total: int) -> str | None:
-    """Say why a file of `size` bytes does not fit a snapshot of `total` bytes; None if it does."""
-    if size > MOST_BYTES_OF_A_FILE:
-        return f"{size / (1 << 20):.1f} MB, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
-    if total + size > MOST_BYTES:
-        return f"{size / (1 << 20):.1f} MB, and all files together would be more than {MOST_BYTES >> 20}"
-    return None
+class UserModule(NamedTuple):
+    """A module outside the project and installed packages."""
+
+    file: Path
+    home: Path
+    """The directory that must be on the import path for the module's name to mean `file`."""
+    package: Path | None
+    """Directory of its top-level package; None for a single module."""
 
 
 class _Root(NamedTuple):
@@ -250,8 +257,7 @@ class _Users:
 def work_tree(place: Path) -> WorkTree | None:
     """Read the git work tree around `place`; None without a work tree or without git.
 
-    Raises:
-        EnvironmentProblem: git refuses, or takes longer than a minute.
+    Raises EnvironmentProblem if git refuses, or takes longer than a minute.
     """
     if not any((each / ".git").exists() for each in (place, *place.parents)) or shutil.which("git") is None:
         return None
@@ -304,3 +310,50 @@ def _git(place: Path, *arguments: str) -> list[str]:
             "file out of the work tree"
         )
     return [os.fsdecode(each) for each in done.stdout.split(b"\0") if each]
+
+
+def user_modules() -> list[UserModule]:
+    """List the imported user modules, sorted by file.
+
+    Modules loaded by path are left out, since their name does not lead to their file.
+    """
+    found = {module.file: module for each in _user_modules() if (module := _place(each)) is not None}
+    return [found[file] for file in sorted(found)]
+
+
+def user_imports() -> frozenset[str]:
+    """Collect the top-level names that the user's spec files and modules import anywhere."""
+    texts = [source_text(each) for each in _user_modules() if has_source(each)]
+    return frozenset().union(*map(_find_imports, texts))
+
+
+def _user_modules() -> list[ModuleType]:
+    named = [each for each in list(sys.modules.values()) if getattr(each, "__name__", "__main__") != "__main__"]
+    files = [getattr(each, "__file__", None) or "" for each in named]
+    return [
+        each
+        for each, file in zip(named, files, strict=True)
+        if SOURCE in vars(each) or not (is_project(file) or is_installed(file))
+    ]
+
+
+def _place(module: ModuleType) -> UserModule | None:
+    """Find the import directory of `module`; None if its name does not match its file."""
+    if SOURCE in vars(module):
+        return None
+    file = Path(str(module.__file__)).resolve()
+    names = module.__name__.split(".")
+    at = file.parent if file.name.partition(".")[0] == "__init__" else file.with_name(file.name.partition(".")[0])
+    if len(names) >= len(at.parts) or at.parts[-len(names) :] != tuple(names):
+        return None
+    home = at.parents[len(names) - 1]
+    package = home / names[0]
+    return UserModule(file, home, package if package.is_dir() else None)
+
+
+@cache  # a notebook submits again and again with the same modules
+def _find_imports(text: str) -> frozenset[str]:
+    nodes = [node for statement in statements(text) for node in ast.walk(statement)]
+    plain = {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+    origins = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    return frozenset(name.partition(".")[0] for name in plain | origins)

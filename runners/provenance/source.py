@@ -102,7 +102,8 @@ def acting_names(found: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[st
                 methods = [each for each in statement.body if isinstance(each, _FUNCTION)]
                 acts = any(_acts(each.body, _locals(each), ()) for each in methods)
             else:
-                acts = isinstance(statement, ast.Assign) and _acts(_lambdas(statement), frozenset(), acting)
+                lambdas = [each for each in ast.walk(statement) if isinstance(each, ast.Lambda)]
+                acts = isinstance(statement, ast.Assign) and _acts(lambdas, frozenset(), acting)
             acting |= (acts and _bound(statement)) or set()
     return acting
 
@@ -114,7 +115,11 @@ def uses_of(found: Sequence[ast.stmt], reported: Container[str], left_out: Itera
     """
     left_out = frozenset(left_out)
     imports = [each for each in found if isinstance(each, ast.Import | ast.ImportFrom)]
-    names = {name for each in imports if _package(each) not in reported for name in _bound(each) or ()}
+    names: set[str] = set()
+    for each in imports:
+        module = each.names[0].name if isinstance(each, ast.Import) else each.module or ""
+        if module.partition(".")[0] not in reported:
+            names |= _bound(each) or frozenset()
     before = -1
     while before != len(names):
         before = len(names)
@@ -125,11 +130,6 @@ def uses_of(found: Sequence[ast.stmt], reported: Container[str], left_out: Itera
         if not isinstance(each, _FUNCTION) and names & _used(each) and not (_bound(each) or frozenset()) & left_out
     }
     return _reach(found, kept, set(), left_out)
-
-
-def _package(statement: ast.Import | ast.ImportFrom) -> str:
-    name = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
-    return name.partition(".")[0]
 
 
 def texts_in(found: Iterable[ast.stmt]) -> list[str]:
@@ -169,7 +169,8 @@ def _acts(parts: Iterable[ast.AST], own: Set[str], acting: Container[str], *, ca
         isinstance(node, ast.Global)
         or (calls and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value) not in own)
         or (isinstance(node, ast.Name) and node.id in acting)
-        or (isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in _SETTERS and node not in on_own)
+        or (isinstance(node, ast.Name) and node.id in _SETTERS and node not in on_own)
+        or (isinstance(node, ast.Attribute) and node.attr in _SETTERS and node not in on_own)
         or (
             isinstance(node, ast.Attribute | ast.Subscript)
             and not isinstance(node.ctx, ast.Load)
@@ -189,10 +190,6 @@ def _run_at_once(statement: ast.stmt) -> list[ast.AST]:
     return [] if isinstance(statement, ast.Import | ast.ImportFrom) else [statement]
 
 
-def _lambdas(statement: ast.stmt) -> list[ast.AST]:
-    return [node for node in ast.walk(statement) if isinstance(node, ast.Lambda)]
-
-
 def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """Name the parameters and variables of a function."""
     nodes = list(ast.walk(function))
@@ -203,15 +200,15 @@ def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """Name the variables that a function only ever assigns new containers to."""
     made = {ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp}
-    assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AnnAssign)]
-    targets = {id(target) for node in assigned if type(node.value) in made for target in _targets_of(node)}
+    targets: set[int] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and type(node.value) in made:
+            targets.update(map(id, node.targets))
+        elif isinstance(node, ast.AnnAssign) and type(node.value) in made:
+            targets.add(id(node.target))
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     fresh = {node.id for node in names if id(node) in targets}
     return fresh - {node.id for node in names if id(node) not in targets}
-
-
-def _targets_of(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
 def _root(node: ast.expr) -> str:
@@ -219,10 +216,6 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _last_name(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _is_main(statement: ast.stmt) -> bool:
@@ -265,19 +258,15 @@ def imported_modules(found: Iterable[ast.stmt], importer: ModuleType) -> Iterato
     """Yield the modules that `importer` imports anywhere, and the modules that define the imported names."""
     for statement in found:
         for node in ast.walk(statement):
+            names: list[str] = []
             if isinstance(node, ast.Import):
-                yield from _find_loaded(*(each.name for each in node.names))
+                names = [each.name for each in node.names]
             elif isinstance(node, ast.ImportFrom):
-                home = _absolute(node, importer)
+                package = getattr(importer, "__package__", None) or importer.__name__
+                home = (
+                    resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module or ""
+                )
                 for each in node.names:
                     thing = getattr(sys.modules.get(home), each.name, None)
-                    yield from _find_loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
-
-
-def _find_loaded(*names: str) -> Iterator[ModuleType]:
-    return (module for name in names if (module := sys.modules.get(name)) is not None)
-
-
-def _absolute(node: ast.ImportFrom, importer: ModuleType) -> str:
-    package = getattr(importer, "__package__", None) or importer.__name__
-    return resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module or ""
+                    names += [home, f"{home}.{each.name}", str(getattr(thing, "__module__", ""))]
+            yield from (sys.modules[name] for name in names if sys.modules.get(name) is not None)

@@ -28,13 +28,8 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
             of its grids share a name.
     """
     path = Path(path)
-    try:
-        with slow_notice(f"loading {path}"):
-            module = import_spec_file(path)
-    except SpecError as error:
-        if isinstance(error.__cause__, SyntaxError):
-            raise SpecError(f"{error}; correct the file, nothing was planned") from error
-        raise
+    with slow_notice(f"loading {path}"):
+        module = import_spec_file(path)
     found: dict[str, Grid] = {}
     for variable, value in vars(module).items():
         if variable.startswith("_") or not isinstance(value, Grid | PaperGrids):
@@ -136,14 +131,9 @@ def _message(error: BaseException, inside: str) -> str:
     if isinstance(error, SyntaxError):
         return f"syntax error: {error.msg}"
     if isinstance(error, ValidationError):
-        return describe_error(error)
+        text = str(spec_error(error, ""))  # begins with the class of the spec
+        return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
     if isinstance(error, PydanticUserError):
         return error.message.partition("\n")[0]
     text = str(error) or "no message"
     return text if isinstance(error, AblateError) else f"{type(error).__name__}: {text}{inside}"
-
-
-def describe_error(error: ValidationError) -> str:
-    """Format a validation error, beginning with its class."""
-    text = str(spec_error(error, ""))
-    return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"

@@ -21,6 +21,7 @@ from runners.provenance.code import spec_module_name
 _TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
 _MEMORY = re.compile(r"(?P<count>\d+)(?P<unit>[MGT])B?")
+_BUDGET = re.compile(r"\s*(?P<hours>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>gpu|cpu)-?h\s*", re.IGNORECASE)
 _MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _ON_A_GPU = re.compile(r"\b(CUDA|HIP)\b")
 
@@ -66,6 +67,27 @@ def mebibytes(text: str) -> int:
     if match is None or int(match["count"]) == 0:
         raise ValueError(f"memory is written 500M, 16G or 1T; got {text!r}")
     return int(match["count"]) * _MEBIBYTES[match["unit"]]
+
+
+class Budget(NamedTuple):
+    """How many hours the workers of a submission may use."""
+
+    hours: float
+    unit: Literal["GPU-h", "CPU-h"]
+
+    def __str__(self) -> str:
+        """`200 GPU-h`."""
+        return f"{self.hours:g} {self.unit}"
+
+
+def budget_hours(text: str) -> Budget:
+    """Parse a budget, such as `200gpuh` or `40 cpuh`; raise SpecError if it is none."""
+    found = _BUDGET.fullmatch(text)
+    if found is None or float(found["hours"]) == 0:
+        raise SpecError(
+            f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
+        )
+    return Budget(float(found["hours"]), "GPU-h" if found["unit"].lower() == "gpu" else "CPU-h")
 
 
 def _check_word(text: str) -> str:

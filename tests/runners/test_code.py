@@ -120,6 +120,9 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 )
 def test_code_is_what_a_formula_reaches(edited: Callable[..., dict], before: str, after: str, *, same: bool) -> None:
     assert (edited() == edited(before, after)) == same
+
+
+def test_code_is_also_that_of_an_imported_helper(edited: Callable[..., dict]) -> None:
     assert edited() == edited(helper="# said\ndef power(a):\n    return a\n")
     assert edited() != edited(helper="def power(a):\n    return -a\n")
 

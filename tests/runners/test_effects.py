@@ -77,10 +77,9 @@ def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, ablate: 
     assert "standing" in lines[2]
 
 
-@pytest.mark.parametrize("command", ["curves", "pareto"])
-def test_mixed_code_is_told_beside_costs(command: str, tmp_path: Path, ablate: Callable) -> None:
+def test_mixed_code_is_told_beside_costs(tmp_path: Path, ablate: Callable) -> None:
     written = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
     other = {"code": "beef" * 10, "sources": {"core": "other"}}
     write_start(written.layout, written.line("SSA", 0)["trial"], 1, **other)
-    wanted = ["--by", "steps"] if command == "curves" else ["--against", "loss"]
-    assert "mix versions of the code" in ablate(command, *wanted, "--campaign", tmp_path).err
+    for words in (["curves", "--by", "steps"], ["pareto", "--against", "loss"]):
+        assert "mix versions of the code" in ablate(*words, "--campaign", tmp_path).err

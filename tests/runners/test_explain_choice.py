@@ -16,21 +16,21 @@ KINDS = [(row.of, row.name) for row in kinds(*FAMILIES) if is_ours(FAMILIES[row.
 
 
 @pytest.mark.parametrize(("family", "kind"), KINDS)
-def test_every_kind_of_the_package_is_explained_with_units(family: str, kind: str) -> None:
+def test_every_kind_of_the_package_is_explained_and_the_python_shown_makes_the_example(
+    family: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     explanation = explain_choice(kind, family)
     assert explanation.line
     assert explanation.needs
     assert [row for row in explanation.measures if not row.unit] == []
     assert (explanation.measures != ()) == (kind != "lm_eval")
-
-
-@pytest.mark.parametrize(("family", "kind"), [each for each in KINDS if each[1] != "distillation"])
-def test_the_python_shown_makes_the_example(family: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "distillation":  # its teacher exists on paper alone
+        return
     with make_fixture_files() as folder:
         monkeypatch.chdir(folder)
         spec = make_example(FAMILIES[family].members()[kind], folder)
         assert spec is not None
-        imports, _, line = explain_choice(kind, family).use.partition("; ")
+        imports, _, line = explanation.use.partition("; ")
         names: dict[str, object] = {}
         exec(imports, names)
         assert eval(line, names) == spec

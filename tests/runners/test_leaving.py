@@ -1,12 +1,8 @@
 """The command's process ends at once, and loses nothing."""
 
 import os
-import pstats
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 _ENDS = "import atexit, sys, threading, time\nfrom runners.cli.app import leave\n"
 _BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -40,20 +36,10 @@ def test_an_output_that_has_no_room_is_an_error() -> None:
     assert ended("print('lost')\nleave(0)", '"$0" -c "$1" >/dev/full') == (5, "", told)
 
 
-@pytest.mark.parametrize(("reader", "found"), [("head -c 0", (4, "", "")), ("cat", (4, "unread\n", ""))])
-def test_a_reader_may_go_away_before_the_end(reader: str, found: tuple[int, str, str]) -> None:
+def test_a_reader_may_go_away_before_the_end() -> None:
     program = "time.sleep(0.3)\nprint('unread')\nleave(4)"
-    assert ended(program, f'"$0" -c "$1" | {reader}; exit ${{PIPESTATUS[0]}}') == found
+    assert ended(program, '"$0" -c "$1" | head -c 0; exit ${PIPESTATUS[0]}') == (4, "", "")
 
 
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
-def test_a_process_without_output_ends_too(closed: str) -> None:
-    assert ended("leave(2)", f'"$0" -c "$1" {closed}') == (2, "", "")
-
-
-def test_a_profiler_sees_the_end(tmp_path: Path) -> None:
-    found = tmp_path / "profile"
-    program = tmp_path / "program.py"
-    program.write_text(f"{_ENDS}leave(4)")
-    ended("", f'"$0" -m cProfile -o {found} {program}')
-    assert "leave" in {function for _, _, function in pstats.Stats(str(found)).stats}  # type: ignore[attr-defined]
+def test_a_process_without_output_ends_too() -> None:
+    assert ended("leave(2)", '"$0" -c "$1" >&- 2>&-') == (2, "", "")

@@ -117,7 +117,6 @@ def test_reads_of_the_file_and_of_its_imports_count_by_content(files: Files, mon
     ],
 )
 def test_a_patch_and_what_it_uses_count(files: Files, effect: str) -> None:
-    assert "spec" not in files.sources()
     files.write(effect)
     patched = files.sources()["spec"]
     files.write(effect, edit=("FACTOR = 2.0", "FACTOR = 3.0"))

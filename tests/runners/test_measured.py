@@ -33,16 +33,23 @@ def text(tmp_path: Path) -> Text:
     return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
 
 
-@pytest.fixture(params=["plan", "run"])
-def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+@pytest.fixture
+def refused(tmp_path: Path) -> Any:
     def ask(wrong: Grid) -> str:
         root = tmp_path / "campaign"
         with pytest.raises(SpecError) as raised:
-            plan_campaign(root, [wrong]) if request.param == "plan" else run_campaign(root, [wrong], Inline(), QUIET)
+            plan_campaign(root, [wrong])
         assert not root.exists()
         return str(raised.value)
 
     return ask
+
+
+def test_a_run_refuses_what_a_plan_refuses(tiny: Trial, refused: Any, tmp_path: Path) -> None:
+    wrong = grid(tiny, "mes")
+    with pytest.raises(SpecError) as raised:
+        run_campaign(tmp_path / "campaign", [wrong], Inline(), QUIET)
+    assert str(raised.value) == refused(wrong)
 
 
 @pytest.mark.parametrize(

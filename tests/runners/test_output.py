@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from runners.cli.retry import RetrySelection
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.monitoring.retry import RetrySelection
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 

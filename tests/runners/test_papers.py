@@ -7,7 +7,8 @@ import pytest
 from gallery_campaign import Harm, Made, spec_of, write_gallery
 
 from runners.cli.app import execute
-from runners.cli.papers import item_states, locate_spec
+from runners.cli.papers import item_states
+from runners.cli.resolve import locate_spec
 
 
 def test_an_item_is_a_grid_of_its_papers_file() -> None:

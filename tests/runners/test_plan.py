@@ -16,15 +16,8 @@ from grid.durations import format_hours
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
 from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
-from runners.planning.forecast_text import resolution_lines
-from runners.planning.power import (
-    Noise,
-    Resolution,
-    _resolution,
-    noise_among,
-    resolutions,
-)
-from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
+from runners.planning.duration import MEASURED_STEPS, measure_seconds
+from runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
@@ -199,9 +192,7 @@ def resolution(root: Path, grid: Grid) -> Resolution:
     return found
 
 
-@pytest.mark.parametrize(
-    ("comparisons", "seeds", "in_sd"), [(1, 3, 3.3), (1, 5, 1.7), (1, 8, 1.2), (1, 10, 1.0), (191, 5, 6.7)]
-)
+@pytest.mark.parametrize(("comparisons", "seeds", "in_sd"), [(1, 3, 3.3), (1, 10, 1.0), (191, 5, 6.7)])
 def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, seeds: int, in_sd: float) -> None:
     found = resolution(tmp_path, judged_grid(comparisons + 1, seeds))
     assert found.comparisons == comparisons

@@ -18,7 +18,7 @@ from warm import REAL, Warm
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
-from runners.monitoring.retry import before, choose
+from runners.cli.retry import choose, last_submission, spec_of
 from runners.monitoring.trial_locations import locate_trials
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -175,12 +175,9 @@ def test_what_is_chosen_is_what_nobody_has(campaign: Campaign) -> None:
 def test_the_machine_and_the_spec_are_those_of_the_last_submission(campaign: Campaign) -> None:
     keys = [campaign.line(*trial)["trial"] for trial in SSA]
     record = submit(campaign, SSA, slurm={"partition": "gpu", "time": "2h"}, job={"specs": ["/home/me/tried.py"]})
-    last = before(campaign.layout, keys[:2])
-    assert (last.record, last.machine) == (record, "slurm")
-    assert [last.spec(path) for path in (None, Path("other.py"))] == [Path("/home/me/tried.py"), Path("other.py")]
-    request = last.slurm()
-    assert (request.partition, request.time) == ("gpu", "2h")
-    without = before(campaign.layout, [campaign.line("softmax", 0)["trial"]])
-    assert (without.machine, without.slurm()) == ("local", None)
+    last = last_submission(campaign.layout, keys[:2])
+    assert last == record
+    assert [spec_of(last, path) for path in (None, Path("other.py"))] == [Path("/home/me/tried.py"), Path("other.py")]
+    assert last_submission(campaign.layout, [campaign.line("softmax", 0)["trial"]]) is None
     with pytest.raises(SpecError, match="name it with --spec FILE"):
-        without.spec(None)
+        spec_of(None, None)

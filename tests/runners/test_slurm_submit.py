@@ -24,9 +24,8 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import read_submission_record, write_submission_record
 from runners.cli.app import execute
 from runners.cli.run_on_slurm import queued_line
-from runners.planning.duration import budget_hours
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
-from runners.slurm.spec import Needs, Slurm
+from runners.slurm.spec import Needs, Slurm, budget_hours
 from runners.slurm.submit.already_queued import half_submitted
 from runners.slurm.submit.job_arrays import in_words
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue

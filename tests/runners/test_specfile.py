@@ -85,7 +85,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
     ("text", "line", "said"),
     [
         ("x = 1\nraise ValueError('no such thing')\n", 2, "ValueError: no such thing"),
-        ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed; correct the file"),
+        ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
         ("def f():\n    raise KeyError('k')\n\nf()\n", 2, "KeyError: 'k'"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
@@ -131,7 +131,7 @@ def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
     message = refusal_of(path)
     assert message.startswith(f"{broken}:{line}: ")
     assert said in message
-    assert message.removesuffix("; correct the file, nothing was planned").endswith(f"(imported by {path}:2)")
+    assert message.endswith(f"(imported by {path}:2)")
 
 
 def test_an_error_in_a_called_function_is_told_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

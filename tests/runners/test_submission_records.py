@@ -32,10 +32,9 @@ from runners.attempts.worker import WorkOrder
 from runners.execution.local_runs import runs_at_work, runs_here
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import TrialLocations, locate_trials
-from runners.planning.duration import Budget, budget_hours
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
-from runners.slurm.spec import Slurm
+from runners.slurm.spec import Budget, Slurm, budget_hours
 from runners.slurm.submissions import Standing, read_submission_status
 from runners.slurm.submit.already_queued import queued_elsewhere
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue_trials

@@ -158,7 +158,7 @@ def test_without_words_it_is_every_trial_and_words_are_written_as_one_likes(fact
 def test_words_about_one_field_widen_and_about_several_narrow(factored: Campaign, store: Store) -> None:
     chance = random.Random("queries")
     values = {"operator": ["softmax", "SSA", "add"], "seed": ["0", "1", "2"], "lr": ["0.5", "2.0"], "tied": ["true"]}
-    for _ in range(60):
+    for _ in range(15):
         wanted = {name: chance.sample(of, chance.randint(1, len(of))) for name, of in values.items()}
         kept = dict(chance.sample(sorted(wanted.items()), chance.randint(1, len(wanted))))
         words = [f"{name}={value}" for name, found in kept.items() for value in found]

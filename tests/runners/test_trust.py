@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from real_spec import real_spec
+from toy_campaign import run_quietly, toy_grid
 
 from runners.cli.app import execute
 from store.database.connection import open_live
@@ -79,8 +80,15 @@ def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
         assert ablate(*words, "--campaign", own)[0] == 0  # made here
 
 
-def test_a_new_campaign_in_the_place_of_ones_own_is_not_trusted(own: Path, tmp_path: Path) -> None:
-    layout, owner = Layout(own), Layout(own).owner.read_bytes()
+@pytest.fixture
+def toys(tmp_path: Path) -> Path:
+    """Another campaign of this user."""
+    run_quietly(tmp_path / "toys", toy_grid(seeds=[0]))
+    return tmp_path / "toys"
+
+
+def test_a_new_campaign_in_the_place_of_ones_own_is_not_trusted(toys: Path, tmp_path: Path) -> None:
+    layout, owner = Layout(toys), Layout(toys).owner.read_bytes()
     assert trusts(layout, "code")
     for foreign in (owner[::-1], b"../../x\n", b""):
         layout.owner.write_bytes(foreign)
@@ -91,10 +99,11 @@ def test_a_new_campaign_in_the_place_of_ones_own_is_not_trusted(own: Path, tmp_p
     assert not trusts(layout, "code")
 
 
-def test_the_database_of_others_is_built_again_and_reads_no_file_outside(own: Path, tmp_path: Path) -> None:
+def test_the_database_of_others_is_built_again_and_reads_no_file_outside(toys: Path, tmp_path: Path) -> None:
     secret, sent = tmp_path / "secret.txt", tmp_path / "sent"
     secret.write_text("s3cret")
-    shutil.copytree(own, sent)
+    with Store.open(toys):
+        shutil.copytree(toys, sent)
     layout = Layout(sent)
     layout.owner.write_text(f"{'0' * 32}\n")
     with duckdb.connect(str(layout.live)) as connection:
@@ -104,7 +113,7 @@ def test_the_database_of_others_is_built_again_and_reads_no_file_outside(own: Pa
         connection.execute("SELECT * FROM v_final")
     with open_live(layout.live) as connection, pytest.raises(duckdb.InvalidInputException, match="locked"):
         connection.execute("SET enable_external_access = true")
-    with Store.open(own) as mine, Store.open(sent) as theirs:
+    with Store.open(toys) as mine, Store.open(sent) as theirs:
         assert theirs.sql("SELECT count(*) FROM v_final").item() == mine.sql("SELECT count(*) FROM v_final").item()
         assert theirs.content_hash() == mine.content_hash()
     before = layout.live.stat().st_ino

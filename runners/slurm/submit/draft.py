@@ -10,17 +10,16 @@ from typing import NamedTuple, final
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.disk_space import require_disk_space
-from runners.attempts.manifest import submission_id
+from runners.attempts.manifest import encode_line, submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.unreadable_results import find_unreadable
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
-from runners.planning.duration import Budget
 from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.code_snapshot import pack, shell_lines
 from runners.provenance.environment import torch_without_cuda
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.spec import Slurm
+from runners.slurm.spec import Budget, Slurm
 from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
@@ -114,7 +113,14 @@ class Drafter:
         self.lines: dict[str, list[bytes]] = {}
         names = [grid.name for grid in self.grids]
         self.lost = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
-        found = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
+        found = survey(
+            self.layout,
+            self.grids,
+            cells,
+            retry=options.retry,
+            again=options.again,
+            take=lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))}),
+        )
         self.survey = found.without_results(self.lost)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)

@@ -22,7 +22,7 @@ from runners.attempts.unreadable_results import give_back
 from runners.attempts.worker import WorkOrder
 from runners.provenance.code_snapshot import write
 from runners.provenance.environment import record
-from runners.provenance.snapshot_modules import user_imports
+from runners.provenance.snapshot_contents import user_imports
 from runners.slurm.scheduler import TaskId, ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
