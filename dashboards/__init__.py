@@ -7,6 +7,7 @@ are in `dashboards.notebook`. Figures live in `dashboards.figures`: data first (
 
 from dashboards.notebook import (
     change_by,
+    dashboard_figure,
     differences,
     error_by,
     error_map,
@@ -20,6 +21,7 @@ from dashboards.report.report import report, write_report
 
 __all__ = [
     "change_by",
+    "dashboard_figure",
     "differences",
     "error_by",
     "error_map",

@@ -121,6 +121,18 @@ def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
     return standalone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
 
 
+def dashboard_figure(campaign: Campaign, address: str) -> go.Figure:
+    """Draw a figure of the dashboard; *Copy Python* below the figure writes this call.
+
+    `address` is page, part, and the state of the page: "curves/curves?metric=loss&by=operator".
+
+    Raises NotFoundError for an unknown page, part or state, and for a part without a figure; else as `Campaign`.
+    """
+    from dashboards.app.downloads import figure_at  # here: dash takes a third of a second to import
+
+    return figure_at(campaign, address)
+
+
 def _about(campaign: Campaign, grid: str | None) -> GridContext:
     store = campaign.store
     return grid_context(store, campaign.grid_named(grid), campaign_styles(store))

@@ -146,6 +146,7 @@ LIGHT = {
     "store.files.shards": ("torch", "duckdb", "polars", "plotly"),
     "dashboards.report.report": ("torch",),
     "runners.cli.app": ("torch", "duckdb", "polars", "plotly", "pydantic"),
+    "runners.execution.run": ("torch",),
     "store.store": ("torch", "plotly", "pydantic"),
     "runners.attempts.worker": ("duckdb", "polars", "plotly"),
 }

@@ -74,7 +74,8 @@ class Campaigns:
         written, _ = catch_user_error(lambda: path.stat().st_mtime if path.exists() else None)
         when = "no results yet" if written is None else f"results of {datetime.fromtimestamp(written):%H:%M:%S}"
         looked = self._looked.get(name)
-        ago = "" if looked is None else f", looked {duration(max(0.0, time.monotonic() - looked))} ago"
+        past = 0 if looked is None else int(time.monotonic() - looked)
+        ago = "" if looked is None else f", looked {duration(past)} ago" if past else ", looked just now"
         return IngestReport(self._stale.get(name), when + ago, self._warnings.get(name, ("", ()))[1])
 
     @contextmanager

@@ -1,24 +1,27 @@
 """Downloads of a slot: its data, the SQL behind it, and the figure as one HTML file."""
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection
+from typing import Final
 
+import plotly.graph_objects as go
 import plotly.io as pio
 import polars as pl
 from flask import Response
 
-from dashboards.app.page import SlotContent
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.engine import Engine
+from dashboards.app.frame import Looks, figure_of
+from dashboards.app.page import AppPage, Slot, SlotContent
+from dashboards.app.pages import PAGES
 from dashboards.data.formatting import count, entry, split_caption
 from dashboards.data.latex_file import latex_file
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import standalone
 from dashboards.html.markup import plain_table, tag, text
+from store import Campaign
 from store.database.query_log import logged_queries
 from store.export.formats import encode
-
-if TYPE_CHECKING:
-    from dashboards.app.engine import Engine
 
 IN_PAGE: Final = ("table", "sql")
 """Shown on the page below a slot; the others are files."""
@@ -27,15 +30,13 @@ MOST_ROWS: Final = 500
 """Rows of a table inside a page; files have all."""
 
 
-def download(engine: "Engine", campaign: str, page: str, name: str, end: str, search: str) -> Response:
+def download(engine: Engine, campaign: str, page: str, name: str, end: str, search: str) -> Response:
     """One file of a slot, for the state that `search` says.
 
     Raises Unknown if there is no such page, slot or kind of file, or the state is refused; else as slots do.
     """
     engine.campaigns.root(campaign)
-    found = engine.page_named(page)
-    slots = {slot.name: slot for slot in found.slots}
-    slot = slots[require(f"page {page!r}", "slot", name, slots)]
+    found, slot = _find_slot(engine, page, name)
     require("a slot", "file", end, [*_DATA, *_MADE])
     address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
@@ -49,6 +50,31 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
         plain = re.sub(r"[^\w .,=+-]", "_", f"{campaign}-{name}.{end}", flags=re.ASCII)
         response.headers.set("Content-Disposition", "attachment", filename=plain)
     return response
+
+
+def _find_slot(engine: Engine, page: str, name: str) -> tuple[AppPage, Slot]:
+    found = engine.page_named(page)
+    slots = {slot.name: slot for slot in found.slots}
+    return found, slots[require(f"page {page!r}", "slot", name, slots)]
+
+
+def figure_at(campaign: Campaign, place: str) -> go.Figure:
+    """Draw a figure by page, slot and state: "curves/curves?by=operator". Raises Unknown; else as slots do."""
+    path, _, search = place.partition("?")
+    engine = Engine(Campaigns([campaign.root]), PAGES)
+    name = engine.campaigns.names[0]
+    page_name, _, slot_name = path.partition("/")
+    page, slot = _find_slot(engine, page_name, slot_name)
+    address = engine.address(name, page, search)
+    shown = slot.make(engine.view(campaign.store, name, page, address))
+    return _draw_standalone(shown, slot.title, address.hide)
+
+
+def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str] = ()) -> go.Figure:
+    if shown.figure is None:
+        raise Unknown(shown.message or f"{title} has no figure")
+    drawn = go.Figure(figure_of(shown, Looks(None, hide)))
+    return standalone(drawn, title, legend=any(key.key for key in shown.legend))
 
 
 def _encode(shown: SlotContent, title: str, end: str) -> bytes:
@@ -78,11 +104,8 @@ def _sql(shown: SlotContent, title: str, statements: list[str]) -> str:
 
 def _figure(shown: SlotContent, title: str, statements: list[str]) -> str:
     del statements
-    if shown.figure is None:
-        raise Unknown(shown.message or f"{title} has no figure")
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    figure = standalone(shown.figure, title, legend=any(key.key for key in shown.legend))
-    drawn: str = pio.to_html(figure, config=config, include_plotlyjs=True, full_html=False)
+    drawn: str = pio.to_html(_draw_standalone(shown, title), config=config, include_plotlyjs=True, full_html=False)
     head = tag("head", f'<meta charset="utf-8"><title>{text(title)}</title>')
     body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'

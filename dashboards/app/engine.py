@@ -5,6 +5,7 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
@@ -19,7 +20,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, html, options
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.theme.styles import REST, dark_partners
+from dashboards.theme.styles import REST, Style, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Layout, Store
 from store.campaign import only
@@ -29,8 +30,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 _LONGEST_QUERY: Final = 20_000
 """Characters of a query that the browser may save."""
+_MOST_KEPT: Final = 16
 _LEGEND: Final = Control("hide", "", "hidden")
 """Fields that entries of legends set."""
+
+
+_Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
+"""Slots, controls, and styles with a dark partner."""
 
 
 class _Content(NamedTuple):
@@ -73,6 +79,8 @@ class Engine:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}
+        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+        """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -118,10 +126,7 @@ class Engine:
             State("seen", "data"),
         )(self.update)
         app.callback(
-            Output("live", "children"),
-            Input("tick", "n_intervals"),
-            State("url", "pathname"),
-            State("moment", "data"),
+            Output("live", "children"), Input("tick", "n_intervals"), State("url", "pathname"), State("moment", "data")
         )(self.poll)
         app.callback(
             Output("views", "children"),
@@ -140,14 +145,14 @@ class Engine:
             prevent_initial_call=True,
         )(self.save_query)
         in_browser = (
-            ("clicked", "data", Input({"type": "figure", "slot": MATCH}, "clickData"), "clicked"),
-            ("picked", "children", Input({"type": "table", "slot": MATCH}, "selectedRows"), "picks"),
+            ("clicked", "data", "figure", ("clickData", "selectedData"), "clicked"),
+            ("picked", "children", "table", ("selectedRows",), "picks"),
         )
-        for name, part, event, given in in_browser:
+        for name, part, source, events, given in in_browser:
             app.clientside_callback(  # type: ignore[no-untyped-call]
                 ClientsideFunction("ablate", name),
                 Output({"type": name, "slot": MATCH}, part),
-                event,
+                [Input({"type": source, "slot": MATCH}, event) for event in events],
                 State({"type": given, "slot": MATCH}, "data"),
                 prevent_initial_call=True,
             )
@@ -253,15 +258,24 @@ class Engine:
     def _make(self, campaign: str, page: AppPage, search: str, theme: str, *, is_refresh: bool = False) -> _Content:
         """Make the content of a page. Raises as `address` and `view`."""
         address = self.address(campaign, page, search)
-        with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-            slots = {slot.name: shown_of(slot, view) for slot in page.slots}
-            controls = _controls(page, view)
-        cells = view.about.look.styles.values() if view.about else ()
-        partners = dark_partners([REST, *view.operators.values(), *cells]) if theme == "dark" else None
+        moment = self.campaigns.moment(campaign)
+        key = (campaign, moment, page.name, write_query(address))
+        kept = self._kept.get(key) if moment and page.of == "grid" else None
+        if kept is None:
+            with self.campaigns.reading(campaign) as store:
+                view = self.view(store, campaign, page, address, is_refresh=is_refresh)
+                made = {slot.name: shown_of(slot, view) for slot in page.slots}
+                cells = view.about.look.styles.values() if view.about else ()
+                kept = made, _controls(page, view), [REST, *view.operators.values(), *cells]
+            self._kept[key] = kept
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        slots, controls, styles = kept
+        partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: _value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"
-        return _Content(slots, controls, values, frame.Looks(partners, address.hide), path)
+        look = frame.Looks(partners, address.hide, str(self.campaigns.root(campaign)))
+        return _Content(slots, controls, values, look, path)
 
 
 def _parts(page: AppPage, content: _Content) -> list[Any]:

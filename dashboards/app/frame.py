@@ -47,8 +47,10 @@ class Looks(NamedTuple):
 
     partners: Mapping[str, str] | None
     """Dark colours by light ones; None in the light edition."""
-    hide: Collection[str]
+    hide: Collection[str] = ()
     """Names in legends whose traces are not shown."""
+    root: str = ""
+    """The campaign, for the Python of a figure."""
 
 
 def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:
@@ -155,13 +157,14 @@ def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[
     """Return the properties of the components of a slot that follow its content, by type of component."""
     props: dict[str, dict[str, Any]] = {
         "words": {"children": words(shown, look.hide)},
-        "files": {"children": files(given, shown, address)},
+        "files": {"children": files(given, shown, address, look.root)},
     }
     if given.kind == "figure":
         props["figure"] = {"figure": figure_of(shown, look)}
     elif given.kind == "table":
         grid = Patch()
         grid["domLayout"] = _layout_of(shown)
+        grid["pinnedTopRowData"] = shown.pinned.rows(named=True)
         rows = {
             "rowData": shown.data.rows(named=True),
             "columnDefs": columns_of(shown),
@@ -278,6 +281,7 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         "enableCellTextSelection": True,
         "suppressFieldDotNotation": True,  # names of measurements have dots
         "domLayout": _layout_of(shown),
+        "pinnedTopRowData": shown.pinned.rows(named=True),
         **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
     }
     return AgGrid(
@@ -319,12 +323,12 @@ def _style_of(given: Slot, shown: SlotContent) -> dict[str, Any]:
     """Set the height of a table, and its width if no column grows; hide it if it has no columns."""
     widths = [_add_width(column, shown.data).get("width") for column in shown.columns]
     fixed = None if None in widths or given.picks else f"{sum(filter(None, widths)) + _BORDERS}px"
-    height = None if shown.data.height <= FEW_ROWS else "480px"
+    height = None if shown.data.height <= FEW_ROWS else "max(480px, 68vh)"
     return {"height": height, "maxWidth": fixed, **({} if shown.columns else _HIDDEN)}
 
 
-def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:
-    """Link the data of a slot, its SQL and its figure; a message has only its SQL."""
+def files(given: Slot, shown: SlotContent, address: str, root: str) -> list[Component]:
+    """Link the data of a slot, its SQL, its figure and the Python that draws it; a message has only its SQL."""
     if given.kind == "words":
         return []
     path, mark, search = address.partition("?")
@@ -341,6 +345,10 @@ def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:
     links = [html.A(label, href=f"{start}.{end}{tail}", download="") for label, end in kinds]
     if drawn:
         links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
+        place = f"{path.split('/', 2)[2]}/{given.name}{tail}"
+        code = f"from ablate import Campaign, dashboard_figure\n\ndashboard_figure(Campaign({root!r}), {place!r})\n"
+        about = "Copy the Python that draws this figure"
+        links.append(html.Button("Copy Python", type="button", title=about, **{"data-copy": code}))
     return [*frames, html.Span("Download: ", className="note"), *links]
 
 

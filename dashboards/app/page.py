@@ -87,6 +87,8 @@ class SlotContent(NamedTuple):
     """By its ending a file that is not made from `data`, such as a table for LaTeX."""
     selected: Sequence[str] = ()
     """Identifiers of the rows that are selected at first, for a table."""
+    pinned: pl.DataFrame = pl.DataFrame()
+    """Rows that stay on top of a table."""
     answer: str = ""
     """The finding of the page in a sentence, for the first slot. A second line is smaller."""
     measured: Mapping[str, str] = MappingProxyType({})
@@ -96,7 +98,7 @@ class SlotContent(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A page that shows the rows selected in a table."""
+    """A page that shows the rows selected in a table, with those that its field `pin` names."""
 
     label: str
     page: str
@@ -116,7 +118,10 @@ class Slot(NamedTuple):
     make: Callable[[PageView], SlotContent]
     kind: Literal["figure", "table", "words"] = "figure"
     sets: str = ""
-    """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
+    """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`.
+
+    "compare:cell" opens the page Compare with its field `cell` set.
+    """
     picks: Sequence[Pick] = ()
     """Destinations for selected rows, for a table."""
     selects: str = ""

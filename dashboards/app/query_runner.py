@@ -105,11 +105,7 @@ def _main() -> None:
     """Answer the query on stdin: on stdout `ready`, a line of JSON, and then the rows."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     cpu_s = int(LIMIT_S * _THREADS)  # also if the dashboard is gone and cannot kill
-    for kind, limit in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_DATA, PROCESS_BYTES),
-    ):
+    for kind, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, PROCESS_BYTES)):
         resource.setrlimit(kind, (limit, limit if kind != resource.RLIMIT_CPU else limit + 1))
     sys.stdout.buffer.write(b"ready\n")
     sys.stdout.flush()

@@ -37,9 +37,13 @@ HERE: Final = ("127.0.0.1", "localhost", "::1")
 _INDEX: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">
+<link rel="preload" href="/files/app/assets/fonts/inter.woff2" as="font" type="font/woff2" crossorigin>
+<link rel="prefetch" href="/_dash-component-suites/dash_ag_grid/async-community.js" as="script">
 <link rel="icon" href="data:,"><title>ablate</title><style>{%variables%}</style>{%css%}</head>
 <body>{%app_entry%}<noscript><p>The dashboard needs JavaScript; `ablate report` works without.</p></noscript>
-<footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
+<footer>{%config%}{%scripts%}{%renderer%}
+<script src="/_dash-component-suites/plotly/package_data/plotly.min.js"></script></footer></body></html>"""
+"""plotly is read while the server answers the first callback, which needs it."""
 
 
 def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> Dash:

@@ -21,7 +21,7 @@ ICONS: Final = {
 }
 """Verdict -> its icon and its CSS class."""
 
-_CLAIMS: Final = {
+CLAIMS: Final = {
     "better": "is better than {}",
     "real, size unproven": "differs from {}, by an amount not shown to matter",
     "worse": "is worse than {}",
@@ -38,7 +38,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
     differing = [f"{counts[name]} {name}" for name in ("better", "worse", "real, size unproven") if counts.get(name)]
-    total = sum(counts.get(name, 0) for name in _CLAIMS)
+    total = sum(counts.get(name, 0) for name in CLAIMS)
     variants = count(verdicts.height, "variant")
     first = f"{total} of {variants} {'differs' if total == 1 else 'differ'} from {baseline}"
     if verdicts.height == 1:
@@ -61,7 +61,7 @@ def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, bas
     known = ordered.drop_nulls("difference")
     if known.is_empty():
         return f"No difference from {baseline} is known yet."
-    for verdict, claim in _CLAIMS.items():
+    for verdict, claim in CLAIMS.items():
         rows = known.filter(pl.col("verdict") == verdict)
         if not rows.is_empty():
             row = rows.row(-1 if verdict == "worse" else 0, named=True)

@@ -12,9 +12,12 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
-from dashboards.theme.styles import AXIS, INK, MUTED, PAPER, REST
+from dashboards.theme.styles import AXIS, INK, MUTED, ON_ANY_PAGE, PAPER, REST
 
+_SLACK: Final = 1e-3
+"""Part of an axis by which rounded ends of a range may miss a value."""
 _LONGEST: Final = 18
 _LETTER: Final = 7
 """Pixels."""
@@ -40,6 +43,18 @@ class ParallelAxis(NamedTuple):
         units = math.log10(value) if self.log else float(value)
         return (units - self.ends[0]) / (self.ends[1] - self.ends[0])
 
+    def ends_of(self, said: str) -> tuple[float, float]:
+        """Heights of both ends of a range such as "0.1..0.3" or "SSA..softmax". Raises Unknown."""
+        for at in range(len(said)):
+            low, high = said[:at], said[at + 2 :]
+            try:
+                if said[at : at + 2] == ".." and (not self.places or {low, high} <= self.places.keys()):
+                    ends = [self.height(end if self.places else float(end)) for end in (low, high)]
+                    return min(ends) - _SLACK, max(ends) + _SLACK
+            except ValueError:  # not numbers, or not positive on a logarithmic axis
+                continue
+        raise Unknown(f"a range of {self.name} is LOW..HIGH with values of that axis; got {said!r}")
+
 
 def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
@@ -61,16 +76,37 @@ def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> p
     )
 
 
-def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook) -> go.Figure:
-    """A line per row of `found`, which has the column cell and one per axis; cells without a style are faint."""
+def within(found: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[str, str]) -> pl.DataFrame:
+    """The rows inside `ranges`, such as {"lr": "0.1..0.3", "operator": "SSA..softmax"}, by name of an axis.
+
+    Raises Unknown for another axis, and for ends that are not on it.
+    """
+    known = {axis.name: axis for axis in axes}
+    for name, said in ranges.items():
+        low, high = known[require("the figure", "axis", name, known)].ends_of(said)
+        heights = pl.Series([known[name].height(value) for value in found[name]], dtype=pl.Float64)
+        found = found.filter((heights >= low) & (heights <= high))
+    return found
+
+
+def draw_parallel(
+    found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook, ranges: Mapping[str, str]
+) -> go.Figure:
+    """A line per row of `found`, which has the column cell and one per axis.
+
+    Cells without a style, or outside `ranges`, are faint.
+    """
     figure = canvas(440)
-    rest: list[list[float | None]] = [[], []]  # one trace for all cells without a style: a thousand stay quick
+    kept = set(within(found, axes, ranges)["cell"])
+    # one trace for all cells without a style, and one for those outside: a thousand stay quick
+    rest: dict[bool, list[list[float | None]]] = {inside: [[], []] for inside in (False, True)}
     for row in found.iter_rows(named=True):
         style, values = look.styles[row["cell"]], [row[axis.name] for axis in axes]
         heights = [axis.height(value) for axis, value in zip(axes, values, strict=True)]
-        if style == REST:
-            rest[0] += [*range(len(axes)), None]
-            rest[1] += [*heights, None]
+        if style == REST or row["cell"] not in kept:
+            line = rest[row["cell"] in kept and bool(ranges)]
+            line[0] += [*range(len(axes)), None]
+            line[1] += [*heights, None]
             continue
         told = [
             f"{plain(axis.name)}: {plain(value) if isinstance(value, str) else number(value)}"
@@ -79,12 +115,17 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellL
         trace = points(range(len(axes)), heights, style, told, mode="lines+markers", marker_size=7)
         trace.update(line={"color": style.color, "dash": style.dash, "width": 2}, hovertemplate="%{customdata}")
         figure.add_trace(trace.update(name=one_line(look.names[row["cell"]]), legendgroup=row["cell"]))
-    if rest[0]:
-        line = {"color": REST.color + _FAINT, "width": 1}
-        figure.add_scatter(x=rest[0], y=rest[1], mode="lines", line=line, hoverinfo="skip", legendgroup="rest")
-        figure.data = (figure.data[-1], *figure.data[:-1])
+    for inside, (xs, ys) in rest.items():
+        stroke = {"color": REST.color + ("" if inside else _FAINT), "width": 1}
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=stroke, hoverinfo="skip", legendgroup="rest")
+    figure.data = (*figure.data[-2:], *figure.data[:-2])
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
+        if axis.name in ranges:
+            low, high = axis.ends_of(ranges[axis.name])
+            figure.add_shape(
+                type="line", x0=place, x1=place, y0=low, y1=high, line={"color": ON_ANY_PAGE[0], "width": 6}
+            )
         note: dict[str, Any] = {"x": place, "showarrow": False, "bgcolor": PAPER + "b3"}
         title = in_lines(cut(axis.name, 2 * _LONGEST), _LONGEST)
         figure.add_annotation(y=1.08, text=title, font={"color": INK, "size": 13}, **note)
@@ -92,6 +133,8 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellL
         for height, text in axis.ticks:
             figure.add_annotation(y=height, text=text, **note)
     texts = [text for axis in axes[:1] for text in (*(text for _, text in axis.ticks), cut(axis.name, _LONGEST))]
+    brushes = [{**axis._asdict(), "places": [*axis.places]} for axis in axes]
+    figure.update_layout(dragmode="select", meta={"axes": brushes}, newselection={"line": {"color": INK}})
     figure.update_layout(margin_l=16 + _LETTER * max(map(len, texts), default=0), margin_r=36)
     figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
     return figure.update_yaxes(range=[-0.05, 1.14], visible=False)

@@ -84,7 +84,7 @@ def list_metrics(store: Store, grid: str) -> list[str]:
     found = store.sql(
         """
         SELECT name FROM last_value JOIN grid_trial USING (trial) WHERE grid = $grid AND "table" = 'metric'
-        GROUP BY name ORDER BY name <> 'loss', count(DISTINCT trial) DESC, name
+        GROUP BY name ORDER BY name <> 'loss', starts_with(name, 'system.'), count(DISTINCT trial) DESC, name
         """,
         {"grid": grid},
     )

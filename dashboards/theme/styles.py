@@ -14,7 +14,7 @@ LINE: Final = "#e3e6ea"
 AXIS: Final = "#b4bbc3"
 PAPER: Final = "#ffffff"
 ROPE: Final = "#8a94a0"
-FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+FONT: Final = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")
 """Small to large."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.callbacks import Callbacks
 from runners.attempts.claims import Claim, by_code
+from runners.attempts.system_load import SystemLoad
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
@@ -103,7 +104,7 @@ class Attempt(TrainingContext):
         self._checkpoint_s, self._watch = checkpoint_s, watch
         self._began = self._saved = self._flushed = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
-        self._saves = 0
+        self._saves, self._load = 0, SystemLoad()
         self._files: list[str] = []
         """Artefacts and weights that this attempt wrote, relative to its directory."""
         self._cost: dict[str, float] = {}
@@ -132,10 +133,10 @@ class Attempt(TrainingContext):
             write_json(self._layout.start(self._trial, self.number), record, "nothing")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Buffer the metrics of one step until the next checkpoint or shard."""
+        """Buffer the metrics of one step, and the load of the machine, until the next checkpoint or shard."""
         self._watch.callbacks.on_step(step, values)
         wall_s = time.monotonic() - self._began
-        for name, value in values.items():
+        for name, value in {**values, **self._load.sample()}.items():
             self._buffer.add("metric", (self._trial, self.number, step, name, float(value), wall_s))
         if len(self._buffer) > MOST_ROWS:
             self.flush()

@@ -1,12 +1,12 @@
 """Facts and weights of operators for the dashboard. Imports torch on first use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
 from typing import final
 
-from grid.operator_view import ListedOperator, OperatorName, OperatorView, Profile, ScoreCurve
+from grid.operator_view import Arguments, ListedOperator, Numbers, OperatorName, OperatorView, Profile, ScoreCurve
 
 
 @final
@@ -37,27 +37,19 @@ class OperatorMaths:
         """List all named operators, in the order of the papers."""
         return self._view().list_operators()  # type: ignore[no-any-return]
 
-    def describe(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
+    def describe(self, operator: OperatorName, arguments: Arguments) -> OperatorView:
         """Describe an operator. `arguments` belong to the function of a named one."""
         return self._view().describe_operator(operator, arguments)  # type: ignore[no-any-return]
 
     def weights(
-        self,
-        operator: OperatorName,
-        arguments: Mapping[str, str],
-        numbers: Mapping[str, float],
-        logits: Sequence[float],
+        self, operator: OperatorName, arguments: Arguments, numbers: Numbers, logits: Sequence[float]
     ) -> Sequence[Profile]:
         """Compute the weights of the last query over keys with these logits (nats)."""
         view = self._view()
         return view.weights(view.make_operator(operator, arguments), numbers, logits)  # type: ignore[no-any-return]
 
     def scores(
-        self,
-        operator: OperatorName,
-        arguments: Mapping[str, str],
-        numbers: Mapping[str, float],
-        logits: Sequence[float],
+        self, operator: OperatorName, arguments: Arguments, numbers: Numbers, logits: Sequence[float]
     ) -> Sequence[ScoreCurve]:
         """Compute the unnormalised score of a key with each of these logits."""
         view = self._view()

@@ -41,7 +41,8 @@ LOOK_EVERY_S = 0.5
 
 
 _QUERIES = {
-    "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial",
+    "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial "
+    "AND NOT starts_with(name, 'system.')",  # load of the machine
     "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation "
     "WHERE trial = $trial AND later IS NULL",
     "standard error": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), se_items FROM v_evaluation "

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
-from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, submission_data, write_status
+from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, write_status
 from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
@@ -84,22 +84,20 @@ class WatchView(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """Convert to plain data."""
-        where, status = self.status.where, self.status
-        cells = [(name, row) for name, frame in status.grids.items() for row in frame.rows(named=True)]
+        shared = self.status.data()
+        cells = [(name, row) for name, rows in shared["grids"].items() for row in rows]
         return {
-            "when": where.when,
+            "when": shared["when"],
             "states": dict(self.states),
             "cells": [
                 {"grid": name, "label": row["label"], **{state: row[column] for column, state in OF_STATE.items()}}
                 for name, row in cells
             ],
-            "running": [each._asdict() for each in where.at_work],
-            "workers": [worker._asdict() for each in where.submissions for worker in each.workers],
-            "submissions": [submission_data(each) for each in where.submissions],
-            "failures": status.failures.select("n", "again", "reason", "message").rows(named=True),
+            **{name: shared[name] for name in ("running", "workers", "submissions")},
+            "failures": self.status.failures.select("n", "again", "reason", "message").rows(named=True),
             "left_s": self.left_s,
             "notes": list(self.notes),
-            "endings": list(where.endings),
+            "endings": shared["endings"],
         }
 
 

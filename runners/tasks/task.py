@@ -56,9 +56,15 @@ class Batch(NamedTuple):
     """Boolean, [B, T, T] or [B, 1, T]: True = query i may see key j if the model allows it. None hides nothing."""
 
     def to(self, device: torch.device) -> "Batch":
-        """Move the batch to a device."""
-        visible = None if self.visible is None else self.visible.to(device)
-        return Batch(self.inputs.to(device), self.targets.to(device), visible)
+        """Move the batch to a device; the host does not wait for a copy to a GPU."""
+
+        def move(values: Tensor) -> Tensor:
+            if device.type != "cuda" or values.is_cuda:
+                return values.to(device)
+            return values.pin_memory().to(device, non_blocking=True)
+
+        visible = None if self.visible is None else move(self.visible)
+        return Batch(move(self.inputs), move(self.targets), visible)
 
     def first(self, count: int) -> "Batch":
         """Return the first `count` sequences."""

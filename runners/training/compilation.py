@@ -8,9 +8,12 @@ numbers are the same as without compilation; results differ by rounding.
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
+from itertools import count
+from types import FunctionType, MethodType
 from typing import Any, Final, final
 
 import torch
@@ -25,8 +28,7 @@ SMALL: Final = 50_000_000
 LONG: Final = 5_000
 """Fewest steps for which "auto" compiles. Not measured on a GPU: compilation takes as long as thousands of steps."""
 BACKEND: Final = "inductor"
-_tries = 0
-"""Compilations that this process tried. The compiler also remembers functions that it failed to compile."""
+_copies = count()
 
 
 Pass = Callable[[Tensor, Tensor | None], Tensor]
@@ -47,8 +49,18 @@ class Forward:
         self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
         self._cuda = device.type == "cuda"
         if compiles(trial, device, parameters):
+            training, execution = trial.training, trial.execution
+            model = (
+                trial.task,
+                trial.model,
+                trial.operators(),
+                training.precision,
+                trial.parts,
+                execution.path,
+                device,
+            )
             self._before = _graphs()
-            self._run = _compile_forward(plain, device)
+            self._run = _compile_forward(_copy_for(model, plain), device)
 
     @property
     def compiled(self) -> bool:
@@ -67,10 +79,11 @@ class Forward:
         if self._cuda:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         try:
-            with warnings.catch_warnings():
+            with _one_graph(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")
                 outputs = self._run(inputs, visible)
         except (TorchDynamoException, FailOnRecompileLimitHit) as error:
+            _copy_function.cache_clear()  # the compiler remembers what it failed to compile
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
             what = f"the model with {self._operators} cannot be compiled"
             if self._compile == "on":
@@ -109,8 +122,6 @@ def _missing(device: torch.device) -> str | None:
 
 
 def _compile_forward(plain: Pass, device: torch.device) -> Pass:
-    global _tries
-    _tries += 1
     options: dict[str, Any] = {
         "triton.cudagraphs": device.type == "cuda",
         "fallback_random": True,
@@ -128,24 +139,35 @@ def _graphs() -> int:
     return int(counters["stats"]["unique_graphs"])
 
 
-@contextmanager
-def graphs_forgotten() -> Iterator[None]:
-    """Reset the compiler on exit, so that a worker's next trial begins like its first one.
+def _copy_for(model: Hashable, method: Any) -> Pass:
+    """Return a method with the same code, whose graphs are kept for `model`.
 
-    Inside, the compiler raises an error if it gives up on a function; by default it would continue silently. The
-    backward is compiled together with the forward, so that its errors come where eager training can take over.
+    The compiler keeps graphs by code object. So trials that differ by seed or learning rate share graphs in a worker,
+    and other models do not change these graphs.
+    """
+    return MethodType(_copy_function(model, method.__func__), method.__self__)
+
+
+@lru_cache(maxsize=64)
+def _copy_function(_model: Hashable, function: FunctionType) -> FunctionType:
+    code = function.__code__.replace(co_name=f"{function.__name__}_{next(_copies)}")
+    return FunctionType(code, function.__globals__)
+
+
+@contextmanager
+def _one_graph() -> Iterator[None]:
+    """Raise an error if the compiler gives up on a function; by default it would continue silently.
+
+    The backward is compiled together with the forward, so that its errors come where eager training can take over.
     """
     import torch._dynamo
     import torch._functorch.config
 
     config: Any = torch._dynamo.config
     backward: Any = torch._functorch.config
-    before, said = _tries, config.fail_on_recompile_limit_hit
-    at_once = backward.force_non_lazy_backward_lowering
+    said, at_once = config.fail_on_recompile_limit_hit, backward.force_non_lazy_backward_lowering
     config.fail_on_recompile_limit_hit = backward.force_non_lazy_backward_lowering = True
     try:
         yield
     finally:
         config.fail_on_recompile_limit_hit, backward.force_non_lazy_backward_lowering = said, at_once
-        if _tries != before:
-            torch._dynamo.reset()

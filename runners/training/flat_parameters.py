@@ -55,12 +55,16 @@ class Flat:
         self._gradient_and_loss[-1] = loss
         return self._gradient_and_loss
 
-    def clip_gradients(self, limit: float | None) -> float:
-        """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer."""
-        norm = float(torch.linalg.vector_norm(torch.stack([g.norm() for g in self._gradients()])))
-        if limit is not None and norm > limit:
+    def clip_gradients(self, limit: float | None) -> Tensor:
+        """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer.
+
+        The host does not wait for the norm.
+        """
+        norm: Tensor = torch.linalg.vector_norm(torch.stack([g.norm() for g in self._gradients()]))
+        if limit is not None:
+            scale = torch.where(norm > limit, limit / norm.double(), 1.0)
             for gradient in self._gradients():
-                gradient.mul_(limit / norm)
+                gradient.mul_(scale)
         return norm
 
     def finite(self) -> bool:

@@ -20,13 +20,14 @@ from runners.evaluations.evaluation import open_evaluations
 from runners.optimisers.optimiser import LR_SHARE
 from runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
 from runners.tasks.task import DIVERGED, Batch, Data, Items, Measurements
-from runners.training.compilation import Forward, graphs_forgotten
+from runners.training.compilation import Forward
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
 from runners.training.evaluation_journal import EvaluationStopped, InterruptiblePredict
 from runners.training.flat_parameters import Flat
 from runners.training.process_group import World
 from runners.training.rank_launcher import ranks
+from runners.training.step_values import STEPS_BEHIND, StepValues
 from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult
 from runners.trial import Trial, build_model
 from variants.model.running_means import BatchShare, RunningMeans
@@ -60,7 +61,7 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda), _threads(execution.threads), exactly, graphs_forgotten():
+    with torch.random.fork_rng(devices=cuda), _threads(execution.threads), exactly:
         return _TrainingRun(trial, surroundings, world).result()
 
 
@@ -118,11 +119,11 @@ class _TrainingRun:
         parameters = sum(p.numel() for p in self._model.parameters())
         self._forward = Forward(trial, self._device, parameters, self._outputs)
         self._cost = Cost(trial, world)
+        self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
+        self._unread: list[StepValues] = []
         self._norms: list[float] = []
-        self._answers: list[Any] = []
-        """Results of forward passes of the evaluation at work."""
-        self._saved = (-1, 0)
-        """Step and number of answers of the newest checkpoint."""
+        self._answers: list[Any] = []  # results of forward passes of the evaluation at work
+        self._saved = (-1, 0)  # step and number of answers of the newest checkpoint
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> TrainingResult:
@@ -174,17 +175,15 @@ class _TrainingRun:
         if self._means is not None:
             self._means.move([self._share(step, part) for part in mine], self._world.add)
         losses = [self._backward(step, part) for part in mine if part.terms]
-        loss_tensor, *others = self._sum_losses(losses)
+        loss, *others = self._sum_losses(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
-        loss = loss_tensor.item()
-        if step <= NORMS:
-            self._norms.append(norm)
+        self._unread.append(StepValues.send(step, rate, torch.stack([loss, norm, *others])))
+        arrived = self._wait(leave=0 if step == self._training.steps else self._behind)
         took = time.perf_counter() - began
         self._train_s += took
         self._cost.end_step(took, self._forward.graphs)
-        beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
-        self._report(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
+        self._report(arrived, newest=step)
 
     def _parts(self, step: int) -> list[BatchPart]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
@@ -219,18 +218,36 @@ class _TrainingRun:
     def _seed(self, *place: int) -> None:
         _seed(generator(self._trial.seed, "noise", *place).initial_seed(), self._device)
 
-    def _report(self, step: int, values: Mapping[str, float]) -> None:
-        loss, last = values["loss"], step == self._training.steps
-        diverged = not loss <= self._bound or (last and not self._flat.finite())
-        if diverged or last or step % self._trial.execution.log_every == 0:
-            self._surroundings.metrics(step, values)
-        self._surroundings.progress(step, self._training.steps, loss)
-        if diverged:
-            self._look_at_divergence(step)
-            raise Diverged(step, loss if not loss <= self._bound else math.nan)
+    def _wait(self, *, leave: int) -> list[tuple[int, dict[str, float]]]:
+        """Wait for the values of all steps but the last `leave`, by step."""
+        count = max(len(self._unread) - leave, 0)
+        steps, self._unread = self._unread[:count], self._unread[count:]
+        arrived = []
+        for each in steps:
+            loss, norm, *others = each.wait()
+            if each.step <= NORMS:
+                self._norms.append(norm)
+            beside = dict(zip(self._data.logged, others, strict=True))
+            arrived.append(
+                (each.step, {"loss": loss, "grad_norm": norm, "learning_rate": each.learning_rate, **beside})
+            )
+        return arrived
+
+    def _report(self, arrived: Iterable[tuple[int, Mapping[str, float]]], *, newest: int) -> None:
+        """Log the values of steps; raise Diverged after probing the model, which has made the step `newest`."""
+        for step, values in arrived:
+            loss, last = values["loss"], step == self._training.steps
+            diverged = not loss <= self._bound or (last and not self._flat.finite())
+            if diverged or last or step % self._trial.execution.log_every == 0:
+                self._surroundings.metrics(step, values)
+            self._surroundings.progress(step, self._training.steps, loss)
+            if diverged:
+                self._look_at_divergence(newest)
+                raise Diverged(step, loss if not loss <= self._bound else math.nan)
 
     def _save(self, step: int) -> None:
         """Save the state of `step`, unless a checkpoint holds all of it."""
+        self._report(self._wait(leave=0), newest=step)
         if self._saved != (step, len(self._answers)):
             self._surroundings.save(step, self._state())
             self._saved = step, len(self._answers)
@@ -239,6 +256,7 @@ class _TrainingRun:
         """Evaluate and probe the model; return False if a stop was requested meanwhile."""
         if self._world.place.rank:
             return True
+        self._report(self._wait(leave=0), newest=step)
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():

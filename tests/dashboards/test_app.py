@@ -81,3 +81,43 @@ def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
     page.locator(".control", has_text="Grid").locator("button").first.click()
     page.get_by_text("second", exact=True).first.click()
     page.wait_for_url("**/overview?grid=second")
+
+
+def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/trade-offs?grid=quickstart&against=loss")
+    plot = page.locator("#slot-parallel .js-plotly-plot")
+    plot.scroll_into_view_if_needed()
+    page.wait_for_selector("#slot-parallel .main-svg")
+    x, top, middle = plot.evaluate(
+        """(plot) => { const box = plot.querySelector('.nsewdrag').getBoundingClientRect(); const { xaxis, yaxis } =
+        plot._fullLayout; return [box.x + xaxis.d2p(0), box.y + yaxis.d2p(1.05), box.y + yaxis.d2p(0.4)]; }"""
+    )
+    page.mouse.move(x + 30, top)
+    page.mouse.down()
+    page.mouse.move(x + 2, middle, steps=5)
+    page.mouse.up()
+    page.wait_for_url("**/trade-offs?*brush=operator%3D*..*")
+    page.locator("#slot-parallel .state", has_text="2 of 3 cells").wait_for()
+    assert plot.evaluate("(plot) => plot.layout.selections.length") == 0
+
+
+def test_a_button_copies_the_python_of_a_figure(page: Page, site: Site) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site.url}/runs/curves?grid=quickstart")
+    page.get_by_role("button", name="Copy Python").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert f"dashboard_figure(Campaign('{site.roots[0]}'), 'curves/curves?grid=quickstart')" in copied
+
+
+def test_plotly_is_loaded_once_and_text_is_in_the_shipped_font(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/runs")
+    page.wait_for_selector(".ag-row")
+    loaded = "(name) => performance.getEntriesByType('resource').filter((each) => each.name.includes(name)).length"
+    assert page.evaluate(loaded, "plotly.min.js") == 1  # before any figure asks for it
+    page.goto(f"{site.url}/runs/overview")
+    page.wait_for_selector("#slot-differences .main-svg")
+    assert page.evaluate(loaded, "plotly.min.js") == 1
+    font = "(each) => getComputedStyle(document.querySelector(each)).fontFamily"
+    assert all(page.evaluate(font, each).startswith("Inter") for each in (".ag-header-cell", "h1", "svg text"))
+    assert page.evaluate("() => document.fonts.check('14px Inter')")

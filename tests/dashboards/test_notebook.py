@@ -17,7 +17,9 @@ from grid.errors import NotFoundError
 from store import Campaign
 
 FIGURES: list[Callable[..., go.Figure]] = [
-    getattr(dashboards, name) for name in dashboards.__all__ if name not in ("report", "write_report")
+    getattr(dashboards, name)
+    for name in dashboards.__all__
+    if name not in ("report", "write_report", "dashboard_figure")
 ]
 
 
@@ -117,3 +119,16 @@ def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monke
     assert "application/vnd.plotly.v1+json" in figures[0]._repr_mimebundle_()
     assert "<td>rates</td>" in names["campaign"]._repr_html_()
     names["campaign"].close()
+
+
+def test_copied_python_draws_the_figure_of_the_page(campaign: Campaign) -> None:
+    whole, hidden = (
+        dashboards.dashboard_figure(campaign, f"curves/curves?by=operator{more}") for more in ("", "&hide=SSA")
+    )
+    lines = [trace.name for trace in whole.data if trace.visible and trace.name]
+    assert set(lines) == {"softmax", "SSA", "&lt;b&gt;x"}
+    assert "SSA" not in [trace.name for trace in hidden.data if trace.visible]
+    assert "Training curves" in whole.layout.title.text
+    for wrong, words in (("curves/nothing", "has no slot"), ("nowhere", "has no page"), ("runs/runs", "has no figure")):
+        with pytest.raises(NotFoundError, match=words):
+            dashboards.dashboard_figure(campaign, wrong)

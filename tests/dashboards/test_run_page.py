@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from known_campaign import open_view, show_slot
+from known_campaign import Planted, open_view, plant, show_slot
 from synthetic import (
     Campaign,
     write_campaign,
@@ -180,6 +180,19 @@ def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, camp
     assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: ok, loss ")
     found = show(view, "system", key)  # 10 steps in two attempts, 0.01 s each
     assert set(found.data["attempt"]) == {1, 2}
-    assert found.data["steps_per_s"].to_list() == pytest.approx([100.0] * found.data.height)
+    assert found.data["value"].to_list() == pytest.approx([100.0] * found.data.height)
+    assert set(found.data["quantity"]) == {"steps per second"}
     assert "286 MiB of memory at most" in found.caption
     assert show(view, "system", campaign.line("SSA", 1)["trial"]).figure is None
+
+
+def test_load_of_the_machine_is_drawn_over_the_time_of_the_run(tmp_path: Path) -> None:
+    load = {"system.gpu_utilisation": 0.5, "system.cpu_cores": 3.0, "system.memory_bytes": 2.0**31, "loss": 1.0}
+    root = plant(tmp_path / "runs", ["softmax"], [0], Planted(lambda _: 1.0, metrics=lambda _: load))
+    with open_view(root, RUN) as found:
+        key = found.store.sql("SELECT trial FROM trial")["trial"][0]
+        shown = show(found, "system", key)
+    values = dict(shown.data.select("quantity", "value").iter_rows())
+    assert values == {"GPU in use (%)": 50.0, "processor cores in use": 3.0, "memory (GiB)": 2.0}
+    assert shown.figure is not None
+    assert len([axis for axis in shown.figure.to_dict()["layout"] if axis.startswith("yaxis")]) == 3

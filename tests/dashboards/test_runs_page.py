@@ -159,3 +159,34 @@ def test_tags_and_notes_are_columns_once_somebody_wrote_any(tmp_path: Path) -> N
         rows = {(row["label"], row["seed"]): (row["tags"], row["note"]) for row in show(view).data.rows(named=True)}
     assert rows.pop(("SSA", 1)) == ("odd", "loss spikes")
     assert set(rows.values()) == {(None, None)}
+
+
+def test_pinned_runs_stay_on_top_whatever_is_filtered(view: PageView, campaign: Campaign) -> None:
+    pinned = campaign.line("softmax · a · 3", 0)["trial"]
+    found = show(view, f"?filter=operator=SSA&pin={pinned[:8]}")
+    assert found.pinned["trial"].to_list() == [pinned]
+    assert pinned not in found.data["trial"]
+    assert "no run of this campaign has a key" in show(view, "?pin=0000000000").message.lower()
+
+
+def test_rows_are_averaged_by_a_column(view: PageView) -> None:
+    name = "mse@sigma_f=5,sigma_x=1"
+    whole, found = show(view).data, show(view, f"?by=operator&sort={name}").data
+    means = {row["operator"]: row for row in found.rows(named=True)}
+    assert found[name].is_sorted()
+    assert (means["SSA"]["trials"], means["SSA"]["ok"]) == (6, 4)
+    assert means["SSA"][name] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].mean())
+    assert "has no column 'colour'" in show(view, "?by=colour").message
+
+
+@pytest.mark.browser
+def test_a_pinned_run_is_part_of_every_comparison(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
+    with serve_site([campaign.root]) as site:
+        page.goto(f"{site.url}/runs/runs?filter=operator%3DSSA")
+        page.locator(".ag-row[row-index='1'] .ag-selection-checkbox input").click()
+        page.locator(".picked a", has_text="Pin on top (1)").click()
+        page.locator(".ag-row-pinned").first.wait_for()
+        assert "filter=operator" in page.url
+        page.locator(".ag-row[row-index='3'] .ag-selection-checkbox input").click()
+        page.locator(".picked a", has_text="What differs between these (").wait_for()
+        assert "pin=" in page.url

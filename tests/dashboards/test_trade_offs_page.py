@@ -240,7 +240,27 @@ def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(t
     found = seen(root, TRADE_OFFS, "", ["scatter"])
     assert found.controls["against"].usual == "memory_bytes"
     shown = found.slots["scatter"]
-    assert shown.answer.startswith("2 of 3 cells are best of both on average: zeta and softmax.\nThe seeds show it of ")
+    assert shown.answer.startswith(
+        "2 of 3 cells are best of both on average: zeta and softmax.\nShown by tests over seeds: "
+    )
     assert shown.figure is not None
     drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
     assert drawn == {100: True, 200: True, 300: False}
+
+
+def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Seen) -> None:
+    kept = scatter(root, "?brush=operator=zeta..alpha&brush=mse=0.45..0.9")
+    assert kept.data["variant"].to_list() == ["zeta"]
+    found = seen(root, TRADE_OFFS, "?brush=operator=zeta..alpha")
+    assert found.frame("standings")["variant"].to_list() == ["zeta", "alpha"]
+    assert "2 of 4 cells with operator zeta..alpha" in found.slots["parallel"].message
+    whole, figure = usual.slots["parallel"].figure, found.slots["parallel"].figure
+    assert whole is not None
+    assert figure is not None
+    assert {trace.legendgroup for trace in whole.data} - {trace.legendgroup for trace in figure.data}  # faint now
+    bar = next(shape for shape in figure.layout.shapes if shape.line.width == 6)
+    assert (bar.y0, bar.y1) == pytest.approx((1 / 3, 2 / 3), abs=0.01)
+    assert figure.layout.meta["axes"][0]["name"] == "operator"
+    assert "LOW..HIGH" in scatter(root, "?brush=mse=small..large").message
+    assert "has no axis 'depth'" in scatter(root, "?brush=depth=1..2").message
+    assert "no cell lies" in scatter(root, "?brush=mse=100..200").message.lower()

@@ -108,14 +108,11 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("def log_power", "@staticmethod\ndef log_power", False),
         ("many = range(3)", "many = range(3)\nimport torch\ntorch.set_num_threads(1)", False),
         ("many = range(3)", "many = range(30)", True),
-        ("[Mine(), Other()]", "[Mine()]", True),
         ("# the formula", "# the formula, explained", True),
         ("A comment in prose.", "Better prose.", True),
         ("UNUSED = 7", "UNUSED = 8", True),
         ("return 3 * a", "return 4 * a", True),
         ("LogScore, Operator, gpt2, softmax, ssa", "LogScore, Operator, gpt2, llama2, softmax, ssa", True),
-        ("SLOPE = 2.0", "SLOPE = (\n    2.0\n)", True),
-        ("Training(steps=2)", "Training(steps=3)", True),
     ],
 )
 def test_code_is_what_a_formula_reaches(edited: Callable[..., dict], before: str, after: str, *, same: bool) -> None:
@@ -155,19 +152,14 @@ def test_a_trial_runs_the_core_and_the_modules_of_its_own_choices(tiny: Trial) -
     ("file", "text", "same"),
     [
         ("variants/stages/scores/new.py", '"""A score nobody uses."""\n', True),
-        ("variants/stages/scores/__init__.py", "LIMIT = 1\n", True),
-        ("dashboards/new.py", "LIMIT = 1\n", True),
         ("runners/cli/app.py", "LIMIT = 1\n", True),
         ("variants/operator.py", "# a comment\n", True),
         ("variants/operator.py", "LIMIT = 1\n", False),
         ("variants/stages/scores/exponential.py", "LIMIT = 1\n", False),
         ("variants/paths/new.py", "LIMIT = 1\n", False),
-        ("runners/training/loop.py", "LIMIT = 1\n", False),
-        ("runners/tasks/task.py", "LIMIT = 1\n", False),
         ("runners/tasks/synthetic/grammar.py", "LIMIT = 1\n", True),
         ("runners/probes/sink_share.py", "LIMIT = 1\n", False),
         ("runners/probes/attention_rows.py", "LIMIT = 1\n", False),
-        ("runners/probes/effective_rank.py", "LIMIT = 1\n", True),
     ],
 )
 def test_only_files_that_a_trial_uses_are_code(project: Path, tiny: Trial, file: str, text: str, same: bool) -> None:

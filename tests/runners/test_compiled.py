@@ -16,7 +16,7 @@ from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.execution import Local
 from runners.execution.run import RunOptions, run_campaign
-from runners.optimisers import Training
+from runners.optimisers import AdamW, Training
 from runners.tasks import Curriculum
 from runners.training import compilation
 from runners.training.compilation import LONG, compiles
@@ -25,7 +25,7 @@ from runners.trial import Trial
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.store import Store
-from variants import affine_scaled, entmax15, gpt2, llama2
+from variants import affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
 EXACT = 1e-6
@@ -39,6 +39,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Graphs are made and run as they are: the C++ compiler would take a second for each kernel."""
     monkeypatch.setattr(compilation, "BACKEND", "eager")
+    compilation._copy_function.cache_clear()
     trace = logging.getLogger("torch.__trace")
     level = trace.level
     trace.setLevel(logging.WARNING)  # else pytest keeps every word of it
@@ -70,8 +71,26 @@ def test_a_resumed_run_is_the_uninterrupted_one(tiny: Trial, memory: Callable) -
     train(trial, whole)
     assert train(trial, parts).stopped
     parts.stop_at.clear()
-    assert train(trial, parts).cost["graphs"] == 1
+    train(trial, parts)
     assert numbers(parts) == numbers(whole)
+
+
+@pytest.mark.usefixtures("traced")
+def test_trials_that_differ_by_seed_or_rate_share_a_graph(tiny: Trial, memory: Callable) -> None:
+    """A worker trains all cells with one seed before the next seed, so other models come in between."""
+    first = on(tiny, model=ONE, training=Training(steps=2))
+    seed, rate, other = (
+        first.changed(seed=1),
+        first.changed(training=Training(steps=3, optimiser=AdamW(lr=0.01))),
+        on(first, operator=ssa()),
+    )
+    graphs = []
+    for trial in (first, other, seed, rate, other.changed(seed=1)):
+        plain, fused = memory(), memory()
+        graphs.append(train(trial, fused).cost.get("graphs", 0))
+        train(trial.changed(execution={"compile": "off"}), plain)
+        assert apart(numbers(plain), numbers(fused)) < EXACT
+    assert graphs == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.usefixtures("traced")

@@ -237,7 +237,7 @@ from functools import partial
 import runners.execution.run as run
 from runners.cli.app import execute
 
-run.Job = partial(run.Job, heartbeat_s=0.1)
+run.WorkOrder = partial(run.WorkOrder, heartbeat_s=0.1)
 sys.exit(execute(["run", *sys.argv[1:], "--on", "inline"]))
 """
 

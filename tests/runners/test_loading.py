@@ -103,11 +103,8 @@ def test_reads_of_the_file_and_of_its_imports_count_by_content(files: Files, mon
     "effect",
     [
         "ShiftGrid.patched = FACTOR",
-        "setattr(ShiftGrid, 'patched', FACTOR)",
         "_ = patch(ShiftGrid)",
         "for each in (ShiftGrid,):\n    each.patched = FACTOR",
-        "_ = setattr(ShiftGrid, 'patched', FACTOR)",
-        "_ = [type.__setattr__(each, 'patched', FACTOR) for each in (ShiftGrid,)]",
         "put = lambda cls: setattr(cls, 'patched', FACTOR)\n_ = put(ShiftGrid)",
         "def within(cls):\n    return patch(cls)\n_ = list(map(within, [ShiftGrid]))",
         "def give(f):\n    setattr(ShiftGrid, 'patched', f)\n    return f\n@give\ndef patched(): return FACTOR",
@@ -180,10 +177,8 @@ def test_a_file_that_no_library_reads_at_load_does_not_count(files: Files) -> No
     "edit",
     [
         ("seeds = range(2)", "seeds = range(5)"),
-        ("steps=2", "steps=3"),
         ("return rate / 2", "return rate / 3"),
         ('print("run")', 'print("ran")'),
-        ("return 1", "return 2"),
     ],
 )
 def test_seeds_configurations_and_unused_definitions_do_not_count(files: Files, edit: tuple[str, str]) -> None:

@@ -14,18 +14,15 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Measure, Spec, forbid, over
 from grid.durations import format_hours
 from grid.errors import SpecError
-from runners import BytePairs, Text, Training, Trial
 from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from runners.planning.duration import MEASURED_STEPS, measure_seconds
 from runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
-from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.statistics.paired_differences import summarise
 from store.statistics.verdict import judge
 from store.store import Store
-from variants import gpt2, softmax
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -135,21 +132,18 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
     assert plan.estimate.problems == ("falling: RuntimeError: shapes differ", "rising: RuntimeError: shapes differ")
 
 
-def text_trial(tmp_path: Path, vocabulary: int) -> Trial:
-    (tmp_path / "a.txt").write_text("aab " * 400)
-    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=vocabulary))
-    return Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
-
-
 def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing(tmp_path: Path) -> None:
-    grid = Grid(name="few", base=text_trial(tmp_path, 5000), axes=[], seeds=[0])
-    options = PlanOptions(seconds=lambda trial: measure_seconds(trial, train_trial))
-    plan = plan_campaign(tmp_path / "campaign", [grid], options)
+    def seconds(_: Spec) -> float | None:
+        raise SpecError("the text has fewer pairs")
+
+    plan = plan_campaign(tmp_path, [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
     assert plan.estimate.problems == ()
-    (message,) = plan.refused
-    assert plan.estimate.refused == (message,)
-    assert "of 5000 tokens" in message
-    assert f"  error: trials fail before their first step: {message}" in plan_lines(plan)
+    assert (
+        plan.refused
+        == plan.estimate.refused
+        == tuple(f"{each}: the text has fewer pairs" for each in ("falling", "rising"))
+    )
+    assert f"  error: trials fail before their first step: {plan.refused[0]}" in plan_lines(plan)
 
 
 def twins() -> Grid:

@@ -295,12 +295,12 @@ def flipped(data: bytes) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
 def test_a_damaged_snapshot_is_refused_with_a_sentence(submitted: Submitted, tmp_path: Path, damage: str) -> None:
     whole = submitted.tar.read_bytes()
     submitted.tar.unlink()
     if damage != "gone":
-        submitted.tar.write_bytes(flipped(whole) if damage == "flipped" else whole[:-512])
+        submitted.tar.write_bytes(flipped(whole))
     done = run_job(submitted, "echo started", ABLATE_TREES=str(tmp_path / "trees"))
     assert (done.returncode, done.stdout) == (UNUSABLE, "")
     assert done.stderr == (

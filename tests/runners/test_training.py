@@ -23,6 +23,7 @@ from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
 from runners.training.loop import _TrainingRun, train
+from runners.training.step_values import STEPS_BEHIND
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
@@ -157,8 +158,12 @@ def test_numbers_that_are_none_are_refused_before_training(tiny: Trial, memory: 
     assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 
 
+@pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("value", ["1e9", "nan", "inf"])
-def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, value: str) -> None:
+def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, value: str, behind: int
+) -> None:
+    monkeypatch.setitem(STEPS_BEHIND, "cpu", behind)
     world, task = memory(save_at=[4]), {**tiny.task.data(), "kind": "spoiled", "part": "targets", "value": value}
     with pytest.raises(Diverged) as caught:
         train(tiny.changed(task=task, execution=Execution(log_every=100)), world)
@@ -249,6 +254,21 @@ def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
         parts.stop_at.remove(stop)
     assert not train(trial, parts).stopped
     assert (parts.logged, parts.evaluations, parts.probes) == (whole.logged, whole.evaluations, whole.probes)
+
+
+def test_losses_that_are_read_a_step_later_are_the_same(
+    trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU computes the next step meanwhile. Evaluations and checkpoints follow all losses of their step."""
+    at_once, late, parts = memory(), memory(), memory(stop_at=[2, 6], save_at=[4, 9])
+    train(trial, at_once)
+    monkeypatch.setitem(STEPS_BEHIND, "cpu", 1)
+    train(trial, late)
+    while train(trial, parts).stopped:
+        assert parts.checkpoints[-1][0] == parts.step == max(parts.logged)
+        parts.stop_at -= {parts.step, parts.step - 1}
+    for each in (late, parts):
+        assert (each.logged, each.evaluations, each.probes) == (at_once.logged, at_once.evaluations, at_once.probes)
 
 
 @pytest.mark.parametrize("killed_after", [6, 12])

@@ -50,34 +50,33 @@ def own(tmp_path: Path, ablate: Ablate) -> Path:
     return root
 
 
-@pytest.mark.parametrize("command", ["evaluate", "retry", "repro"])
-def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
-    command: str, own: Path, tmp_path: Path, ablate: Ablate
-) -> None:
+def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(own: Path, tmp_path: Path, ablate: Ablate) -> None:
     (tmp_path / "more.py").write_text(
         "from ablate import DeviantInputs\n\n"
         "evaluations = DeviantInputs(sigma=(1.0,), functions=2, sequences=2, points=5, prompts=())\n"
     )
-    words: tuple[object, ...] = {
-        "evaluate": ("evaluate", "seed=0", "--with", tmp_path / "more.py", "--again"),
-        "retry": ("retry", "seed=1"),
-        "repro": ("repro", "seed=0"),
-    }[command]
-    sent, moved, ran = tmp_path / "sent", tmp_path / "moved", tmp_path / "ran"
-    shutil.copytree(own, sent)
-    code, said = ablate(*words, "--campaign", sent)
-    assert (code, ran.exists()) == (2, False)
-    for expected in ("you did not make", "--trust", "snapshots/" if command == "repro" else "mine.py"):
-        assert expected in said
-    assert ablate(*words, "--campaign", sent, "--trust")[0] == 0
-    assert ran.exists() == (command != "repro")  # which runs the snapshot
-    if command == "evaluate":
-        assert ablate(*words, "--campaign", sent)[0] == 0  # it is remembered
-    sent.rename(moved)
-    if command != "retry":
-        assert ablate(*words, "--campaign", moved)[0] == 2
-    if command != "repro":
-        assert ablate(*words, "--campaign", own)[0] == 0  # made here
+    ran = tmp_path / "ran"
+    for command, words in (
+        ("evaluate", ("evaluate", "seed=0", "--with", tmp_path / "more.py", "--again")),
+        ("repro", ("repro", "seed=0")),
+        ("retry", ("retry", "seed=1")),
+    ):
+        sent, moved = tmp_path / f"sent {command}", tmp_path / f"moved {command}"
+        shutil.copytree(own, sent)
+        ran.unlink(missing_ok=True)
+        code, said = ablate(*words, "--campaign", sent)
+        assert (code, ran.exists()) == (2, False)
+        for expected in ("you did not make", "--trust", "snapshots/" if command == "repro" else "mine.py"):
+            assert expected in said
+        assert ablate(*words, "--campaign", sent, "--trust")[0] == 0
+        assert ran.exists() == (command != "repro")  # which runs the snapshot
+        if command == "evaluate":
+            assert ablate(*words, "--campaign", sent)[0] == 0  # it is remembered
+        sent.rename(moved)
+        if command != "retry":
+            assert ablate(*words, "--campaign", moved)[0] == 2
+        if command != "repro":
+            assert ablate(*words, "--campaign", own)[0] == 0  # made here
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from dashboards.app.page import (
     columns,
     grid_of,
     html,
+    link,
     memoise,
 )
 from dashboards.data.captions import (
@@ -132,28 +133,28 @@ def differences_of(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measure_columns(view))
 
 
-def _verdict_rows(view: PageView) -> SlotContent:
+def list_verdicts(view: PageView) -> SlotContent:
     """List the verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    rows = verdict_words(about, measure, by_effect(found, measure))
+    rows = verdict_words(about, measure, _by_effect(found, measure))
     caption = (
         f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
-    own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
+    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 
-VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    "variant": {"minWidth": 200, "flex": 2, "wrapText": True, "autoHeight": True},
+_VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
+    "variant": link("compare", "cell", minWidth=200, flex=2, wrapText=True, autoHeight=True),
     **dict.fromkeys(("difference", "interval", "p (Holm)"), BY_SIZE),
     "reason": FOLD,
 }
 """Parts of the columns of verdicts: texts are sorted as numbers, and the reason opens on a click."""
 
 
-def by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+def _by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
     """Sort verdicts by difference, the best first and missing ones last."""
     return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
@@ -286,7 +287,7 @@ COMPARE = AppPage(
         Slot("paired", "Seed by seed", _draw_pairs, half=True),
         Slot("why", "Why this verdict", _why, "words", half=True),
         Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
-        Slot("verdicts", "Verdicts", _verdict_rows, "table"),
+        Slot("verdicts", "Verdicts", list_verdicts, "table"),
         Slot("items", "Item by item", _items, half=True),
         Slot("wins", "Which beats which", _wins, half=True),
     ),

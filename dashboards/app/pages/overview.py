@@ -8,20 +8,11 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.measures import name_measure
 from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
-from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
+from dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
 from dashboards.app.pages.factors import FactorsAddress, analyse
-from dashboards.data.captions import (
-    count_words,
-    describe_measure,
-    name_best,
-    progress_words,
-    rank_axes,
-    summarise_verdicts,
-    verdict_words,
-)
-from dashboards.data.formatting import change, count, in_odds
+from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
+from dashboards.data.formatting import change, count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
 from dashboards.data.user_errors import catch_user_error
@@ -53,12 +44,15 @@ def _lead(view: PageView) -> SlotContent:
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
-    answer = name_best(about, measure, found, str(about.baseline_name))
+    best = name_best(about, measure, found, str(about.baseline_name))
+    axes = ""
     terms, _ = catch_user_error(lambda: analyse(view._replace(address=FactorsAddress(grid=view.address.grid))))
     if terms is not None and terms.effects["factor"].n_unique() > 1:
-        answer = f"{answer}\n{rank_axes(terms, terms.effects, measure)}"
+        axes = rank_axes(terms, terms.effects, measure)
+    decided = found["verdict"].is_in(CLAIMS).any() or " is best" not in axes
+    answer = f"{best}\n{axes}" if decided else f"{axes}\n{best}"  # an axis may be decided where no variant is
     drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
-    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.", hint="")
+    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.")
 
 
 def _progress_words(view: PageView) -> str:
@@ -98,14 +92,7 @@ def _progress(view: PageView) -> SlotContent:
 
 
 def _verdicts(view: PageView) -> SlotContent:
-    about, measure, found = _judge_view(view)
-    found = by_effect(found, measure)
-    difference = f"difference{in_odds(measure.scale)}"
-    rows = verdict_words(about, measure, found).drop("value", "interval").rename({"difference": difference})
-    said = f"{summarise_verdicts(found, str(about.baseline_name))} Compared by {describe_measure(measure, about.unit)}."
-    own = {**VERDICT_COLUMNS, difference: VERDICT_COLUMNS["difference"]}
-    own["variant"] = own["variant"] | link("compare", "cell")
-    return SlotContent(caption=said, data=rows, columns=columns(rows, own), measured=name_measure(measure, about.unit))
+    return list_verdicts(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
 def _noise(view: PageView) -> SlotContent:
@@ -209,7 +196,7 @@ OVERVIEW = AppPage(
     address=Address,
     controls=lambda _: (),
     slots=(
-        Slot("differences", "Differences from the baseline", _lead),
+        Slot("differences", "Differences from the baseline", _lead, sets="compare:cell"),
         Slot("verdicts", "Verdicts", _verdicts, "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),

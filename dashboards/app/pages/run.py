@@ -199,7 +199,7 @@ def _answer(view: PageView) -> str:
 def _metrics(view: PageView) -> list[str]:
     found = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
-        "ORDER BY name <> 'loss', name",
+        "ORDER BY name <> 'loss', starts_with(name, 'system.'), name",
         {"key": _key(view)},
     )
     return [str(name) for name in found["name"]]
@@ -334,7 +334,7 @@ RUN = AppPage(
     slots=(
         Slot("curves", "Training", _curves, half=True),
         Slot("log", "Log", _log, "words", half=True),
-        Slot("system", "Speed", lambda view: show_system(view, _key(view)), half=True),
+        Slot("system", "System", lambda view: show_system(view, _key(view)), half=True),
         Slot("what", "What it is", _what, "words"),
         Slot("attempts", "Attempts", _attempts_table, "table"),
         Slot("evaluations", "Evaluations", _evaluations, "table"),

@@ -1,13 +1,12 @@
-"""Load of a run on its machine: speed over its time, and memory, energy and utilisation of the whole run."""
+"""Load of a run on its machine: speed, processor, memory and GPU over its time, and totals of the whole run."""
 
-from typing import Any, Final
+from typing import Final
 
-import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.data.formatting import count, duration, number
-from dashboards.figures.canvas import canvas
+from dashboards.figures.lines import Drawing, Panel, Series, draw_panels
 from dashboards.theme.styles import SEQUENTIAL, Style
 from store import Store
 
@@ -23,57 +22,64 @@ _SPEED: Final = """
         FROM (SELECT *, ntile($parts) OVER (PARTITION BY attempt ORDER BY step) AS part FROM logged)
         GROUP BY attempt, part
     )
-    SELECT attempt, step, seconds,
-           (step - lag(step) OVER own) / nullif(seconds - lag(seconds) OVER own, 0) AS steps_per_s
+    SELECT 'steps per second' AS quantity, attempt, step, seconds,
+           (step - lag(step) OVER own) / nullif(seconds - lag(seconds) OVER own, 0) AS value
     FROM parts WINDOW own AS (PARTITION BY attempt ORDER BY step)
-    QUALIFY steps_per_s > 0 ORDER BY attempt, step
+    QUALIFY value > 0 ORDER BY attempt, step
 """
+_LOAD: Final = """
+    SELECT name AS quantity, attempt, max(step) AS step, max(wall_s) AS seconds, avg(value) AS value
+    FROM (SELECT *, ntile($parts) OVER (PARTITION BY name, attempt ORDER BY step) AS part FROM v_metric
+          WHERE trial = $key AND starts_with(name, 'system.'))
+    GROUP BY name, attempt, part ORDER BY name, attempt, step
+"""
+QUANTITIES: Final = {
+    "system.gpu_utilisation": ("GPU in use (%)", 100.0),
+    "system.gpu_memory_bytes": ("GPU memory (GiB)", 2.0**-30),
+    "system.cpu_cores": ("processor cores in use", 1.0),
+    "system.memory_bytes": ("memory (GiB)", 2.0**-30),
+}
+"""Title and unit of the metrics that `runners.attempts.system_load` samples, in the order of their panels."""
 
 
 def show_system(view: PageView, key: str) -> SlotContent:
-    """Speed along the seconds of training, one line per attempt, and what the whole run took."""
-    told = _totals(view.store, key)
-    found = view.store.sql(_SPEED, {"key": key, "parts": PARTS})
-    if found.is_empty():
-        return SlotContent(message=told or "This run has logged no times yet.")
-    tokens = _tokens_of_a_step(view.store, key)
-    speed, unit = ("tokens_per_s", "tokens per second") if tokens else ("steps_per_s", "steps per second")
-    if tokens:
-        found = found.with_columns((pl.col("steps_per_s") * tokens).alias(speed))
-    figure = canvas(240, x="seconds of training", y=unit)
-    for (attempt,), rows in found.group_by("attempt", maintain_order=True):
-        figure.add_trace(_line(rows, speed, f"attempt {attempt}"))
-    caption = f"Line: {unit} between logged steps, up to {count(PARTS, 'part')} per attempt. {told}"
-    return SlotContent(figure.update_yaxes(rangemode="tozero"), caption.strip(), found)
+    """Speed and load along the seconds of training, a line per attempt, and what the whole run took."""
+    totals = _totals(view.store, key)
+    found = _tokens(view.store, key, view.store.sql(_SPEED, {"key": key, "parts": PARTS}))
+    load = view.store.sql(_LOAD, {"key": key, "parts": PARTS})
+    if found.is_empty() and load.is_empty():
+        return SlotContent(message=totals or "This run has logged no times yet.")
+    for name, (title, unit) in QUANTITIES.items():
+        rows = load.filter(pl.col("quantity") == name)
+        found = found.vstack(rows.with_columns(pl.lit(title).alias("quantity"), pl.col("value") * unit))
+    attempts = pl.format("attempt {}", "attempt").alias("series")
+    bare = (pl.lit(None, pl.Float64).alias(end) for end in ("low", "high"))
+    lines = found.select("quantity", attempts, pl.col("seconds").alias("x"), "value", *bare)
+    panels = [Panel(rows, str(title)) for (title,), rows in lines.group_by("quantity", maintain_order=True)]
+    series = {name: Series(name, _LINE) for name in lines["series"].unique()}
+    drawing = Drawing(height=240 if len(panels) == 1 else 120, markers=found.height < 3)
+    figure = draw_panels(panels, series, x="seconds of training", drawing=drawing).update_yaxes(rangemode="tozero")
+    caption = f"Speed between logged steps; load every ten seconds; up to {count(PARTS, 'part')} per attempt. {totals}"
+    return SlotContent(figure, caption.strip(), found)
 
 
-def _line(rows: pl.DataFrame, speed: str, name: str) -> go.Scatter:
-    line = {"color": _LINE.color, "width": 1.8}
-    hover = f"{name}<br>step %{{customdata:,}}<br>%{{y:.4s}}<extra></extra>"
-    mode = "lines+markers" if rows.height < 3 else "lines"
-    return go.Scatter(
-        x=rows["seconds"], y=rows[speed], mode=mode, line=line, customdata=rows["step"], hovertemplate=hover
-    )
-
-
-def _tokens_of_a_step(store: Store, key: str) -> float | None:
-    found = store.sql(
+def _tokens(store: Store, key: str, found: pl.DataFrame) -> pl.DataFrame:
+    """Return the speed in tokens if the run has counted them."""
+    tokens = store.sql(
         "SELECT sum((cost->>'$.tokens')::DOUBLE) / nullif(sum((cost->>'$.steps')::DOUBLE), 0) AS tokens "
         "FROM attempt WHERE trial = $key",
         {"key": key},
-    )
-    value = found["tokens"][0]
-    return None if value is None else float(value)
+    )["tokens"][0]
+    if tokens is None:
+        return found
+    return found.with_columns(pl.lit("tokens per second").alias("quantity"), pl.col("value") * tokens)
 
 
 def _totals(store: Store, key: str) -> str:
     """'Whole run: 412 MB of memory at most, 12 s of training, 31 % of the reachable operations.'"""
     rows = store.sql("SELECT * FROM v_cost WHERE trial = $key LIMIT 1", {"key": key}).to_dicts()
-    row: dict[str, Any] = rows[0] if rows else {}
-    if not row:
-        row = store.sql("SELECT max(memory_bytes) AS memory_bytes FROM attempt WHERE trial = $key", {"key": key}).row(
-            0, named=True
-        )
+    peak = "SELECT max(memory_bytes) AS memory_bytes FROM attempt WHERE trial = $key"
+    row = rows[0] if rows else store.sql(peak, {"key": key}).row(0, named=True)
     memory, utilisation = row.get("memory_bytes"), row.get("flop_utilisation")
     parts = [
         "" if memory is None else f"{number(memory / 2**20)} MiB of memory at most",

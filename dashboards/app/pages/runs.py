@@ -7,11 +7,11 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.measures import measurements, text_of
-from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, columns, grid_of, link
+from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, columns, grid_of, link, options
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
-from dashboards.data.run_keys import shorten_keys
+from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import require
 from store.database import quoting
 from store.database.queries import agrees
@@ -34,6 +34,10 @@ class RunsAddress(Address):
     """A column; "-seconds" is the largest first. Empty: in the grid's order."""
     selected: tuple[str, ...] = ()
     """Keys of trials."""
+    pin: tuple[str, ...] = ()
+    """Beginnings of the keys of trials that stay on top and are part of every comparison."""
+    by: str = ""
+    """A column; its rows are averaged. Empty: a row per trial."""
 
 
 def _axis_columns(about: GridContext) -> dict[str, str]:
@@ -125,8 +129,13 @@ def _runs(view: PageView) -> SlotContent:
     for name in wanted:
         require(f"grid {about.grid!r}", "column", name, known)
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
-    shown = keep_rows(_with_values(about, found, names).select(*names, "trial"), view.address.filter)
+    whole = _with_values(about, found, names).select(*names, "trial")
+    shown = keep_rows(whole, view.address.filter)
+    if view.address.by:
+        return _group_rows(shown, view.address)
     shown = _sort(shown, view.address.sort)
+    pins = [key_of(view.store, begins) for begins in view.address.pin]
+    pinned = whole.filter(pl.col("trial").is_in(pins))
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
     for name in set(names) & set(_axis_columns(about)):
         if shown[name].dtype.is_float():
@@ -139,7 +148,24 @@ def _runs(view: PageView) -> SlotContent:
     listed = columns(shown.drop("trial"), heads)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, found, shown)
-    return SlotContent(caption=caption, data=shown, columns=listed, selected=view.address.selected)
+    return SlotContent(caption=caption, data=shown, columns=listed, selected=view.address.selected, pinned=pinned)
+
+
+def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
+    """A row per value of a column: how many trials, how many of them ended well, and means of what they measured."""
+    by = require("the table", "column", address.by, found.columns)
+    numbers = [name for name, kind in found.schema.items() if kind.is_numeric() and name not in (by, "seed")]
+    means = found.group_by(by, maintain_order=True).agg(
+        pl.col("trial").first(),
+        pl.len().alias("trials"),
+        (pl.col("status") == "ok").sum().alias("ok"),
+        pl.col(numbers).mean(),
+    )
+    shown = _sort(means, address.sort if address.sort.removeprefix("-") in means.columns else "")
+    names = {name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns}
+    listed = columns(shown.drop("trial"), names)
+    caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value."
+    return SlotContent(caption=caption, data=shown, columns=listed)
 
 
 def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
@@ -180,8 +206,10 @@ def _controls(view: PageView) -> Sequence[Control]:
     orders |= {f"-{name}": f"{_title(name)}, descending" for name in sortable}
     return (
         Control("filter", "Filter", "text", hint=HELP),
+        Control("by", "Group by", "choice", {"": "nothing", **{name: _title(name) for name in sortable[1:]}}, usual=""),
         Control("sort", "Sort by", "choice", orders, usual=""),
         Control("columns", "Columns", "choices", names, hint, usual),
+        Control("pin", "Pinned", "choices", options(view.address.pin)),
         Control("selected", "", "hidden"),
     )
 
@@ -193,7 +221,7 @@ RUNS = AppPage(
     about="What has run, with which choices, and what came out?",
     address=RunsAddress,
     controls=_controls,
-    main=("filter", "sort"),
+    main=("filter", "by", "sort"),
     slots=(
         Slot(
             "runs",
@@ -203,6 +231,7 @@ RUNS = AppPage(
             picks=(
                 Pick("Curves of these", "curves", "run", "run"),
                 Pick("What differs between these", "diff", "run", "run", least=2),
+                Pick("Pin on top", "runs", "pin", "run"),
             ),
             row="trial",
             selects="selected",

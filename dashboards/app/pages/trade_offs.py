@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
+from dashboards.app.address import entries
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
@@ -31,6 +32,7 @@ from dashboards.app.page import (
     grid_of,
     link,
     memoise,
+    options,
 )
 from dashboards.data.captions import name_cells
 from dashboards.data.formatting import count, join_words
@@ -65,6 +67,8 @@ class TradeOffsAddress(MeasuredAddress):
     """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
+    brush: tuple[str, ...] = ()
+    """Ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown."""
 
 
 class _Against(NamedTuple):
@@ -126,7 +130,8 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    found, log = _compare(view), _logs(view)
+    log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
+    found = _compare(view)._replace(frame=_keep_brushed(view))
     frame, title = found.frame, ", ".join(filter(None, (measure.name, unit_of(view))))  # arrows say what is better
     figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
@@ -145,7 +150,7 @@ def _scatter(view: PageView) -> SlotContent:
     legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
     legend.append(Key(Style(INK, dark_partners([])[INK], "solid", "circle"), "best of both", "steps"))
     message = answer = ""
-    if missing := len(about.cells) - frame.height:
+    if missing:
         message = (
             f"{count(missing, 'cell')} without both values in any run: not drawn, and counted in Holm's correction."
         )
@@ -153,9 +158,9 @@ def _scatter(view: PageView) -> SlotContent:
         names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
         verb = "is" if len(best) == 1 else "are"
         proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
-        shown = f"of {join_words(proven[:_MOST_BEST])}" if proven else "of none yet"
+        shown = join_words(proven[:_MOST_BEST]) or "none yet"
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {names}."
-        answer += f"\nThe seeds show it {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
+        answer += f"\nShown by tests over seeds: {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
@@ -189,7 +194,16 @@ def _n(found: pl.DataFrame) -> str:
     return f"n {' of '.join(ends)} {'seed' if planned == [1] else 'seeds'}"
 
 
-def _parallel(view: PageView) -> SlotContent:
+class _Lines(NamedTuple):
+    rows: pl.DataFrame
+    kept: pl.DataFrame
+    """Rows with both values."""
+    axes: Sequence[parallel.ParallelAxis]
+    more_axes: bool
+
+
+@memoise
+def _lines(view: PageView) -> _Lines:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found = _compare(view)
     whole, levels = table(view.store, about.grid, measure)
@@ -200,14 +214,35 @@ def _parallel(view: PageView) -> SlotContent:
     rows = in_order(chosen.unique("cell").join(values, on="cell", how="inner"), [cell.cell for cell in about.cells])
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.complete_rows(rows, numbers)
+    scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
+    return _Lines(rows, kept, scales, sum(len(of) > 1 for of in levels.values()) > len(wide))
+
+
+def _keep_brushed(view: PageView) -> pl.DataFrame:
+    """The compared cells inside the ranges of the address. Raises Unknown if none is."""
+    frame, lines = _compare(view).frame, _lines(view)
+    if not view.address.brush:
+        return frame
+    inside = parallel.within(lines.kept, lines.axes, entries(view.address.brush))["cell"]
+    if inside.is_empty():
+        raise Unknown("no cell lies within the chosen ranges; Ranges, behind More, takes them back")
+    return frame.filter(pl.col("cell").is_in(inside.implode()))
+
+
+def _parallel(view: PageView) -> SlotContent:
+    about, against, found = grid_of(view), _against(view), _compare(view)
+    (rows, kept, axes, more_axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
-    scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
     faint = " Faint: cells beyond those that colours tell apart." if len(about.cells) > len(about.drawn) else ""
-    figure = parallel.draw_parallel(kept, scales, about.look)
+    figure = parallel.draw_parallel(kept, axes, about.look, ranges)
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
-    some = f" The first {_MOST_AXES} axes that vary." if sum(len(of) > 1 for of in levels.values()) > len(wide) else ""
+    some = f" The first {_MOST_AXES} axes that vary." if more_axes else ""
+    message = ""
+    if ranges:
+        n, said = parallel.within(kept, axes, ranges).height, join_words([f"{k} {v}" for k, v in ranges.items()])
+        message = f"This page shows the {n} of {count(kept.height, 'cell')} with {said}. Ranges above takes them back."
     words = f"{against.title} ({found.x.better} is better) and {measure_words(view)}"
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
@@ -215,12 +250,13 @@ def _parallel(view: PageView) -> SlotContent:
     )
     here = set(kept["cell"])
     legend = [cell_key(about.look, cell) for cell in about.drawn if cell in here]
-    return SlotContent(figure, caption, name_cells(rows, about), legend)
+    hint = "Drag over a part of an axis to keep the cells inside."
+    return SlotContent(figure, caption, name_cells(rows, about), legend, message, hint)
 
 
 def _standings(view: PageView) -> SlotContent:
     about = grid_of(view)
-    found = _compare(view).frame
+    found = _keep_brushed(view)
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
@@ -256,6 +292,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         *measure_controls(view),
         Control("against", "Against", "choice", quantities, usual=_first_cost(view), resets=("against_better",)),
         Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
+        Control("brush", "Ranges", "choices", options(view.address.brush), "Drag over a part of a parallel axis"),
     )
 
 

@@ -125,6 +125,17 @@
     window.Plotly.downloadImage({ data, layout }, { ...options, width, height: layout.height });
   }
 
+  async function copy(button) {
+    const words = button.textContent;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = words), 1500);
+    } catch {
+      window.prompt("Copy this:", button.dataset.copy); // without https only this machine has a clipboard
+    }
+  }
+
   // words that new results change come as other elements; what the reader opened or closed in them stays so, until
   // another page or another run is gone to
   const folds = new Map();
@@ -137,11 +148,15 @@
     const other = event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0;
     if (other || url.origin !== location.origin || link.hasAttribute("download") || link.getAttribute("href")[0] === "#") return;
     event.preventDefault();
-    folds.clear();
-    history.pushState({}, "", link.href);
-    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
-    window.scrollTo(0, 0);
+    visit(link.href);
     link.closest("details")?.removeAttribute("open");
+  }
+
+  function visit(href, up = true) {
+    folds.clear();
+    history.pushState({}, "", href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    if (up) window.scrollTo(0, 0);
   }
 
   function keepFolds(records) {
@@ -181,6 +196,7 @@
     else if (at("#page summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
+    else if (at("button[data-copy]")) copy(at("button[data-copy]"));
     else if (at("a[href]")) go(event, at("a[href]"));
   });
 
@@ -234,27 +250,62 @@
     return `/${here}/${page}?${new URLSearchParams([...grid(), ...given])}`;
   };
 
+  // rows for another page, or for a field of this one, whose other fields stay
+  function picking(pick, keys, selects) {
+    const given = keys.map((key) => [pick.names, key]);
+    if (!location.pathname.endsWith(`/${pick.page}`)) return inside(pick.page, given);
+    const rest = [...new URLSearchParams(location.search)].filter(([name]) => name !== pick.names && name !== selects);
+    return `${location.pathname}?${new URLSearchParams([...rest, ...given])}`;
+  }
+
+  // a box over parallel axes keeps the part of the axis next to its middle
+  function brush(plot, { x, y }) {
+    const axes = plot.layout.meta?.axes;
+    if (!axes) return;
+    window.Plotly.relayout(plot, { selections: [] });
+    const axis = axes[Math.min(axes.length - 1, Math.max(0, Math.round((x[0] + x[1]) / 2)))];
+    const [low, high] = [...y].sort((a, b) => a - b);
+    const ends = axis.places.length ? levelsIn(axis, low, high) : [numberAt(axis, low), numberAt(axis, high)];
+    if (!ends.length) return;
+    const rest = [...new URLSearchParams(location.search)].filter(([name, value]) => name !== "brush" || !value.startsWith(`${axis.name}=`));
+    const given = ["brush", `${axis.name}=${ends[0]}..${ends[ends.length - 1]}`];
+    visit(`${location.pathname}?${new URLSearchParams([...rest, given])}`, false);
+  }
+  const levelsIn = ({ places }, low, high) =>
+    places.filter((_, i) => i / Math.max(places.length - 1, 1) >= low && i / Math.max(places.length - 1, 1) <= high);
+  const numberAt = ({ ends, log }, height) => {
+    const units = ends[0] + (ends[1] - ends[0]) * Math.min(1, Math.max(0, height));
+    return Number((log ? 10 ** units : units).toPrecision(4));
+  };
+
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     ablate: {
-      clicked: (data, field) => {
+      clicked: (data, box, field) => {
+        const { triggered, triggered_id } = window.dash_clientside.callback_context;
+        if (triggered[0].prop_id.endsWith(".selectedData")) {
+          if (box?.range) brush(document.querySelector(`#slot-${triggered_id.slot} .js-plotly-plot`), box.range);
+          return window.dash_clientside.no_update;
+        }
         const given = data && data.points && data.points[0].customdata;
         const value = Array.isArray(given) ? given[0] : given;
-        if (field && value !== undefined && value !== null) control(field, [String(value)]);
+        if (!field || value === undefined || value === null) return window.dash_clientside.no_update;
+        const [page, name] = field.split(":");
+        if (name) visit(inside(page, [[name, value]]));
+        else control(field, [String(value)]);
         return window.dash_clientside.no_update;
       },
       picked: (rows, picks) => {
         const chosen = rows || [];
         const { field, row: key } = (picks || [])[0] || {};
         if (field && rows) control(field, rows.map((row) => row[key]));
+        const pinned = new URLSearchParams(location.search).getAll("pin");
         return (picks || [])
-          .filter((pick) => chosen.length >= pick.least)
-          .map((pick) => ({
+          .map((pick) => [pick, [...new Set([...pinned, ...chosen.map((row) => row[pick.column])])].filter(Boolean)])
+          .filter(([pick, keys]) => chosen.length && keys.length >= pick.least)
+          .map(([pick, keys]) => ({
             type: "A",
             namespace: "dash_html_components",
-            props: {
-              children: `${pick.label} (${chosen.length})`,
-              href: inside(pick.page, chosen.map((row) => [pick.names, row[pick.column]])),
-            },
+            props: { children: `${pick.label} (${keys.length})`, href: picking(pick, keys, field) },
           }));
       },
     },
