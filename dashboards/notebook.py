@@ -76,12 +76,12 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
-    """Draw the effect of each level of each axis on the measure, averaged over the other axes."""
+    """Draw what each level of each axis does to the measure, against the level of the baseline."""
     about, measure = _judged(campaign, grid)
     found = forest.effects(about.store, about.grid, measure)
-    if found.is_empty():
+    if found is None or found.effects.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
-    return standalone(forest.draw_effects(found, measure), f"Main effects on {measure.name}")
+    return standalone(forest.draw_effects(found.effects, measure), f"Main effects on {measure.name}")
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:

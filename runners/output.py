@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -77,38 +78,62 @@ def write_frame(
         write_table(list(headings.values()), frame.select(list(headings)).rows())
 
 
-def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = ()) -> None:
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
-    If the table is wider than the terminal, headings of numbers take several lines, and columns move together.
+    If the table is wider than the terminal, headings of numbers take several lines, columns move together, and the
+    columns `spare` are left out, the first one first. If that is not enough, the first column is broken.
     """
     from rich.console import Console
     from rich.table import Table
 
-    whole = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
-    console = Console(file=sys.stdout, width=whole, markup=False, highlight=False)
+    console = Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
     cells = [[escape_control(_cell(value)) for value in row] for row in rows]
-    numeric = [any(_is_number(row[at]) for row in rows) for at in range(len(headings))]
+    numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
     widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
     titles = [escape_control(heading) for heading in headings]
-    if too_wide := _measure(titles, widths) > console.width:
+    shown, blanks, whole = [*range(len(headings))], 2, 0
+    if _measure(titles, widths, shown, blanks) > console.width:
+        blanks = 1
         titles = [
             _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
         ]
-        too_wide = _measure(titles, widths) > console.width
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if too_wide else (0, 1))
-    for at, (title, width, right) in enumerate(zip(titles, widths, numeric, strict=True)):
-        least = width if right or (at == 0 and width <= _LONGEST) else None
-        table.add_column(title, justify="right" if right else "left", min_width=least, overflow="fold")
+        for at in spare:
+            if _measure(titles, widths, shown, blanks) > console.width:
+                shown.remove(at)
+        for at in reversed(spare):  # a narrow column may fit in the place of a wide one
+            if at not in shown and _measure(titles, widths, more := sorted([*shown, at]), blanks) <= console.width:
+                shown = more
+        if _measure(titles, widths, shown, blanks) > console.width:
+            whole = len(headings) - 1
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
+    for at in shown:
+        least = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=least, overflow="fold")
     for row in cells:
-        table.add_row(*row)
+        table.add_row(*(row[at] for at in shown))
     console.print(table)
+    if left_out := [headings[at] for at in spare if at not in shown]:
+        write(f"left out at {console.width} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
-def _measure(titles: Sequence[str], widths: Sequence[int]) -> int:
-    """Characters of a line of a table, with two blanks between columns."""
-    lines = (max(map(len, title.split("\n"))) for title in titles)
-    return sum(max(width, title) + 2 for width, title in zip(widths, lines, strict=True)) - 2
+def _is_narrow() -> bool:
+    """True if lines have the width of a terminal."""
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
+
+
+def write_prose(text: str) -> None:
+    """A sentence of the result, broken between words at the width of the terminal."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    width = get_terminal_size().columns if _is_narrow() else max(len(text), 1)
+    for line in wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]:
+        write(line)
+
+
+def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int], blanks: int) -> int:
+    """Characters of a line of a table."""
+    lines = [max(map(len, title.split("\n"))) for title in titles]
+    return sum(max(widths[at], lines[at]) + blanks for at in shown) - blanks
 
 
 def _fold(title: str, width: int) -> str:
@@ -123,6 +148,12 @@ def round_value(value: object) -> object:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) or (isinstance(value, str) and _NUMBER.match(value) is not None)
+
+
+def _is_numeric(values: Sequence[object]) -> bool:
+    """Tell columns of numbers, with texts such as `3 of 5`, from texts."""
+    others = [value for value in values if value not in (None, "") and not _is_number(value)]
+    return any(map(_is_number, values)) and all(str(value)[0].isdigit() for value in others)
 
 
 def _cell(value: object) -> str:

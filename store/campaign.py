@@ -201,14 +201,15 @@ class Campaign:
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
-        """Return the effect of each level of each axis on the measure, averaged over the other axes.
+        """Return what each level of each axis does to the measure, against the level of the baseline.
 
         Returns:
-            one row per axis (`factor`) and `level`; "Effects of levels" in docs/factorial.md explains the columns.
+            one row per axis (`factor`) and `level`; "Differences between levels" in docs/factorial.md explains the
+            columns.
         """
         from store.analysis.effects import effects
 
-        return effects(self.store, self.grid_named(grid), measure=_changes(measure))
+        return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects
 
     def progress(self, grid: str | None = None) -> "pl.DataFrame":
         """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""

@@ -56,12 +56,12 @@ def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path:
     files.collect(root, tmp_path / "results")
     result = files.read(tmp_path / "results", "quickstart")
     operator, gate = results_page._contrasts(result, result.measure()).rows(named=True)
-    assert operator["axis"] == "operator"
-    assert operator["difference"] == pytest.approx(0.2, abs=0.02)
+    assert operator["factor"] == "operator"
+    assert operator["effect"] == pytest.approx(0.2, abs=0.02)
     assert operator["low"] < 0.2 < operator["high"]
     assert operator["high"] - operator["low"] < 0.05
     assert operator["p_holm"] < 0.001
-    assert abs(gate["difference"]) < 0.02
+    assert abs(gate["effect"]) < 0.02
     with pytest.raises(SpecError, match=r"'mse' is measured at \['sigma_f', 'sigma_x'\]; got 'length=3'"):
         results_page._measure(result, ["length=3"])
 

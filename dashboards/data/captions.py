@@ -9,7 +9,6 @@ from dashboards.data.formatting import change, count, in_odds, join_words, p_val
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from store.analysis.verdicts import GridMeasure
-from store.statistics import Factorial
 
 ICONS: Final = {
     "better": ("▲", "better"),
@@ -82,29 +81,22 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
     return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"
 
 
-def rank_axes(found: Factorial, effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Which axes are shown to matter, that with the largest effect first, with the best level of each."""
-    tests = found.terms.filter(pl.col("order") == 1).drop_nulls("p_holm")
-    sizes = effects.group_by("factor").agg(pl.col("effect").abs().max().alias("size"))
-    tests = tests.join(sizes, left_on="term", right_on="factor", how="left", maintain_order="left")
-    tests = tests.sort("size", descending=True, nulls_last=True, maintain_order=True)
-    told, rest = [], []
-    for term, p in tests.select("term", "p_holm").iter_rows():
-        levels = effects.filter(pl.col("factor") == term).drop_nulls("effect")
-        if p > measure.alpha:
-            rest.append(term)
-        elif not levels.is_empty():
-            best = levels.sort("effect", descending=measure.better == "higher").row(0, named=True)
-            size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
-            told.append(f"{term} ({best['level']} is best, {size}, p {p_value(p)})")
-    words = []
-    if told:
-        axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
-        words.append(f"{axes}: {'; '.join(told)}.")
-    if rest:
-        lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter."
-        words.append(lacking[:1].upper() + lacking[1:])
-    return " ".join(words)
+def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
+    """Which axes are shown to matter, that with the largest effect first, with what its best shown level does."""
+    mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
+    shown = mains.filter(pl.col("verdict").is_in([*CLAIMS]))
+    told = []
+    for factor in shown["factor"].unique(maintain_order=True):
+        best = shown.filter(factor=factor).sort("effect", descending=measure.better == "higher").row(0, named=True)
+        size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
+        told.append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
+    known = set(shown["factor"])
+    rest = [factor for factor in mains["factor"].unique(maintain_order=True) if factor not in known]
+    lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter." if rest else ""
+    axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
+    return " ".join(
+        filter(None, (f"{axes}: {'; '.join(told)}." if told else "", f"{lacking[:1].upper()}{lacking[1:]}"))
+    )
 
 
 def count_words(verdicts: pl.DataFrame) -> str:
@@ -177,13 +169,12 @@ def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 
 
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
-    """Explain points and bars of main effects, with the notes of the analysis."""
+    """Explain differences between levels, with the notes of the analysis."""
     said = (
-        f"What each level of an axis does to {describe_measure(measure, unit)}, the other axes averaged out, against "
-        f"the mean of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
-        f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
-        "number of levels; interactions count as noise. Blue lies on the better side of the mean, orange on the worse "
-        "one."
+        f"What a level of an axis does to {describe_measure(measure, unit)} against the level of the baseline"
+        f"{in_odds(measure.scale)}, averaged over the other axes. Each seed gives one value, so intervals hold for new "
+        f"seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected for all; "
+        "it decides. Rows with × show what both do together beyond the sum of what each does alone."
     )
     return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 

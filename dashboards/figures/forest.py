@@ -1,4 +1,4 @@
-"""Rows with intervals: paired differences with the margin of equality, main effects of axes, and failure rates."""
+"""Rows with intervals: paired differences with the margin of equality, those between levels of axes, and failure rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.captions import change_title
+from dashboards.data.captions import ICONS, change_title, mark_verdict
 from dashboards.data.formatting import change, plain, runs_words
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import (
@@ -23,10 +23,11 @@ from dashboards.figures.canvas import (
     rope_of,
     rows_height,
 )
-from dashboards.theme.styles import MUTED, REST, ROPE, VERDICT_STYLES
+from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
 from store.analysis import effects as analysed
 from store.analysis.verdicts import GridMeasure, failure_rates, runs
+from store.statistics import SeedContrasts
 
 MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")
@@ -113,53 +114,25 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     return 1.08 * max(widest, min(max(map(abs, _all_ends(found)), default=0.0), 3 * widest))
 
 
-def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
-    """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
-
-    Returns:
-        factor, level, n, effect, low, high, percent, as `store.analysis.effects.effects`; the axis with the largest
-        effect first, and of each axis the best level.
-    """
+def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | None:
+    """The effects that the cells at hand can tell, the best first, axes before pairs of axes; None without a value."""
     if not finite(runs(store, grid, measure)["value"].to_list()):
-        return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})
-    found = analysed.effects(store, grid, measure=measure._asdict()).filter(pl.col("effect").is_not_null())
-    largest = pl.col("effect").abs().max().over("factor")
-    place = pl.col("factor").replace_strict({name: i for i, name in enumerate(dict.fromkeys(found["factor"]))})
-    order = [largest, place, pl.col("effect") * (1 if measure.better == "lower" else -1)]
-    return found.filter(pl.len().over("factor") > 1).sort(order, descending=[True, False, False], maintain_order=True)
-
-
-def effect_notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
-    """Notes on main effects: what the analysis left out, and why effects of an axis are partial."""
-    found = analysed.analysis(store, grid, measure=measure._asdict())
-    said = found.terms.filter(pl.col("note") != "").select("term", "note").rows()
-    return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
+        return None
+    found = analysed.effects(store, grid, measure=measure._asdict())
+    descending = [False, measure.better == "higher"]
+    ordered = found.effects.drop_nulls("effect").sort("order", "effect", descending=descending, maintain_order=True)
+    return found._replace(effects=ordered)
 
 
 def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
-    """One row per level, a block per axis, with the interval of the additive model."""
-    factors: Sequence[str] = found["factor"].to_list()
-    # a heading before the levels of each axis takes a line, and so does nearly half of one behind them
-    block = {factor: i for i, factor in enumerate(dict.fromkeys(factors))}
-    places = [i + 1 + 1.4 * block[factor] for i, factor in enumerate(factors)]
-    figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=change_title(measure, unit, "effect on"))
-    figure.add_vline(x=0, line={"color": ROPE, "width": 1})
-    below, above = ("better", "worse") if measure.better == "lower" else ("worse", "better")
-    for place, row in zip(places, found.iter_rows(named=True), strict=True):
-        known = row["low"] is not None and row["high"] is not None
-        style = VERDICT_STYLES[above] if known and row["low"] > 0 else REST
-        style = VERDICT_STYLES[below] if known and row["high"] < 0 else style
-        tooltip = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
-        figure.add_trace(interval_point(place, row, style, tooltip, "effect"))
-    heading = {"x": 0, "xref": "paper", "showarrow": False, "xanchor": "left", "font": {"color": MUTED, "size": 12}}
-    for factor in block:
-        figure.add_annotation(y=places[factors.index(factor)] - 1, text=f"<b>{plain(factor)}</b>", **heading)
-    name_rows(figure, [break_name(level) for level in found["level"]], places)
-    if measure.scale != "linear":
-        ends = finite(found["effect"].to_list() + found["low"].to_list() + found["high"].to_list())
-        limit = 1.08 * max(abs(end) for end in ends)
-        figure.update_xaxes(range=[-limit, limit], **ratio_ticks(limit))
-    return figure
+    """One row per level, with the level that it is compared with, both intervals and the verdict."""
+    named = zip(*found.select("factor", "level", "against").get_columns(), strict=True)
+    names = {str(at): f"{factor} · {level} against {against}" for at, (factor, level, against) in enumerate(named)}
+    rows = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
+        cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
+    )
+    words = {word: mark_verdict(word) for word in ICONS}
+    return draw_differences(rows, CellLook(names, {}), measure, words, unit)
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

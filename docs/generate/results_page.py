@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
 import polars as pl
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
@@ -30,8 +29,8 @@ from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure, judge_runs
-from store.statistics import holm, p_zero, summarise, t_interval
-from store.statistics.scales import margin, response
+from store.statistics import seed_contrasts
+from store.statistics.scales import margin
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
@@ -149,33 +148,21 @@ def _number(value: float | None) -> str:
 
 
 def _contrasts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
-    """Estimate what the second level of each axis of two levels adds, with its t interval over seeds.
-
-    Each seed has its own additive model over its cells, by least squares. Seeds are the sample: that they react
-    differently to a component is part of the noise.
-    """
+    """Estimate what the second level of each axis of two levels does, with seeds as the sample."""
     values = result.runs(measure)
     levels = levels_of(result.header, values["axes"].to_list())
-    order = {axis["name"]: axis["labels"] for axis in result.header["axes"]}
-    names = [name for name, labels in order.items() if len(labels) == 2]
-    second = pl.DataFrame({name: [level == order[name][1] for level in levels[name]] for name in names})
-    by_seed = pl.concat([values.select("seed", "value"), second.cast(pl.Float64)], how="horizontal").drop_nulls()
-    effects = []
-    for part in by_seed.partition_by("seed", maintain_order=True):
-        y = response(part["value"].to_numpy(), measure.scale)
-        effects.append(np.linalg.lstsq(np.column_stack((np.ones(len(y)), part.select(names))), y)[0][1:])
-    summary = summarise(np.column_stack(effects))
-    (low, high), p = t_interval(summary, measure.alpha), p_zero(summary)
-    columns = {"axis": names, "difference": summary.mean, "low": low, "high": high, "p": p, "p_holm": holm(p)}
-    return pl.DataFrame(columns).with_columns(seeds=pl.lit(len(effects)))
+    order = {axis["name"]: axis["labels"] for axis in result.header["axes"] if len(axis["labels"]) == 2}
+    values = values.with_columns(pl.Series(name, levels[name], pl.String) for name in order)
+    rules = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
+    return seed_contrasts(values, order, **rules).effects.filter(order=1)
 
 
 def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     found = _contrasts(result, measure)
     rows = [
         (
-            row["axis"].replace("_", " "),
-            _change(row["difference"], measure),
+            row["factor"].replace("_", " "),
+            _change(row["effect"], measure),
             f"{_change(row['low'], measure)} to {_change(row['high'], measure)}",
             format_p(row["p"]) or "",
             format_p(row["p_holm"]) or "",
@@ -184,7 +171,7 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     ]
     level = f"{100 * (1 - measure.alpha):g} % interval"
     heads = ("component", "difference", level, "p", f"p (Holm over {found.height})")
-    return f"With a component less without it, n = {found['seeds'][0]} seeds.\n\n{table(heads, rows)}"
+    return f"With a component less without it, n = {found['n'][0]} seeds.\n\n{table(heads, rows)}"
 
 
 def _write_numbers(result: GridResult, _: GridMeasure) -> str:
@@ -286,17 +273,17 @@ class _MainEffects(NamedTuple):
             axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
             _draw_band(axes, measure)
             for row, each in enumerate(found.rows(named=True)):
-                good = (each["difference"] > 0) == (measure.better == "higher")
+                good = (each["effect"] > 0) == (measure.better == "higher")
                 style = "plain" if each["p_holm"] > measure.alpha else "mark" if good else "odd"
                 ends = each["low"], each["high"]
                 axes.plot(ends, (row, row), color=COLOURS[style], linewidth=2.4, solid_capstyle="butt")
-                axes.plot(each["difference"], row, "o", color=COLOURS[style], markersize=3.5)
+                axes.plot(each["effect"], row, "o", color=COLOURS[style], markersize=3.5)
             axes.set(ylim=(found.height - 0.5, -0.5), yticks=range(found.height))
-            axes.set_yticklabels(found["axis"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
+            axes.set_yticklabels(found["factor"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
             axes.tick_params(axis="x", labelsize=6.5)
             axes.tick_params(axis="y", length=0)
             _label_ticks(axes, measure)
-            axes.set_title(f"{result.header['grid']}, {found['seeds'][0]} seeds", loc="left")
+            axes.set_title(f"{result.header['grid']}, {found['n'][0]} seeds", loc="left")
             bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
             axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{bar}", fontsize=7)
 

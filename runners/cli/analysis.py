@@ -9,6 +9,9 @@ from cyclopts import Parameter
 from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
+    difference_headings,
+    equal_words,
+    format_difference,
     format_number,
     format_p,
     format_percent,
@@ -27,6 +30,7 @@ from runners.output import (
     write,
     write_frame,
     write_json,
+    write_prose,
     write_table,
 )
 
@@ -35,59 +39,99 @@ if TYPE_CHECKING:
 
     from store.analysis.pareto import Way
     from store.analysis.verdicts import GridMeasure
-    from store.statistics import Factorial
+    from store.statistics import Factorial, SeedContrasts
     from store.store import Store
 
 
 def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
-    """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
+    """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
 
-    JSON has tests and means, CSV the tests.
+    Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
+    JSON has everything, CSV the differences.
 
     Parameters
     ----------
     interactions
-        Test also whether what one axis does depends on another.
+        Test also by F whether what one axis does depends on another.
     """
-    from store.analysis.effects import analysis
+    from store.analysis.effects import analysis, effects as effects_of
 
     with open_grid(of) as (store, name, warnings):
         header = store.grid(name)
-        found = analysis(store, name, interactions=interactions)
+        contrasts, found = effects_of(store, name), analysis(store, name, interactions=interactions)
+    notes = [*contrasts.notes, *found.notes]
     if of.as_json:
-        data = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
-        write_json("effects", {**data, "runs": found.runs, "noise": found.noise}, [*warnings, *found.notes])
+        tables = {"effects": contrasts.effects, "terms": found.terms, "means": found.means}
+        data = {key: frame.rows(named=True) for key, frame in tables.items()}
+        about = {"seeds": contrasts.seeds, "runs": found.runs, "noise": found.noise}
+        write_json("effects", {**data, **about}, [*warnings, *notes])
     elif of.as_csv:
-        write_frame("effects", found.terms, as_json=False, as_csv=True)
+        write_frame("effects", contrasts.effects, as_json=False, as_csv=True)
     else:
-        write(
-            f"{describe_measure(header)} on the {header['measure']['scale']} scale, {format_count(found.runs, 'run')}"
-        )
-        _write_tests(found, header["measure"])
-        _write_means(found.means, header["measure"])
-        for note in found.notes:
+        measure = header["measure"]
+        write_prose(f"{describe_measure(header)} on the {measure['scale']} scale, {measure['better']} is better")
+        _write_effects(contrasts, measure)
+        _write_tests(found, measure)
+        _write_means(found.means, measure)
+        for note in notes:
             say(f"ablate: {note}")
     return 0
+
+
+def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
+    """Write a row per level that is no reference, the best first, axes before pairs of axes."""
+    if found.effects.is_empty():
+        return
+    scale, rows = measure["scale"], found.effects.rows(named=True)
+    bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
+    write_prose(
+        f"against {', '.join(map('='.join, bases.items()))}, averaged over the other axes{equal_words(measure)}"
+    )
+    families = dict(found.effects.select("order", "family").rows())
+    counts = [format_count(families[order], *_KINDS[order]) for order in families]
+    write(f"{format_count(len(found.seeds), 'seed')} with one value each, so intervals hold for new seeds")
+    write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
+    sign = 1 if measure["better"] == "lower" else -1
+    rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
+    cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], scale)) for row in rows]
+    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,))
+    if len(families) > 1:
+        write("×: what both do together beyond the sum of what each does alone")
+    write("")
+
+
+_MOST_PAIRS = 12
+_KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
 def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
     if found.terms.is_empty():
         write("no axis of this grid varies")
         return
+    write("F tests of whole axes, about these seeds")
     headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in found.terms.select(columns).rows()])
+    rows = found.terms.select(columns).rows()
+    write_table(headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows])
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
 
 
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
+    import polars as pl
+
+    from store.statistics.design import CROSS
+
     if means.is_empty():
         return
     write("")
+    pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
+    shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in means.rows()])
+    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()])
+    if shown.height < means.height:
+        write(f"--json has the means of {pairs} pairs of levels")
 
 
 def _level(share: float) -> str:
@@ -146,8 +190,8 @@ def curves(
         shown = select_columns(pl.concat(part.sort(rank) for part in parts), rows.columns)
         if rows.columns is None and of.as_text:
             title = f"{name}: {metric} at equal {at.by}, {rule.better} is better"
-            write(f"{title}; the last value recorded at or before it")
-            write(
+            write_prose(f"{title}; the last value recorded at or before it")
+            write_prose(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
                 f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
@@ -176,7 +220,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
             for column, form in (("value", format_number), ("percent", format_percent), ("p_holm", format_p))
         ]
         cells.append([*name, answers[0][cell]["pairs"], *values])
-    write_table(headings, cells)
+    first = len(labels) + 1
+    later = [at + 3 * place for at in (first, first + 2, first + 1) for place in range(len(firsts) - 1, 0, -1)]
+    write_table(headings, cells, spare=(*later, len(labels), first))
     write_remarks(note for part in parts for note in part["note"] if note)
     write("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
@@ -223,7 +269,7 @@ def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: 
         (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
         for name, row in zip(names, rows, strict=True)
     ]
-    write_table(headings, cells)
+    write_table(headings, cells, spare=(len(labels), *range(len(headings) - 2, len(labels) + 1, -1)))
     write_remarks(row["note"] for row in rows if row["note"])
 
 
@@ -248,9 +294,9 @@ def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways:
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
-    write(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
+    write_prose(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
     cells = header["cells"]
-    write(
+    write_prose(
         f"one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
         f"(dominated), over {format_count(cells, 'cell')} (on the front)"
     )

@@ -22,7 +22,7 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, worker_count
-from runners.output import say, write, write_json
+from runners.output import say, write_json, write_prose
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def plan(
     if as_json:
         write_json("plan", plan_data(planned))
     else:
-        write("\n".join(plan_lines(planned)))
+        for line in plan_lines(planned):
+            write_prose(line)
     return SpecError.exit_code if planned.refused else 0
 
 

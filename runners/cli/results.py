@@ -23,7 +23,7 @@ from runners.cli.options import (
 )
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
-from runners.output import say, write, write_frame, write_json, write_table
+from runners.output import say, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *,
     if as_json:
         write_json("why", found, warnings)
     else:
-        write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
+        write(f"{found['label']}, grid {grid}")
+        for line in why_text(found):
+            write_prose(f"  {line}")
     return 0
 
 

@@ -63,7 +63,7 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
-    """Write the counts of a run, and the reason why trials stopped that nobody called off; return the exit code."""
+    """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
     say(f"{_outcome_words(result)}; results in {root}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from runners.output import average_of, describe_measure, format_count, write, write_table
+from runners.output import average_of, describe_measure, format_count, write, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,13 +80,15 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     rows = shown.rows(named=True)
     bases = [] if tuned else _baseline_rows(store, grid, found, shown)
     for line in _heading(header, found, bases):
-        write(line)
+        write_prose(line)
     rows = [*bases, *rows]
     columns, names = name_cells(store, grid, rows)
-    level = f"{100 * (1 - measure['alpha']):g} % interval"
-    headings = [*columns, "n", average_of(measure), _UNITS.get(measure["scale"], "difference"), level]
+    headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
-    write_table([*headings, "p (Holm)", "verdict"], [(*name, *cell) for name, cell in zip(names, cells, strict=True)])
+    mean, interval, p, n = len(headings) - 5, len(headings) - 3, len(headings) - 2, len(columns)
+    write_table(
+        headings, [(*name, *cell) for name, cell in zip(names, cells, strict=True)], spare=(mean, p, n, interval)
+    )
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
@@ -98,13 +100,18 @@ def _heading(header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[M
     against = f"against {bases[0]['label']}, " if bases else ""
     if header.get("matched"):
         against = f"against the baseline of the same {', '.join(header['matched'])}, "
-    margin = f"{100 * measure['rope']:g} %" if measure["scale"] != "linear" else f"{measure['rope']:g}"
-    equal = f", less than {margin} counts as equal" if measure["rope"] else ""
     family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
-    yield f"{against}paired by seed{equal}; p by Holm over {family}, alpha {measure['alpha']:g}"
+    yield f"{against}paired by seed{equal_words(measure)}"
+    yield f"p by Holm over {family}, alpha {measure['alpha']:g}"
     if "selected" in found.columns and found.height:
         seeds = {name: " ".join(map(str, found[name][0])) for name in ("selected_on", "reported_on")}
         yield f"best cell of each setting, chosen on seeds {seeds['selected_on']}, compared on {seeds['reported_on']}"
+
+
+def equal_words(measure: Mapping[str, Any]) -> str:
+    """`, less than 5 % counts as equal`; nothing without a margin."""
+    margin = f"{100 * measure['rope']:g} %" if measure["scale"] != "linear" else f"{measure['rope']:g}"
+    return f", less than {margin} counts as equal" if measure["rope"] else ""
 
 
 def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> list[dict[str, Any]]:
@@ -149,15 +156,19 @@ def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> 
 def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
     if row["verdict"] == "baseline":
         return _of(row["runs"], row["planned"]), format_number(row["value"]), None, None, None, "baseline"
+    return _count(row), format_number(row["value"]), *format_difference(row, row["difference"], scale)
+
+
+def difference_headings(measure: Mapping[str, Any]) -> list[str]:
+    """Head the columns of `format_difference`."""
+    level = f"{100 * (1 - measure['alpha']):g} % interval"
+    return [_UNITS.get(measure["scale"], "difference"), level, "p (Holm)", "verdict"]
+
+
+def format_difference(row: Mapping[str, Any], value: float | None, scale: str) -> tuple[str | None, ...]:
+    """Format a difference `value`, its interval, its p and its verdict."""
     interval = f"{_change(row['low'], scale)} to {_change(row['high'], scale)}" if row["low"] is not None else None
-    return (
-        _count(row),
-        format_number(row["value"]),
-        _change(row["difference"], scale),
-        interval,
-        format_p(row["p_holm"]),
-        row["verdict"],
-    )
+    return _change(value, scale), interval, format_p(row["p_holm"]), row["verdict"]
 
 
 def _count(row: Mapping[str, Any]) -> object:
@@ -210,6 +221,6 @@ def write_remarks(remarks: Iterable[str]) -> None:
     """Write each remark once, with the number of cells that have it; the most frequent first."""
     counted = Counter(remarks)
     for remark, cells in counted.most_common(_MOST_REMARKS):
-        write(f"{format_count(cells, 'cell')}: {remark}")
+        write_prose(f"{format_count(cells, 'cell')}: {remark}")
     if len(counted) > _MOST_REMARKS:
         write(f"and {format_count(len(counted) - _MOST_REMARKS, 'more remark')}; --json has all")

@@ -5,6 +5,7 @@ import modules of its directory, after those that are installed; the working dir
 """
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from traceback import extract_tb
@@ -14,6 +15,7 @@ from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, PaperGrids, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
+from grid.suggestions import suggest_name
 from runners.provenance.code import SOURCE, spec_module_name
 from runners.provenance.loading import record_reads
 from runners.provenance.origin import is_installed
@@ -136,4 +138,6 @@ def _message(error: BaseException, inside: str) -> str:
     if isinstance(error, PydanticUserError):
         return error.message.partition("\n")[0]
     text = str(error) or "no message"
+    if wanted := re.match(r"cannot import name '(\w+)' from '(\w+)'", text):
+        inside = suggest_name(wanted[1], dir(sys.modules.get(wanted[2])))
     return text if isinstance(error, AblateError) else f"{type(error).__name__}: {text}{inside}"

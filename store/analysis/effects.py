@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 
 from grid.names import label_of
-from store.analysis.verdicts import GridMeasure, measure_of, runs
-from store.statistics import Factorial, factorial
+from store.analysis.verdicts import GridMeasure, baseline_of, measure_of, runs
+from store.statistics import Factorial, SeedContrasts, factorial, seed_contrasts
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -20,22 +20,35 @@ BESIDE: Final = " / "
 """Joins the levels of axes that always move together, where they are not called alike."""
 
 
-def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    """Main effects over the axes of the grid: a row per level of each, with these columns.
+def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> SeedContrasts:
+    """Compare levels of each axis of the grid with the level of the baseline, one value per seed.
 
-    `factor` is the name of the axis, `level` the label of its value and `n` the number of its runs with a value.
-    `effect`, `low` and `high` are the level's mean less the grid mean, on the measure's scale, with its t interval.
-    `percent` is the same in per cent of the grid mean (`store.statistics.marginal.level_effects`). Zipped axes are one
-    factor, named after all of them, with levels such as "0.1 / 32", since their effects cannot be separated. Axes that
-    do not vary are left out. Raises as `verdicts` does, and SpecError for a value that the scale cannot take.
+    The columns are explained in docs/factorial.md. Zipped axes are one factor, named after all of them, with levels
+    such as "0.1 / 32", since their effects cannot be separated. Axes that do not vary are left out. An axis without a
+    level in the baseline is compared with its first level.
+
+    Raises:
+        SpecError: a value does not fit the scale, and as `verdicts`.
+        NotFoundError: as `verdicts`.
     """
-    return analysis(store, grid, measure=measure).effects
+    grid_measure = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, grid_measure)
+    base = (
+        values.clear() if store.grid(grid)["baseline"] is None else values.filter(cell=baseline_of(store, grid, None))
+    )
+    planned = {}
+    for factor, levels in factors.items():
+        of_base = base[_AXIS + factor].drop_nulls().to_list()[:1]
+        planned[_AXIS + factor] = [*of_base, *(level for level in levels if level not in of_base)]
+    rule = grid_measure
+    found = seed_contrasts(values, planned, scale=rule.scale, better=rule.better, rope=rule.rope, alpha=rule.alpha)
+    return found._replace(effects=found.effects.with_columns(_strip_marks(pl.col("factor"))))
 
 
 def analysis(
     store: "Store", grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
 ) -> Factorial:
-    """F tests and marginal means of the axes of the grid, and of their interactions by two; factors as in `effects`.
+    """F tests and marginal means of the axes, and of their interactions by two; factors as in `effects`.
 
     Raises as `effects` does.
     """
@@ -50,7 +63,6 @@ def analysis(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
         ),
         means=found.means.with_columns(_strip_marks(pl.col("term", "note"))),
-        effects=found.effects.with_columns(_strip_marks(pl.col("factor"))),
         notes=[note.replace(_AXIS, "") for note in found.notes],
     )
 

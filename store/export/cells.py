@@ -12,6 +12,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.analysis.verdicts import GridMeasure, measure_of
+from store.database.queries import in_plan_order
 from store.export import latex, markdown
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from store.statistics.scales import fits, forward
@@ -56,7 +57,7 @@ class CellTable(NamedTuple):
 
 
 def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
-    """The cells of `grid` in execution order.
+    """The cells of `grid`, baselines first and then in the order of the spec.
 
     `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
     any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
@@ -80,7 +81,8 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
         raise SpecError(
             f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
         )
-    frames = [store.final(grid, column.name, column.point) for column in columns]
+    finals = (store.final(grid, column.name, column.point) for column in columns)
+    frames = [in_plan_order(store.sql, store.grid(grid), final) for final in finals]
     filled = [
         column._replace(entries=_entries(frame, column, spread, grid_measure.alpha))
         for column, frame in zip(columns, frames, strict=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from store.database import quoting
+from store.database.queries import in_plan_order
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -27,7 +28,8 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     if table == "trials":
         from store.analysis.frames import trials
 
-        return trials(store, grid).select(pl.lit(grid).alias("grid"), pl.all())
+        found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
+        return found.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
         first = "SELECT grid, cell, min(position) AS position FROM grid_trial GROUP BY ALL"
         source = f"SELECT s.*, p.position FROM v_cell_stats s JOIN ({first}) p USING (grid, cell) WHERE grid = $grid"

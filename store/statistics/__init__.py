@@ -26,11 +26,13 @@ from store.statistics.paired_differences import (
 from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable, power, seeds_needed
 from store.statistics.scales import Scale
+from store.statistics.seed_contrasts import SeedContrasts, seed_contrasts
 from store.statistics.selection import expected_optimism, select_then_report
 from store.statistics.verdict import MIN_PAIRS, VERDICTS, Better, Judgement, holm, judge
 
 __all__ = ["MIN_PAIRS", "STANDINGS", "VERDICTS", "Baseline", "Better", "CurveRule", "Factorial", "ItemBars"]
-__all__ += ["Judgement", "Objective", "Paired", "Scale", "balanced_means", "checks", "compare", "compare_curves"]
-__all__ += ["detectable", "expected_optimism", "factorial", "failures", "fisher_p", "hedges_g", "holm", "item_bars"]
-__all__ += ["judge", "p_beyond", "p_within", "p_zero", "pairing_correlation", "pareto", "power", "seeds_needed"]
-__all__ += ["select_then_report", "sign_flip_p", "summarise", "superiority", "t_interval", "welch", "wilson_interval"]
+__all__ += ["Judgement", "Objective", "Paired", "Scale", "SeedContrasts", "balanced_means", "checks", "compare"]
+__all__ += ["compare_curves", "detectable", "expected_optimism", "factorial", "failures", "fisher_p", "hedges_g"]
+__all__ += ["holm", "item_bars", "judge", "p_beyond", "p_within", "p_zero", "pairing_correlation", "pareto", "power"]
+__all__ += ["seed_contrasts", "seeds_needed", "select_then_report", "sign_flip_p", "summarise", "superiority"]
+__all__ += ["t_interval", "welch", "wilson_interval"]

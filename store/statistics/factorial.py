@@ -22,7 +22,7 @@ from scipy import special
 
 from grid.errors import SpecError
 from store.statistics.design import Design, Fit, Gain, Term, build, check, compare_fits, fit, read_factors, usable, wald
-from store.statistics.marginal import Fits, level_effects, marginal_means
+from store.statistics.marginal import Fits, marginal_means
 from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import Scale, response
 from store.statistics.verdict import holm
@@ -47,8 +47,6 @@ class Factorial(NamedTuple):
 
     terms: pl.DataFrame
     means: pl.DataFrame
-    effects: pl.DataFrame
-    """Difference of each level from the grid mean: the columns of `level_effects`."""
     noise: float | None
     """Standard deviation of the residual in analysis units; null without residual degrees of freedom."""
     runs: int
@@ -67,7 +65,7 @@ class _Tested(NamedTuple):
 def factorial(
     values: pl.DataFrame, factors: Mapping[str, Sequence[str]], *, scale: Scale, order: int = 2, alpha: float = 0.05
 ) -> Factorial:
-    """Tests of the terms up to `order` (1 or 2), the marginal means of their levels, and the levels' effects.
+    """Tests of the terms up to `order` (1 or 2), and the marginal means of their levels.
 
     `values` has one row per run: seed, value, and one column of level names per factor (null if the axis does not
     apply). With the column status, as `compare` takes it, notes say why runs are left out. `factors` gives the levels
@@ -88,7 +86,6 @@ def factorial(
     return Factorial(
         _frame(design.tested, tested, fits, len(y), alpha),
         marginal_means(design, fits, scale=scale, alpha=alpha),
-        level_effects(design, fits, scale=scale, alpha=alpha),
         or_null(math.sqrt(noise)),
         len(y),
         seeds,

@@ -1,7 +1,4 @@
-"""Estimated marginal means: what a level would come to if every other axis counted alike and no run were missing.
-
-And main effects, their differences from the mean of the grid.
-"""
+"""Estimated marginal means: what a level would come to if every other axis counted alike and no run were missing."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +10,7 @@ from scipy import special
 
 from store.statistics.design import CROSS, Design, Fit, Term, contrasts
 from store.statistics.paired_differences import Floats, or_null
-from store.statistics.scales import Scale, back, percent
+from store.statistics.scales import Scale, back
 
 MEANS: Final[dict[str, Any]] = {
     **dict.fromkeys(("term", "level"), pl.String),
@@ -22,13 +19,6 @@ MEANS: Final[dict[str, Any]] = {
     "note": pl.String,
 }
 """Columns of `marginal_means`, in order."""
-
-EFFECTS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("factor", "level"), pl.String),
-    "n": pl.Int64,
-    **dict.fromkeys(("effect", "low", "high", "percent"), pl.Float64),
-}
-"""Columns of `level_effects`, in order."""
 
 
 class Fits(NamedTuple):
@@ -58,29 +48,6 @@ def marginal_means(design: Design, found: Fits, *, scale: Scale, alpha: float) -
                 numbers = [or_null(back(x, scale)) for x in _interval(found, fit, weights, alpha)]
             rows.append((term.name, level, runs, *numbers, note))
     return pl.DataFrame(rows, schema=MEANS, orient="row")
-
-
-def level_effects(design: Design, found: Fits, *, scale: Scale, alpha: float) -> pl.DataFrame:
-    """One row per level of each axis that has runs at two levels or more: its mean less the mean of the grid.
-
-    `effect`, `low`, `high` are in analysis units (log ratios on the log scale), the t interval not corrected for the
-    number of levels. `percent` is of the grid mean, which is the model's, over all levels and seeds alike. An axis
-    adds nothing to cells it does not apply to, so its effects compare its own levels. Effects that cannot be estimated
-    are null.
-    """
-    mean = np.eye(1, design.matrix.shape[1])[0]
-    fit, weights, _ = _choose(found, mean)
-    centre = math.nan if fit is None else back(float(weights @ fit.coefficients), scale)
-    rows: list[tuple[object, ...]] = []
-    for term in design.tested:
-        if len(term.factors) > 1 or len(term.factors[0].levels) < 2:
-            continue
-        for level, runs, row in _levels(design, term):
-            fit, weights, _ = _choose(found, row - mean)
-            numbers = (math.nan,) * 3 if fit is None else _interval(found, fit, weights, alpha)
-            change = percent(numbers[0], centre, scale)
-            rows.append((term.name, level, runs, *map(or_null, (*numbers, change))))
-    return pl.DataFrame(rows, schema=EFFECTS, orient="row")
 
 
 def _interval(found: Fits, fit: Fit, weights: Floats, alpha: float) -> tuple[float, float, float]:

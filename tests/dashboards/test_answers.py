@@ -81,10 +81,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> None:
     shown = seen(root, FACTORS, "", ["effects"]).slots["effects"]
-    assert shown.data["factor"].unique(maintain_order=True).to_list() == ["depth", "operator", "side"]
-    assert shown.data["level"].to_list()[:4] == ["one", "two", "SSA", "softmax"]
-    assert shown.answer.startswith("Axes that matter, the largest first: depth (one is best, ")
-    assert shown.answer.index("operator (SSA is best") > shown.answer.index("depth")
+    levels = shown.data.filter(order=1).select("factor", "level").rows()
+    assert levels == [("operator", "SSA"), ("side", "right"), ("depth", "two")]
+    assert shown.data.filter(order=2).height == 3
+    assert shown.answer.startswith("Axes that matter, the largest first: depth (two against one +")
+    assert shown.answer.index("operator (SSA against softmax −") > shown.answer.index("depth")
+    assert any(tick == "operator<br>SSA against softmax" for tick in shown.figure.layout.yaxis.ticktext)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,8 @@ def test_the_reason_of_a_verdict_opens_in_its_row(page: Page, site: Site) -> Non
 def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_effect_first(tmp_path: Path) -> None:
     def value(line: Line) -> float:
         size = {"softmax": 0.0, "SSA": -0.3}[line["operator"]] + {1: 0.0, 2: -1.0}[line["axes"]["depth"]]
-        return math.exp(size + 0.01 * line["seed"] * (line["operator"] == "SSA"))
+        reacts = (line["seed"] - 2) * (line["axes"]["depth"] == 2) + line["seed"] * (line["operator"] == "SSA")
+        return math.exp(size + 0.01 * reacts)
 
     planted = Planted(value, metrics=lambda line: {"loss": value(line)})
     root = plant(tmp_path / "runs", ["softmax", "SSA"], range(5), planted, factors={"depth": [1, 2]})
@@ -135,5 +138,5 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     assert seen(root, CURVES).slots["curves"].answer == "SSA · 2 ends with the lowest loss: 0.278 (softmax · 2: 0.368)."
     answer = seen(root, OVERVIEW, only=["differences"]).slots["differences"].answer
     assert "better than the baseline of the same depth: " in answer
-    assert answer.index("depth (2 is best") < answer.index("operator (SSA is best")
+    assert answer.index("depth (2 against 1 −") < answer.index("operator (SSA against softmax −")
     assert seen(root, COMPARE).controls["baseline"].options[""] == "the baseline of the same depth"

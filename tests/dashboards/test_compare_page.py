@@ -214,7 +214,8 @@ def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scal
     assert "unpaired: 4 runs against 4" in html
     effects = seen(root, FACTORS, "", ["effects"]).slots["effects"]
     assert effects.figure is not None
-    for words in (effects.caption, effects.figure.layout.xaxis.title.text, effects.figure.data[0].hovertemplate):
+    hover = next(trace.hovertemplate for trace in effects.figure.data if trace.mode == "markers")
+    for words in (effects.caption, effects.figure.layout.xaxis.title.text, hover):
         assert ("in odds" in words) == (scale == "logit")
 
 

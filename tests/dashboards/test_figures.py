@@ -171,10 +171,11 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     publish_grid(campaign.layout, header, lines)
     with Store.open(tmp_path / "c") as store:
         found = forest.effects(store, "quickstart", MEASURE)
-    assert found.select("factor", "level").rows() == [("size = twin", "narrow"), ("size = twin", "wide")]
-    assert found["effect"].to_list() == pytest.approx([-0.2, 0.2], abs=1e-9)
-    figure = check_json(forest.draw_effects(found, MEASURE))
-    assert [note.text for note in figure.layout.annotations] == ["<b>size = twin</b>"]
+    assert found is not None
+    assert found.effects.select("factor", "level", "against").rows() == [("size = twin", "wide", "narrow")]
+    assert found.effects["effect"].to_list() == pytest.approx([0.4], abs=1e-9)
+    figure = check_json(forest.draw_effects(found.effects, MEASURE))
+    assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow"]
 
 
 def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:

@@ -19,9 +19,16 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, ablate: Callable) -> None:
     said = ablate("effects", "--campaign", campaign)
-    assert [line.split()[0] for line in said.out.splitlines()[2:4]] == ["operator", "gate"]
+    lines = said.out.splitlines()
+    assert lines[1].startswith("against operator=softmax, gate=head, averaged over the other axes, less than 5 %")
+    assert lines[2].startswith("4 seeds with one value each")
+    assert sorted(line.split()[0] for line in lines[5:8]) == ["gate", "gate", "operator"]
+    assert [line.split()[0] for line in lines[11:13]] == ["operator", "gate"]
     assert "operator × gate" not in said.out
-    assert said.err == "ablate: 1 of 30 planned runs are left out: 1 failed\n"
+    sample, caution, left_out = said.err.splitlines()
+    assert sample.startswith("ablate: 4 of 5 seeds have a value of all 6 cells; only these count")
+    assert caution.startswith("ablate: caution: with fewer than 5 seeds")
+    assert left_out == "ablate: 1 of 30 planned runs are left out: 1 failed"
     assert "SSA × constant" in ablate("effects", "--interactions", "--campaign", campaign).out
 
 
@@ -29,10 +36,27 @@ def test_programs_get_json_with_all_digits_and_csv(campaign: Path, ablate: Calla
     found = json.loads(ablate("effects", "--json", "--interactions", "--campaign", campaign).out)
     assert found["schema"] == "ablate/effects/1"
     assert [row["term"] for row in found["data"]["terms"]] == ["operator", "gate", "operator × gate"]
-    assert found["warnings"] == ["1 of 30 planned runs are left out: 1 failed"]
+    assert [row["level"] for row in found["data"]["effects"]] == ["SSA", "constant", "layer"]
+    assert found["data"]["seeds"] == [0, 2, 3, 4]
+    assert found["warnings"][-1] == "1 of 30 planned runs are left out: 1 failed"
     lines = ablate("effects", "--csv", "--campaign", campaign).out.splitlines()
-    assert lines[0].startswith("term,order,df,df_error,f,p,p_holm,omega_squared")
-    assert len(lines) == 3
+    assert lines[0].startswith("factor,level,against,order,n,effect,low,high,corrected_low")
+    assert len(lines) == 4
+
+
+def test_two_levels_show_pairs_of_axes_within_80_columns(
+    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    factors = {"gate": ("off", "on"), "position of the norm": ("before", "after")}
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors)
+    lines = ablate("effects", "--campaign", tmp_path).out.splitlines()
+    assert "p by Holm over 3 levels, over 3 pairs of axes, alpha 0.05" in lines
+    assert sum(" × " in line for line in lines) == 3
+    rows = [line for line in lines if line.startswith(("operator ", "gate ", "position "))]
+    assert all(len(line.rstrip()) <= 80 for line in rows)
+    words = ("better", "worse", "equivalent", "undecided", "unproven", "verdict")
+    assert sum(line.rstrip().endswith(words) for line in rows) == 6
 
 
 def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path, ablate: Callable) -> None:

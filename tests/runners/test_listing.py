@@ -58,7 +58,7 @@ def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Ca
     best = found.sort("difference")["label"].to_list()
     said = ablate("table", "--campaign", campaign).out
     assert labels(said) == ["softmax · 0.0001", *best]
-    assert "Holm over 29 comparisons, alpha 0.05" in said.splitlines()[1]
+    assert "Holm over 29 comparisons, alpha 0.05" in said.splitlines()[2]
     rows = json.loads(ablate("table", "--json", "--sort", "plan", "--campaign", campaign).out)["data"]
     assert [row["label"] for row in rows] == found["label"].to_list()
     by_p = json.loads(ablate("table", "--json", "--sort", "p", "--campaign", campaign).out)["data"]
@@ -67,7 +67,7 @@ def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Ca
 
 def test_what_is_printed_is_what_was_computed(campaign: Path, ablate: Callable) -> None:
     (row,) = json.loads(ablate("table", "SSA · 0.001", "--json", "--campaign", campaign).out)["data"]
-    line = ablate("table", "SSA · 0.001", "--campaign", campaign).out.splitlines()[4]
+    line = ablate("table", "SSA · 0.001", "--campaign", campaign).out.splitlines()[5]
     assert f"{row['value']:#.4g}" in line
     assert f"{row['percent']:+.1f}" in line
     assert line.rstrip().endswith(row["verdict"])
@@ -113,8 +113,26 @@ def test_long_labels_become_a_column_for_each_axis(
     levels = ("a gate that has a long name", "another gate with a long name")
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"gate": levels}, seeds=range(3))
     lines = ablate("table", "--campaign", tmp_path).out.splitlines()
-    assert lines[2].split()[:2] == ["operator", "gate"]
+    assert lines[3].split()[:2] == ["operator", "gate"]
     assert any(line.startswith("SSA") and levels[1] in line for line in lines)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ablate("table", "--campaign", tmp_path).out.splitlines()
+    assert any(line.rstrip().endswith("verdict") for line in lines)
+    rows = [line.rstrip() for line in lines if line.startswith(("SSA", "softmax"))]
+    words = ("baseline", "better", "worse", "equivalent", "undecided", "unproven", "no verdict")
+    assert all(len(line) <= 80 and line.endswith(words) for line in rows)
+    assert lines[-3].startswith("left out at 80 columns: geometric mean")
+
+
+def test_difference_and_verdict_are_visible_at_any_width(
+    campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row, *_) = json.loads(ablate("table", "--json", "--campaign", campaign).out)["data"]
+    for width in ("80", "60", "45"):
+        monkeypatch.setenv("COLUMNS", width)
+        line = next(line for line in ablate("table", "--campaign", campaign).out.splitlines() if row["label"] in line)
+        assert f"{row['percent']:+.1f}" in line
+        assert line.rstrip().endswith(row["verdict"])
 
 
 def test_a_remark_is_written_once(tmp_path: Path, ablate: Callable) -> None:

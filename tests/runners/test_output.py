@@ -10,7 +10,7 @@ import pytest
 from runners.cli.retry import RetrySelection
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,21 @@ def test_headings_of_numbers_fold_before_anything_else_does(
         assert len(shown) == lines
         assert all(part in shown[-1] for part in row)
         assert max(map(len, shown)) <= columns
+
+
+def test_spare_columns_go_first_then_the_first_column_breaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ("a cell with a rather long name", 5, "0.03075", "real, size unproven")
+    monkeypatch.setenv("COLUMNS", "60")
+    write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
+    assert capsys.readouterr().out.splitlines()[-1] == "left out at 60 columns: mean"
+    monkeypatch.setenv("COLUMNS", "40")
+    write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].rstrip().endswith("real, size unproven")
+    assert lines[-1] == "left out at 40 columns: mean, n"
+    write_prose("  " + "word " * 20)
+    lines = capsys.readouterr().out.splitlines()
+    assert [len(line) <= 40 for line in lines] == [True] * 3
+    assert lines[1].startswith("    word")

@@ -97,6 +97,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         ("from grid import over\n\nover('a', [])\n", 3, "axis 'a' has no values"),
         (f"{TRIAL}Trial(**trial, seed=-1)", 6, "Trial: seed should be greater than or equal to 0, got -1"),
         (f"{TRIAL}Trial(**{{**trial, 'task': LinearFunctions()}})", 6, "Trial: the task's sequences fit"),
+        ("from ablate import Grid, ovr", 1, "did you mean 'over'?"),
         (f"{TRIAL}ShiftGrid(sigma_x=3)", 6, "ShiftGrid: sigma_x should be a valid tuple, got 3"),
     ],
 )

@@ -90,7 +90,7 @@ def test_compare_effects_and_progress_say_what_the_commands_say(asked: Campaign,
     found = asked.compare()
     assert found.columns[:2] == ["label", "verdict"]
     assert_frame_equal(found, verdicts(reading, "quickstart"), check_column_order=False)
-    assert_frame_equal(asked.effects(), effects(reading, "quickstart"))
+    assert_frame_equal(asked.effects(), effects(reading, "quickstart").effects)
     assert_frame_equal(asked.progress(), reading.progress("quickstart"), check_column_order=False)
     assert_frame_equal(asked.failures(), reading.failures())
     other = "softmax · 16"

@@ -55,7 +55,7 @@ def test_a_loop_that_logs_two_variants_gets_a_verdict(campaign: Campaign) -> Non
     assert verdict["percent"] == pytest.approx(-50, abs=1)
     assert campaign.trials()["width"].to_list() == [8, 8, 8, 64, 64, 64]
     assert campaign.trials()["seed"].to_list() == [0, 1, 2, 0, 1, 2]
-    assert campaign.effects()["level"].to_list() == ["8", "64"]
+    assert campaign.effects().select("level", "against").rows() == [("64", "8")]
     assert campaign.curves("train/loss").height == 18
     assert campaign.store.warnings() == []
     for table in ("bad_record", "bad_shard"):

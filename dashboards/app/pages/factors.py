@@ -39,7 +39,7 @@ from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import level_styles
 from store.analysis.effects import analysis
-from store.statistics import Factorial
+from store.statistics import Factorial, SeedContrasts
 
 
 @memoise
@@ -192,15 +192,21 @@ def analyse(view: PageView) -> Factorial:
     return analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
 
 
+@memoise
+def level_effects(view: PageView) -> SeedContrasts | None:
+    """Compare the levels of each axis."""
+    return forest.effects(view.store, grid_of(view).grid, judged_by(view))
+
+
 def _effects(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), judged_by(view)
-    found = forest.effects(view.store, about.grid, measure)
-    if found.is_empty():
-        return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
-    caption = effects_words(measure, unit_of(view), forest.effect_notes(view.store, about.grid, measure))
-    answer = rank_axes(analyse(view), found, measure)
-    figure = forest.draw_effects(found, measure, unit_of(view))
-    return SlotContent(figure, caption, found, answer=answer, measured=measure_columns(view))
+    measure, found = judged_by(view), level_effects(view)
+    if found is None or found.effects.is_empty():
+        why = _sentences(found.notes) if found else ""
+        return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
+    caption = effects_words(measure, unit_of(view), [*found.notes, *analyse(view).notes])
+    figure = forest.draw_effects(found.effects, measure, unit_of(view))
+    answer = rank_axes(found.effects, measure)
+    return SlotContent(figure, caption, found.effects, answer=answer, measured=measure_columns(view))
 
 
 def _importance(view: PageView) -> SlotContent:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from store_export_reader import rows
-from synthetic import write_campaign
+from synthetic import write_campaign, write_grid
 
+from grid import Grid, Spec, over
 from grid.errors import NotFoundError, SpecError
+from store.export import tables
 from store.export.cells import CellTable, ExportColumn, ExportEntry, cells, latex_cells, markdown_cells, within_noise
 from store.store import Store
 
@@ -140,3 +142,23 @@ def test_who_is_within_noise_of_the_best(runs: list[dict[int, float]], found: se
     assert within_noise(runs, "linear", "lower", 0.05) == found
     mirrored = [{seed: -value for seed, value in of.items()} for of in runs]
     assert within_noise(mirrored, "linear", "higher", 0.05) == found
+
+
+class Rig(Spec):
+    """A trial of numbers only."""
+
+    rate: float = 0.1
+    width: int = 32
+    seed: int = 0
+
+
+def test_cells_and_trials_have_the_baseline_first_and_then_the_order_of_the_spec(tmp_path: Path) -> None:
+    axes = [over("rate", [0.3, 0.1, 0.2]), over("width", [64, 16, 32])]
+    write_grid(tmp_path, Grid("rig", Rig(), axes, seeds=range(3), baseline={"rate": 0.1, "width": 16}))
+    cell_labels = ["0.1 · 16", *(f"{a} · {b}" for a in (0.3, 0.1, 0.2) for b in (64, 16, 32) if (a, b) != (0.1, 16))]
+    with Store.open(tmp_path) as store:
+        found = cells(store, "rig", (), {}, "interval").labels
+        trials = tables.rows(store, "rig", "trials")
+    assert [label.replace("rate=", "").replace("width=", "") for label in found] == cell_labels
+    assert trials["label"].unique(maintain_order=True).to_list() == found
+    assert trials["seed"].to_list() == [0, 1, 2] * 9
