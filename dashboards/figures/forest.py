@@ -1,4 +1,4 @@
-"""Rows with intervals: paired differences with the margin of equality, those between levels of axes, and failure rates."""
+"""Rows with intervals: paired differences from the baseline and between levels of axes, and failure rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
