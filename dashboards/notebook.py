@@ -25,7 +25,7 @@ from store.campaign import only
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Every variant against the baseline: mean difference, interval, verdict, and the band that counts as equal."""
-    about, measure = _judged(campaign, grid)
+    about, measure = _grid_and_measure(campaign, grid)
     found = forest.differences(verdicts(about.store, about.grid), measure)
     if found["difference"].is_null().all():
         return _empty("No difference from the baseline can be computed yet.")
@@ -36,7 +36,7 @@ def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """The measured evaluation along one coordinate of its points, a line with a 95 % band per variant."""
-    about, measure = _judged(campaign, grid)
+    about, measure = _grid_and_measure(campaign, grid)
     along, where = _coordinate(about, measure, along)
     found = shift.average_points(about.store, about.grid, measure, [along], about.drawn)
     figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
@@ -45,7 +45,7 @@ def error_by(campaign: Campaign, along: str | None = None, grid: str | None = No
 
 def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """As `error_by`, the changes from the baseline, paired by seed."""
-    about, measure = _judged(campaign, grid)
+    about, measure = _grid_and_measure(campaign, grid)
     along, where = _coordinate(about, measure, along)
     found = shift.average_points(about.store, about.grid, measure, [along], about.drawn, paired=True)
     if found["value"].is_null().all():
@@ -59,7 +59,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
     A variant `label` is shown as its change from the baseline, paired by seed; the default is the baseline.
     """
-    about, measure = _judged(campaign, grid)
+    about, measure = _grid_and_measure(campaign, grid)
     axes = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))[:2]
     if len(axes) < 2:
         return _empty(f"{measure.name} has no two coordinates that vary, so there is no map.")
@@ -77,7 +77,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Draw what each level of each axis does to the measure, against the level of the baseline."""
-    about, measure = _judged(campaign, grid)
+    about, measure = _grid_and_measure(campaign, grid)
     found = forest.effects(about.store, about.grid, measure)
     if found is None or found.effects.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
@@ -138,7 +138,7 @@ def _about(campaign: Campaign, grid: str | None) -> GridContext:
     return grid_context(store, campaign.grid_named(grid), campaign_styles(store))
 
 
-def _judged(campaign: Campaign, grid: str | None) -> tuple[GridContext, GridMeasure]:
+def _grid_and_measure(campaign: Campaign, grid: str | None) -> tuple[GridContext, GridMeasure]:
     about = _about(campaign, grid)
     return about, about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
 
