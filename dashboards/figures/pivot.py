@@ -216,13 +216,7 @@ def pivot(
     rest = Settings(names, found["setting"].unique(maintain_order=True).to_list())
     chooses = best and bool(names)
     keys = [_AXIS + name for name in axes]
-    kept, warning = found, ""
-    if chooses:
-        over = [_AXIS + name for name in names]
-        chosen = select_then_report(
-            found, over=over, within=keys, scale=measure.scale, better=measure.better, split="same"
-        )
-        kept, warning = found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
+    kept, warning = _choose_best(found, measure, names, keys) if chooses else (found, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
     parts, stand, averaged = (
         {(str(row[0]), str(row[1])): part for row, part in each.group_by(keys, maintain_order=True)}
@@ -245,6 +239,16 @@ def pivot(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
     )
     return Pivot(frame, span, warning, rest, followers)
+
+
+def _choose_best(
+    found: pl.DataFrame, measure: GridMeasure, rest: Sequence[str], within: Sequence[str]
+) -> tuple[pl.DataFrame, str]:
+    over = [_AXIS + name for name in rest]
+    chosen = select_then_report(
+        found, over=over, within=within, scale=measure.scale, better=measure.better, split="same"
+    )
+    return found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
 
 
 def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:
