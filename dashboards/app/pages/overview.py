@@ -222,11 +222,8 @@ def next_steps(
 ) -> pl.DataFrame:
     """List the next steps with reason and command; steps that block verdicts come first.
 
-    Args:
-        about: the grid.
-        states: how many trials are in each state of `figures.states.STATES`.
-        verdicts: the verdicts of the grid; None if it cannot be judged.
-        unfinished: cells with running or outstanding trials: their verdicts are not final.
+    `states` counts trials by state. `verdicts` is None if the grid cannot be judged. Verdicts of `unfinished` cells are
+    not final.
     """
     steps = [*_retry_steps(about), *_outstanding(states)]
     if verdicts is not None:
