@@ -225,11 +225,8 @@ def pivot(
     rows = []
     for (i, up), (j, across) in product(enumerate(levels[axes[1]]), enumerate(levels[axes[0]])):
         at = across, up
-        planned = parts.get(at, found.clear())
-        average = averaged[at].row(0, named=True) if at in averaged else {}
-        for end in ("value", "low", "high"):
-            average[end] = None if average.get(end) is None else or_null(back(average[end], measure.scale))
-        if average["value"] is None:
+        planned, average = parts.get(at, found.clear()), _in_unit(averaged.get(at), measure.scale)
+        if average is None:
             why = reason(planned, measure.scale)
             row = {"planned": planned.height, "settings": 0, "reason": why, "text": "", "note": "", "partial": False}
         else:
@@ -239,6 +236,15 @@ def pivot(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
     )
     return Pivot(frame, span, warning, rest, followers)
+
+
+def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
+    """An average in the measure's unit; None if it is no finite number."""
+    if mean is None:
+        return None
+    row = mean.row(0, named=True)
+    row |= {end: None if row[end] is None else or_null(back(row[end], scale)) for end in ("value", "low", "high")}
+    return None if row["value"] is None else row
 
 
 def _choose_best(
