@@ -65,12 +65,12 @@ class Setup(NamedTuple):
             began = time.process_time()
             step()
             return time.process_time() - began
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         first.record()
         step()
         last.record()
         torch.cuda.synchronize()
-        return first.elapsed_time(last) / 1e3
+        return float(first.elapsed_time(last)) / 1e3
 
     def extra_bytes(self, step: Step) -> int | None:
         """Return the most bytes that a step allocates on the GPU."""

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from big_campaign import write_campaign
@@ -57,7 +58,7 @@ def main() -> None:
                 sent: list[int] = []
                 counting = count_into(sent)
                 page.on("response", counting)
-                runs = [took(lambda url=f"{where}/{path}": open_page(page, url)) for _ in range(options.repeat)]
+                runs = [took(partial(open_page, page, f"{where}/{path}")) for _ in range(options.repeat)]
                 page.remove_listener("response", counting)
                 report(name, runs, target)
                 payload = sum(sent) // options.repeat

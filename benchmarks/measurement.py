@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import NamedTuple
 def machine() -> dict[str, object]:
     """Describe the machine. A load above the number of cores means that other programs ran."""
     return {
-        "cpu": platform.processor() or platform.machine(),
+        "cpu": _processor(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "system": platform.platform(),
@@ -30,6 +31,15 @@ def machine() -> dict[str, object]:
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or None,
         **{name: _version(name) for name in ("torch", "triton", "duckdb", "pyarrow")},
     }
+
+
+def _processor() -> str:
+    """Name the processor; Linux names it in /proc/cpuinfo only."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _version(name: str) -> str | None:

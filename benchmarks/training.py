@@ -1,148 +1,139 @@
-"""Training compiled against training as it is, step for step side by side, as JSON lines.
+"""Training by `ablate` against a loop written by hand for the same model, step for step side by side.
 
-OMP_NUM_THREADS=1 python benchmarks/training.py [--device cuda] [--steps 200] [--sizes small]
+OMP_NUM_THREADS=1 python benchmarks/training.py [--size tiny|60m|125m] [--steps 40] [--operators ssa] [--write FILE]
 
-Each model, operator and precision has one line. It has the median time of a step without and with compilation on the
-same batches, and their ratio. It has the seconds of compiling, tokens per second and utilisation. Utilisation is the
-rate of operations of matrix products over that of one large product on the device. Both sides take turns of ten steps.
+The loop by hand draws the same batches. It computes the loss and its gradient, clips, and steps with torch.optim.AdamW;
+it logs nothing. Both sides take turns of ten steps, so that a busy machine slows both alike. Time is the processor time
+of this process; a result is the median over the turns. `ratio` is the speed of `ablate` as a share of the loop's.
+
+With `--device cuda`, precision is bfloat16, time is wall time up to the end of a turn's last step, and both sides are
+compiled; `eager` is `ablate` without compilation. Utilisation is the rate of operations of matrix products over that of
+one large product on the device.
 """
 
 import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final
 
 import torch
+from attention import OPERATORS
+from measurement import machine, tell
 
-from runners import Execution, Grammar, LinearFunctions, Task, Training, Trial
+from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
-from runners.training.compilation import Forward, graphs_forgotten
-from runners.training.cost import Precision, flops, peak_flops_per_s
+from runners.training.cost import flops, peak_flops_per_s
 from runners.training.flops import Shape
+from runners.training.loop import _TrainingRun
+from runners.training.process_group import RankPlace, World
+from runners.training.training_context import NullContext
 from runners.trial import build_model
-from variants import Backbone, Operator, gpt2, llama2, principled, softmax, ssa
-from variants.model.seeding import generator
+from variants import Backbone, Operator, gpt2
+from variants.model.named_backbones import gpt2_small, sink_60m
+from variants.papers.catalogue import catalogue
 
 TURN = 10
 """Steps that one side takes before the other does."""
-WARM_UP = 3
-"""Steps of each side that are not counted; the first one compiles."""
+CLIP: Final = 1.0
+LR: Final = 1e-4
+_SMALL: Final = Grammar(nouns=16, verbs=8, names=16, prepositions=4, topics=2, context=32, batch=32)
+SIZES: dict[str, tuple[Backbone, Task]] = {
+    "tiny": (gpt2(layers=2, heads=2, width=32, max_positions=32), _SMALL),
+    "60m": (sink_60m(), Induction(symbols=50_257, context=1024, batch=8)),
+    "125m": (gpt2_small(), Induction(symbols=50_257, context=1024, batch=8)),
+}
 
 
-class Case(NamedTuple):
-    """A model, its task and its operator."""
-
-    model: Backbone
-    task: Task
-    operator: Operator
-    precision: Precision
-
-
-def cases(sizes: str, device: torch.device) -> Iterator[Case]:
-    """Every case of one of the `sizes`: "tiny" are for a test of this file."""
-    recalled: dict[str, list[tuple[Backbone, Task]]] = {
-        "tiny": [(gpt2(layers=1, heads=2, width=8), LinearFunctions(points=4, batch=2))],
-        "small": [
-            (gpt2(layers=2, heads=2, width=64), LinearFunctions(points=41, batch=64)),
-            (gpt2(layers=3, heads=4, width=128), LinearFunctions(points=41, batch=64)),
-            (gpt2(layers=12, heads=8, width=256), LinearFunctions(points=41, batch=64)),
-            (llama2(layers=4, heads=4, width=256, feedforward_width=704), Grammar(batch=32)),
-        ],
-        "large": [(llama2(layers=12, heads=12, width=768, feedforward_width=2048), Grammar(batch=32))],
-    }
-    precisions: tuple[Precision, ...] = ("float32", "bfloat16") if device.type == "cuda" else ("float32",)
-    for model, task in recalled[sizes]:
-        for operator in (softmax(), ssa(), principled()):
-            yield from (Case(model, task, operator, precision) for precision in precisions)
+def trial_of(size: str, operator: Operator, device: torch.device, *, compiled: bool) -> Trial:
+    """Make the trial of a size."""
+    model, task = SIZES[size]
+    precision = "bfloat16" if device.type == "cuda" else "float32"
+    training = Training(steps=1_000_000, optimiser=AdamW(lr=LR), clip=CLIP, precision=precision)
+    execution = Execution(compile="on" if compiled else "off", log_every=TURN)
+    return Trial(task=task, model=model, operator=operator, training=training, execution=execution)
 
 
-class Side:
-    """One of the two ways to train a case."""
+class ByHand:
+    """The loop by hand."""
 
-    def __init__(self, case: Case, device: torch.device, *, compiled: bool) -> None:
-        self.trial = Trial(
-            task=case.task,
-            model=case.model,
-            operator=case.operator,
-            training=Training(steps=1_000_000, optimiser=AdamW(lr=1e-4), precision=case.precision),
-            execution=Execution(device="auto", compile="on" if compiled else "off"),
-        )
-        self._device, self._data = device, case.task.open()
-        self._model = build_model(self.trial).to(device)
-        self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=1e-4, fused=True)
-        count = sum(p.numel() for p in self._model.parameters())
-        self._forward = Forward(self.trial, device, count, self._outputs)
-        self.seconds: list[float] = []
-        self.shape = Shape(1, 1)
+    def __init__(self, trial: Trial, device: torch.device) -> None:
+        self._device, self._lower = device, trial.training.precision == "bfloat16"
+        self._data = trial.task.open()
+        self._model = build_model(trial).to(device)
+        on_gpu = device.type == "cuda"
+        self._forward = torch.compile(self._model) if on_gpu else self._model
+        self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=LR, fused=True)
 
-    def _outputs(self, inputs: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        lower = self.trial.training.precision == "bfloat16"
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=lower):
-            found: torch.Tensor = self._model(inputs, visible).float()
-        return found
-
-    def steps(self, first: int, count: int) -> None:
-        """Train steps `first` and on, and note how long each took."""
-        for step in range(first, first + count):
-            batch = self._data.batch(0, step, self._device).to(self._device)
-            self.shape = Shape(*batch.inputs.shape[:2])
-            torch.manual_seed(generator(0, "noise", step).initial_seed())
-            began = time.perf_counter()
-            self._optimiser.zero_grad(set_to_none=False)
-            loss = self._data.loss(self._forward(batch.inputs, batch.visible), batch.targets)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step()
-            loss.item()
-            self.seconds.append(time.perf_counter() - began)
+    def step(self, number: int) -> None:
+        """Train one step."""
+        batch = self._data.batch(0, number, self._device).to(self._device)
+        self._optimiser.zero_grad()
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._lower):
+            outputs = self._forward(batch.inputs, batch.visible)
+        self._data.loss(outputs.float(), batch.targets).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
+        self._optimiser.step()
 
 
-def measured(case: Case, device: torch.device, steps: int) -> dict[str, Any]:
-    """The line of one case."""
-    with graphs_forgotten():
-        sides = {"eager": Side(case, device, compiled=False), "compiled": Side(case, device, compiled=True)}
-        for side in sides.values():
-            side.steps(1, WARM_UP)
-        compile_s = sides["compiled"].seconds[0]
-        for first in range(WARM_UP + 1, WARM_UP + 1 + steps, TURN):
-            for side in sides.values():
-                side.steps(first, min(TURN, WARM_UP + 1 + steps - first))
-    step_s = {name: statistics.median(side.seconds[WARM_UP:]) for name, side in sides.items()}
-    shape, trial = sides["eager"].shape, sides["eager"].trial
-    work, peak = flops(trial, {shape: 1}), peak_flops_per_s(device, case.precision)
-    line: dict[str, Any] = {
-        "model": case.model.label,
-        "operator": case.operator.label,
-        "precision": case.precision,
-        "batch": shape.batch,
-        "length": shape.length,
-        "steps": steps,
-        "speedup": step_s["eager"] / step_s["compiled"],
-        "compile_s": compile_s,
-        "peak_flops_per_s": peak,
-    }
-    for name, seconds in step_s.items():
-        line[f"{name}_ms"] = 1e3 * seconds
-        line[f"{name}_tokens_per_s"] = shape.batch * shape.length / seconds
-        line[f"{name}_utilisation"] = None if work is None or peak is None else work / seconds / peak
-    return line
+def measure(size: str, operator: Operator, device: torch.device, steps: int) -> dict[str, Any]:
+    """Return the row of one operator."""
+    on_gpu = device.type == "cuda"
+    trial, world = trial_of(size, operator, device, compiled=on_gpu), World(RankPlace(), device)
+    sides = {"by_hand": ByHand(trial, device).step, "ablate": _TrainingRun(trial, NullContext(), world)._step}
+    if on_gpu:
+        eager = trial_of(size, operator, device, compiled=False)
+        sides["eager"] = _TrainingRun(eager, NullContext(), world)._step
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    first_s = {}
+    for first in range(1, steps + TURN, TURN):
+        for name, step in sides.items():
+            began = time.perf_counter() if on_gpu else time.process_time()
+            for number in range(first, first + TURN):
+                step(number)
+            if on_gpu:
+                torch.cuda.synchronize()
+            took = (time.perf_counter() if on_gpu else time.process_time()) - began
+            if first == 1:
+                first_s[name] = took
+            else:
+                seconds[name].append(took / TURN)
+    step_s = {name: statistics.median(each) for name, each in seconds.items()}
+    batch = trial.task.open().batch(0, 1, torch.device("cpu")).inputs
+    shape = Shape(batch.shape[0], batch.shape[1])
+    work, peak = flops(trial, {shape: 1}), peak_flops_per_s(device, trial.training.precision)
+    row: dict[str, Any] = {"size": size, "operator": operator.label, "batch": shape.batch, "length": shape.length}
+    row |= {f"{name}_ms": round(1e3 * each, 3) for name, each in step_s.items()}
+    row["ratio"] = round(step_s["by_hand"] / step_s["ablate"], 3)
+    row["tokens_per_s"] = round(shape.batch * shape.length / step_s["ablate"])
+    row["utilisation"] = None if work is None or peak is None else round(work / step_s["ablate"] / peak, 3)
+    row["first_turn_s"] = {name: round(took, 2) for name, took in first_s.items()}
+    return row
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print one JSON line for the machine and one for each operator; write them if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--steps", type=int, default=200, help="counted steps of each side")
-    parser.add_argument("--sizes", choices=("tiny", "small", "large"), default="small")
+    parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
+    parser.add_argument("--steps", type=int, default=400, help="counted steps of each side")
+    parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     device = torch.device(given.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("this machine has no CUDA device; use --device cpu")
+    about = {**machine(), "threads": torch.get_num_threads(), "steps": given.steps}
     if device.type == "cuda":
-        print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__}), flush=True)
-    for case in cases(given.sizes, device):
-        print(json.dumps(measured(case, device, given.steps)), flush=True)
+        about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+    tell(about)
+    known, rows = catalogue(), []
+    for name in given.operators:
+        rows.append(measure(given.size, known[name].make(), device, given.steps))
+        tell(rows[-1])
+    if given.write:
+        given.write.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
 from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
 from .evaluations.large_value import LargeValue as LargeValue
-from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation
+from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation, Stretch as Stretch
 from .evaluations.lm_eval import LmEval as LmEval
 from .evaluations.long_context import LongContext as LongContext
 from .evaluations.minimal_pairs import MinimalPairs as MinimalPairs
 from .evaluations.multiple_choice import MultipleChoice as MultipleChoice
-from .evaluations.rope_scaling import Stretch as Stretch
 from .execution.run import RunOptions as RunOptions, RunResult as RunResult, run_campaign as run_campaign
 from .optimisers.adamw import AdamW as AdamW, UncorrectedAdamW as UncorrectedAdamW
 from .optimisers.muon import Muon as Muon
@@ -58,7 +57,5 @@ from .tasks.text.interventions import (
 )
 from .tasks.text.masked_text import MaskedText as MaskedText
 from .tasks.text.text import Text as Text
-from .tasks.text.tokenizers.byte_pairs import BytePairs as BytePairs
-from .tasks.text.tokenizers.tokenizer import Bytes as Bytes
-from .tasks.text.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
+from .tasks.text.tokenizers import BytePairs as BytePairs, Bytes as Bytes, TokenizerFile as TokenizerFile
 from .trial import Execution as Execution, Trial as Trial

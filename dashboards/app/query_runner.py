@@ -64,9 +64,7 @@ _Outcome = QueryAnswer | AblateError
 def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S) -> QueryAnswer:
     """Run one reading statement in a new process, and kill it at its limits.
 
-    Raises:
-        Unknown: it reached the limit of time or of memory, or the result is too large to show.
-        SpecError, StoreError, EnvironmentProblem: as `Store.sql`.
+    Raises Unknown at a limit of time, memory or size; else as `Store.sql`.
     """
     at = datetime.now()
     command = [sys.executable, "-m", "dashboards.app.query_runner"]
@@ -160,10 +158,7 @@ class QueryRunner:
         """`most` rows of the result of one reading statement; asked once per store.
 
         `is_refresh` is True if the page asks by itself: a slow query then keeps its last answer.
-
-        Raises:
-            Unknown: too many run already; else as `run_in_process`.
-            SpecError, StoreError, EnvironmentProblem: as `Store.sql`.
+        Raises Unknown if too many run already; else as `run_in_process`.
         """
         note(query, None)
         key = (str(store.layout.root), query, most)

@@ -17,7 +17,6 @@ from dashboards.app.server import HERE, make_app, refuse_strangers
 from grid.errors import EnvironmentProblem
 from grid.operator_view import OperatorCatalogue
 
-PORT: Final = 8050
 THREADS: Final = 8
 
 
@@ -32,16 +31,8 @@ def serve(
 ) -> None:
     """Show the campaigns `roots` until the process is interrupted.
 
-    Args:
-        roots: campaign directories; what is wrong with one is told on its pages.
-        host: where to listen; anything but this machine itself needs the token in the printed link.
-        port: 0 takes a free one.
-        ready: called with the address once it answers.
-        say: called with what people should know.
-        maths: what knows the operators.
-
-    Raises:
-        EnvironmentProblem: it cannot listen there.
+    `ready` gets the address once it answers, `say` what people should know. Port 0 takes a free one. Another host than
+    this machine needs the token in the printed link. Raises EnvironmentProblem if it cannot listen there.
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)

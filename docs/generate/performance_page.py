@@ -1,4 +1,4 @@
-"""docs/performance.md and its pictures, from the files that benchmarks/attention.py wrote to benchmarks/results."""
+"""docs/performance.md and its pictures, from the files that the benchmarks wrote to benchmarks/results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,15 @@ def make_performance_page() -> dict[str, str]:
         about = json.loads(file.read_text(encoding="utf-8"))
         on_gpu = on_gpu or "gpu" in about
         sections.append(_write_section(file.stem, about, pictures))
+    training = [
+        _write_training(file.stem, json.loads(file.read_text(encoding="utf-8")))
+        for file in sorted(RESULTS.glob("training-*.json"))
+    ]
     missing = "" if on_gpu else "No accelerator was measured. The command for one is `--device cuda`.\n\n"
     return {
-        "performance.md": fill_template("performance", {"missing": missing, "sections": "\n".join(sections)}),
+        "performance.md": fill_template(
+            "performance", {"missing": missing, "sections": "\n".join(sections), "training": "\n".join(training)}
+        ),
         **pictures,
     }
 
@@ -56,15 +62,42 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
 
 
 def _describe(name: str, about: Row) -> str:
-    shape, device = about["shape"], about.get("gpu", about.get("device", about.get("cpu")))
-    clock = "time of the GPU between two events" if "gpu" in about else "processor time of one process"
-    versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
+    shape, clock = about["shape"], "time of the GPU between two events" if "gpu" in about else _PROCESSOR
     sizes = f"batch {shape['batch']}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
+    return f"{_describe_machine(name, about)}; {sizes}.\n{_MEDIANS.format(clock=clock, **about)}"
+
+
+_PROCESSOR: Final = "processor time of one process"
+_MEDIANS: Final = "Medians of {clock}; other work ran beside it (load {load:.1f}).\n"
+
+
+def _describe_machine(name: str, about: Row) -> str:
+    device = about.get("gpu", about["cpu"])
+    versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
     return (
-        f"## {device}\n\n"
-        f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {about['commit'][:8]}: {versions}; {sizes}.\n"
-        f"Medians of {clock}; other work ran beside it (load {about['load']:.1f}).\n"
+        f"### {device}\n\n"
+        f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {about['commit'][:8]}: {versions}"
     )
+
+
+def _write_training(name: str, about: Row) -> str:
+    rows: Sequence[Row] = about["rows"]
+    heads = ["operator", "by hand, ms", "`ablate`, ms", "`ablate`'s speed / by hand", "tokens per s", "utilisation"]
+    lines = [
+        [
+            row["operator"],
+            f"{row['by_hand_ms']:.2f}",
+            f"{row['ablate_ms']:.2f}",
+            f"{row['ratio']:.2f}",
+            f"{row['tokens_per_s']:,}",
+            "" if row["utilisation"] is None else f"{row['utilisation']:.0%}",
+        ]
+        for row in rows
+    ]
+    clock = "wall time of turns of ten steps" if "gpu" in about else f"{_PROCESSOR} over turns of ten steps"
+    size = f"size {rows[0]['size']}, {about['steps']} steps, batches of {rows[0]['batch']} x {rows[0]['length']} tokens"
+    parts = [f"{_describe_machine(name, about)}; {size}.", _MEDIANS.format(clock=clock, **about), table(heads, lines)]
+    return "\n".join(parts)
 
 
 def _write_line(operator: str, by_length: Sequence[Mapping[str, Row]]) -> list[str]:

@@ -169,7 +169,8 @@ def _window_panels(heading: str, task: Task, sequence: int = 0) -> list[Panel]:
     batch, encoder = task.open().examples(sequence + 1), task.encoder()
 
     def symbol(token: int) -> str:
-        piece = encoder.piece(token)
+        byte = chr(token) if 32 < token < 127 else f"0x{token:02x}"
+        piece = {encoder.end: "<end>", encoder.mask: "<mask>"}.get(token, byte)
         return _SYMBOLS.get(piece, piece)
 
     real, targets = _real_tokens(batch, sequence), batch.targets[sequence].tolist()

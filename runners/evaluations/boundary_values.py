@@ -79,8 +79,6 @@ class BoundaryValues(Evaluation):
 
 @final
 class BoundaryValuesJudge(Judge):
-    """Sweeps x."""
-
     def __init__(self, spec: BoundaryValues, sigma_x: float) -> None:
         self._spec, self._sigma_x = spec, sigma_x
 

@@ -86,8 +86,6 @@ def _place(number: int, position: int) -> dict[str, float]:
 
 @final
 class DeviantInputsJudge(Judge):
-    """Draws all but the first input with the spreads of the training."""
-
     def __init__(self, spec: DeviantInputs, task: LinearFunctions) -> None:
         self._spec, self._task = spec, task
 

@@ -56,7 +56,7 @@ class Evaluation(Choice):
         """Length of the longest sequence that it shows to a model."""
 
     def length_on(self, task: Task) -> int:  # noqa: ARG002
-        """Return the length of the longest sequence that it shows to a model of `task`; by default `length`."""
+        """Return `length` if it depends on the task."""
         return self.length
 
     def check(self, task: Task, model: Backbone) -> None:

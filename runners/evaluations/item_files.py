@@ -106,7 +106,7 @@ class FromFiles(HashedFiles):
     """Most tokens that a model reads at a time."""
 
     def hash_files(self) -> str:
-        return hash_of(Path(self.source))
+        return content_hash(*(_read(path)[0] for path in list_files(Path(self.source), ".jsonl", "items")))
 
     @property
     def length(self) -> int:
@@ -130,7 +130,7 @@ def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]
 
     SpecError if the files are missing or invalid, their hash differs from the spec, or a set is missing.
     """
-    source, actual = Path(spec.source), hash_of(Path(spec.source))
+    source, actual = Path(spec.source), spec.hash_files()
     require_hash(spec.content_hash, actual, source)
     sets = _parse_files(source, actual, parse)
     for name in spec.names:
@@ -143,8 +143,6 @@ Asked = TypeVar("Asked", bound=FromFiles)
 
 
 class SetsJudge(Judge, Generic[Asked, Item]):
-    """Judges the items of sets."""
-
     def __init__(self, spec: Asked, encoder: Encoder, sets: Mapping[str, Mapping[str, Item]]) -> None:
         self.spec, self.encoder, self.sets = spec, encoder, sets
 
@@ -171,7 +169,6 @@ class SetsJudge(Judge, Generic[Asked, Item]):
 
     @contextmanager
     def naming(self, item: str) -> Iterator[None]:
-        """Turn an error of the tokenizer into one that names the item."""
         try:
             yield
         except ValueError as error:
@@ -189,21 +186,17 @@ def slug(name: str, where: str) -> str:
     return text
 
 
-def hash_of(source: Path) -> str:
-    """Compute blake2b-128 over the files' hashes; cheap after the first time in a process.
-
-    SpecError if there is no such file. EnvironmentProblem if it cannot be read.
-    """
-    return content_hash(*(_read(path)[0] for path in list_files(source, ".jsonl", "items")))
-
-
 @lru_cache(maxsize=64)
 def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
     del content  # part of the cache key
     sets: dict[str, dict[str, Item]] = {}
     names: dict[str, str] = {}
     for path in list_files(source, ".jsonl", "items"):
-        for line in _lines(path, _read(path)[1]):
+        for number, text in enumerate(decode(_read(path)[1], path).split("\n"), start=1):
+            if not text.strip():
+                continue
+            where = f"{path}, line {number}"
+            line = Line(where, f"{path.stem}/{number}", parse_object(text, where))
             group, item_name, item = parse(line)
             name = slug(group, line.where)
             if names.setdefault(name, group) != group:
@@ -241,10 +234,3 @@ def list_files(source: Path, suffix: str, what: str) -> list[Path]:
 def _read(path: Path) -> tuple[str, bytes]:
     data = path.read_bytes()
     return content_hash(path.name, data), data
-
-
-def _lines(path: Path, data: bytes) -> Iterator[Line]:
-    for number, line in enumerate(decode(data, path).split("\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield Line(where, f"{path.stem}/{number}", parse_object(line, where))

@@ -64,8 +64,6 @@ def _point(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
 
 @final
 class LargeValueJudge(Judge):
-    """Shows sequences that end with the large number."""
-
     def __init__(self, spec: LargeValue, task: Quantifiers) -> None:
         self._spec, self._task = spec, task
 

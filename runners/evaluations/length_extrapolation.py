@@ -17,16 +17,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Protocol, Self, final, runtime_checkable
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.errors import SpecError
+from grid.spec import Spec
 from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.likelihood import costs
-from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
 from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
-from variants import Backbone, Positions, Tokens
+from variants import Backbone, Positions, Rotary, Tokens, Yarn
+
+
+class Stretch(Spec):
+    """YaRN, with base and share of the model's own rotary positions (`variants.stages.positions.yarn`)."""
+
+    factor: Annotated[float, Field(gt=1)]
+    """Factor by which sequences become longer."""
+    original: PositiveInt
+    """Length of the training sequences, in tokens."""
+    beta_fast: PositiveFloat = 32.0
+    """Frequencies with at least this many turns in the original length stay as they are."""
+    beta_slow: PositiveFloat = 1.0
+    """Frequencies with at most this many turns in the original length are fully interpolated."""
+
+
+def stretch_positions(model: Backbone, scaling: Stretch | None) -> Positions:
+    """Return the positions of `model` under `scaling`; ValueError if its positions are not rotary."""
+    own = model.positions
+    if scaling is None:
+        return own
+    if not isinstance(own, Rotary):
+        raise ValueError(  # noqa: TRY004  (a rule of the spec)
+            f"scaling stretches rotary positions; the model has {own.label!r}: leave scaling out"
+        )
+    return Yarn(base=own.base, share=own.share, **scaling.data())
+
+
+def factor_of(scaling: Stretch | None) -> float:
+    """Return the factor of a scaling, 1 without."""
+    return 1.0 if scaling is None else scaling.factor
 
 
 @runtime_checkable

@@ -149,7 +149,6 @@ class LmEvalJudge(Judge):
 
     @property
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
-        """Names and points of tasks and groups."""
         names = (*self._loaded["tasks"], *self._loaded["groups"])
         return {f"lm_eval.{_slug(name)}": self._point(name) for name in names}
 
@@ -203,13 +202,10 @@ class LmEvalJudge(Judge):
                 mean, items = _mean(row, single, point)
                 yield mean._replace(value=float(value))
                 yield items
-        if task is not None:
-            yield from self._extra_rows(name, task, samples)
-
-    def _extra_rows(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
-        point, lost = self._point(name), self._converter.truncated.get(name, set())
-        documents = sorted({int(each["doc_id"]) for each in samples})
-        cut = {str(each): float(each in lost) for each in documents}
+        if task is None:
+            return
+        lost = self._converter.truncated.get(name, set())
+        cut = {str(each): float(each in lost) for each in sorted({int(each["doc_id"]) for each in samples})}
         yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)
         has_choices = task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice
         losses = _answer_losses(task, samples) if has_choices else {}

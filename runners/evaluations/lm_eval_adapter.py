@@ -140,8 +140,6 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
     vocabulary = converter.encoder.vocabulary
 
     class Trained(api.LM):  # type: ignore[misc, name-defined]
-        """Answers requests in their order."""
-
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
             return score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
 

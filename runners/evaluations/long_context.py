@@ -1,7 +1,7 @@
 """Long context: questions about long texts, answered by generation, in LongBench's files and with its scores.
 
 A line of a file is an item as in LongBench: "input", "context", "answers" (texts), "dataset", and "all_classes" or
-null. Other fields are ignored. `answer_scores` has the scores, between 0 and 1; LongBench prints per cents.
+null. Other fields are ignored. `longbench` has the scores, between 0 and 1; LongBench prints per cents.
 
 A model reads the end of a document and then `template` with the item in it. It writes the likeliest token, one after
 another. It stops at the end of the document, after `new_tokens`, or at a line break if the data set asks for one line.
@@ -23,19 +23,24 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import Added
-from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
 from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets, slug
+from runners.evaluations.length_extrapolation import Stretch, factor_of, stretch_positions
 from runners.evaluations.likelihood import generate
-from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
-from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
+from runners.evaluations.longbench import (
+    ANSWER_TOKENS,
+    ONE_LINE,
+    PROMPTS,
+    SCORES,
+    classification,
+    retrieval,
+    score,
+)
 from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Backbone, Positions
 
 
 class LongQuestion(NamedTuple):
-    """One item of a file."""
-
     dataset: str
     context: str
     input: str
@@ -99,7 +104,6 @@ class LongContext(FromFiles):
 
     @property
     def point(self) -> dict[str, float]:
-        """The point of its rows."""
         return {"factor": factor_of(self.scaling)}
 
     def open(self, task: Task) -> "LongContextJudge":
@@ -125,10 +129,9 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
                     raise SpecError(f"item {item!r} of {spec.source} has {len(tokens)} tokens, all unscored")
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
-        """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items, at
-        {factor}.
+        """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items.
 
-        Both have the values of single items. The mean over sets has the name without a set.
+        Both are at {factor}, with the values of single items. The mean over sets has the name without a set.
         """
         return self.evaluate_sets(predict, self.spec.point)
 

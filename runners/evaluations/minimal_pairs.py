@@ -30,7 +30,7 @@ from runners.evaluations.likelihood import costs
 from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
-from runners.tasks.text.masking import Sentences, inside
+from runners.tasks.text.masked_text import Sentences, inside
 from runners.tasks.user_files import cache_by_file, require_hash
 from variants import Backbone
 
@@ -39,27 +39,10 @@ _TOKENS = 1 << 14
 
 
 class Pairs(NamedTuple):
-    """The content of one file."""
+    """The content of one file; each pair is an odd line and the following even line."""
 
     content_hash: str
     pairs: tuple[tuple[str, str], ...]
-    """The odd line and the following even line."""
-
-
-def find_paradigms(source: Path) -> dict[str, Path]:
-    """Find files by the sorted names of their paradigms: a .txt file, or those of a folder without its subfolders.
-
-    A name is the file's in lower case, with `_` for all that is no letter and no digit.
-
-    SpecError if a file is missing, its name has no letters, or two files have one name.
-    """
-    files: dict[str, Path] = {}
-    for path in list_files(source, ".txt", "minimal pairs"):
-        name = slug(path.stem, str(path))
-        if name in files:
-            raise SpecError(f"paradigms need different names; {files[name]} and {path} are both {name!r}; rename one")
-        files[name] = path
-    return dict(sorted(files.items()))
 
 
 @cache_by_file(entries=256)
@@ -87,16 +70,20 @@ def read_pairs(path: Path) -> Pairs:
 
 
 def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
-    """Read the pairs of each paradigm, of all without `names`.
+    """Read the pairs of each paradigm, of all without `names`, sorted: a .txt file, or those of a folder.
 
-    Raises:
-        SpecError: as `find_paradigms` and `read_pairs`, or a paradigm is missing.
+    SpecError if a file or paradigm is missing, two files have one name, or as `read_pairs`.
     """
-    files = find_paradigms(source)
+    files: dict[str, Path] = {}
+    for path in list_files(source, ".txt", "minimal pairs"):
+        name = slug(path.stem, str(path))
+        if name in files:
+            raise SpecError(f"paradigms need different names; {files[name]} and {path} are both {name!r}; rename one")
+        files[name] = path
     for name in names:
         if name not in files:
-            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(files)}")
-    return {name: read_pairs(files[name]) for name in names or files}
+            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(sorted(files))}")
+    return {name: read_pairs(files[name]) for name in names or sorted(files)}
 
 
 class MinimalPairs(HashedFiles):
@@ -152,8 +139,6 @@ class MinimalPairs(HashedFiles):
 
 @final
 class MinimalPairsJudge(Judge):
-    """Scores sentences and compares those of a pair."""
-
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
             raise SpecError("scoring='masked' needs a mask token, and the task's tokenizer has none; use 'holistic'")
@@ -241,10 +226,9 @@ class MinimalPairsJudge(Judge):
 
     def _make_question(self, sentences: Sentences, group: Tensor) -> tuple[Batch, Tensor]:
         """Make the input of a model; return also the place in `group` of the sentence of each sequence."""
-        causal = self._spec.scoring == "causal"
         ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
-        if causal:
+        if self._spec.scoring == "causal":
             follows = torch.where(column < sizes, ids.roll(-1, 1), UNSCORED)
             return Batch(ids[:, :-2], follows[:, :-2]), each
         visible = column < sizes + 2

@@ -20,8 +20,6 @@ tokens at their beginning. A tie is wrong; lm-eval takes the first of equal answ
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple, final
 
-from torch import Tensor
-
 from grid.errors import SpecError
 from runners.evaluations.evaluation import over_sets
 from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
@@ -33,8 +31,6 @@ RULES = ("acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_full")
 
 
 class Question(NamedTuple):
-    """One item."""
-
     context: str
     choices: tuple[str, ...]
     answer: int
@@ -113,7 +109,11 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         losses = iter(costs_of(predict, sequences, self.encoder.vocabulary))
         values: dict[str, list[float]] = {f"multiple_choice_{kind}": [] for kind in (*RULES, "loss", "truncated")}
         for each, question in zip(options, self.sets[name].values(), strict=True):
-            scores = [self._scores(option, next(losses)) for option in each]
+            scores = []  # one row per option, in the order of `RULES`; more is better
+            for option in each:
+                nats, (characters, size) = next(losses), option.lengths
+                total, mean = -float(nats[len(nats) - option.answer :].sum()), -float(nats[self._unscored :].mean())
+                scores.append((total, total / characters, total / size, total / option.answer, mean))
             for rule, of_options in zip(RULES, zip(*scores, strict=True), strict=True):
                 others = [score for at, score in enumerate(of_options) if at != question.answer]
                 wins = all(of_options[question.answer] > score for score in others)  # NaN never wins
@@ -121,12 +121,6 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
             values["multiple_choice_loss"].append(-scores[question.answer][0])
             values["multiple_choice_truncated"].append(float(any(option.truncated for option in each)))
         return values
-
-    def _scores(self, option: AnswerOption, costs: Tensor) -> tuple[float, ...]:
-        """Score an answer in the order of `RULES`; more is better."""
-        total = -float(costs[len(costs) - option.answer :].sum())
-        characters, size = option.lengths
-        return total, total / characters, total / size, total / option.answer, -float(costs[self._unscored :].mean())
 
     def _option(self, item: str, question: Question, text: str) -> AnswerOption:
         most, what = self.spec.context, f"item {item!r} of {self.spec.source}"

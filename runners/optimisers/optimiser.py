@@ -28,7 +28,6 @@ class ParameterVectors(NamedTuple):
     """Outputs and inputs of each matrix in `hidden`."""
 
     def vectors(self) -> list[Tensor]:
-        """List all vectors."""
         return [*self.decayed, *self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:
@@ -83,7 +82,6 @@ class Together:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Groups of all parts."""
         return [group for part in self._parts for group in part.param_groups]
 
     def step(self) -> None:
@@ -92,10 +90,8 @@ class Together:
             part.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each part."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Restore each part."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)

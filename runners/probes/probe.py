@@ -105,7 +105,6 @@ class Probe(Choice):
         yield from ()
 
     def of_model(self, seen: ProbeInput) -> Found:  # noqa: ARG002
-        """Measure the whole model."""
         yield from ()
 
 
@@ -145,11 +144,8 @@ class Probing(Spec):
 
 def probe_model(data: Data, probing: Probing) -> Batch:
     """Return the sequences that probes see, on the CPU."""
-    batch = data.examples(probing.sequences)
-    visible = batch.visible
-    if visible is not None:
-        visible = visible[:, : probing.length, : probing.length]
-    return Batch(batch.inputs[:, : probing.length], batch.targets, visible)
+    (inputs, targets, visible), length = data.examples(probing.sequences), probing.length
+    return Batch(inputs[:, :length], targets, None if visible is None else visible[:, :length, :length])
 
 
 def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveFloat, model_validator
-from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
@@ -58,16 +57,11 @@ class WeightSums(Probe):
         if not len(queries):
             return
         yield Probed("weight_sum_mean", queries.mean().item(), layer.layer)
-        yield Probed("weight_sum_median", _median(queries), layer.layer)
+        ordered = queries.sort().values
+        middle = torch.stack((ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]))
+        yield Probed("weight_sum_median", middle.mean().item(), layer.layer)
         finite = queries[queries.isfinite()]
         most = round(self.limit / self.bin)
         middles = (finite / self.bin).round().clamp(-most, most).to(torch.int64).tolist()
         for middle, count in sorted(Counter(middles).items()):
             yield Probed("weight_sum_count", count, layer.layer, point={"sum": round(middle * self.bin, 9)})
-
-
-def _median(values: Tensor) -> float:
-    """Return the median, which lies half-way between two values if their number is even."""
-    ordered = values.sort().values
-    middle = torch.stack((ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]))
-    return middle.mean().item()

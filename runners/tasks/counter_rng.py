@@ -84,5 +84,4 @@ def map_below(words: Tensor, bound: int) -> Tensor:
 
 
 def _shift_right(word: Tensor, places: int) -> Tensor:
-    """Shift to the right and fill with zeros."""
     return (word >> places) & ((1 << (64 - places)) - 1)

@@ -30,15 +30,16 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
 
 
 def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
-    """Check that `operator` works in `model`, at `length` tokens, on `path`, and hides what `task` predicts.
+    """Raise ValueError unless `operator` works in `model`, at `length` tokens, on `path`, and hides what is predicted.
 
-    ValueError if it does not.
+    The path works if it computes the attention of training on any device.
     """
-    where = f"operator {operator.label!r} in {model.label}"
+    where, tokens = f"operator {operator.label!r} in {model.label}", length + model.sink_tokens
+    case = Case(tokens, tokens, devices_of(path)[0], channels=model.head_width)
     try:
         model.check(operator)
-        operator.check_length(length + model.sink_tokens)
-        choose(operator, _case(model, length, path), path)
+        operator.check_length(tokens)
+        choose(operator, case._replace(biased=model.positions.adds_bias, dropout=model.attention_dropout > 0), path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"{where}: {error}") from error
     if task.sees_ahead:
@@ -53,10 +54,3 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
             raise ValueError(f"{what}, and {seen}")
         if ahead > task.unscored:
             raise ValueError(f"{what} from position {task.unscored} on, and {seen}; leave {ahead} out of the loss")
-
-
-def _case(model: Backbone, length: int, path: PathName) -> Case:
-    """Return the case of attention in training, on any device that the path computes on."""
-    tokens = length + model.sink_tokens
-    case = Case(tokens, tokens, devices_of(path)[0], channels=model.head_width)
-    return case._replace(biased=model.positions.adds_bias, dropout=model.attention_dropout > 0)

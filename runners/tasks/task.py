@@ -67,7 +67,6 @@ class Batch(NamedTuple):
         return Batch(move(self.inputs), move(self.targets), visible)
 
     def first(self, count: int) -> "Batch":
-        """Return the first `count` sequences."""
         return Batch(self.inputs[:count], self.targets[:count], None if self.visible is None else self.visible[:count])
 
     def split(self, count: int) -> "list[Batch]":
@@ -265,40 +264,23 @@ def spread_evenly(count: int, span: int) -> Tensor:
     return torch.tensor([index * span // steps for index in range(count)])
 
 
-class Ratio(NamedTuple):
-    """A ratio of sums over items, such as nats per token if items differ in their number of tokens.
+def over_ratio(name: str, x: Tensor, n: Tensor, *, factor: float = 1.0, exponential: bool = False) -> Measurements:
+    """Measure a ratio of sums over items, such as nats per token if items differ in their number of tokens.
 
         r = sum x / sum n,     se(r)^2 = m / (m - 1)  sum (x - r n)^2 / (sum n)^2        over m items (delta method)
 
-    With equal n, r is the mean of x / n with its standard error, None for one item.
+    `x` and `n` are float64 [items]. With equal n, r is the mean of x / n with its standard error, None for one item. It
+    is NaN if all n are 0. `factor` converts to another unit; `exponential` measures e^r, infinite if it overflows.
     """
-
-    value: float
-    se: float | None
-    items: int
-
-    def times(self, factor: float) -> "Ratio":
-        """Convert to another unit."""
-        return Ratio(self.value * factor, None if self.se is None else self.se * factor, self.items)
-
-    def exponential(self) -> "Ratio":
-        """Compute e^r, infinite if it overflows."""
-        try:
-            value = math.exp(self.value)
-        except OverflowError:
-            value = math.inf
-        return Ratio(value, None if self.se is None else self.se * value, self.items)
-
-    def to_measurement(self, name: str) -> Measurements:
-        """Return the ratio as a measurement."""
-        return Measurements(name, self.value, {}, self.items, self.se)
-
-
-def ratio(x: Tensor, n: Tensor) -> Ratio:
-    """Compute the ratio of `x` and `n`, float64 [items]; NaN if all n are 0."""
     items, total = len(x), float(n.sum())
-    value = float(x.sum()) / total if total else math.nan
-    if items == 1 or not total:
-        return Ratio(value, None, items)
-    spread = float((x - value * n).square().sum()) * items / (items - 1)
-    return Ratio(value, math.sqrt(spread) / total, items)
+    value, se = float(x.sum()) / total if total else math.nan, None
+    if items > 1 and total:
+        spread = float((x - value * n).square().sum()) * items / (items - 1)
+        se = math.sqrt(spread) / total
+    if exponential:
+        try:
+            size = math.exp(value)
+        except OverflowError:
+            size = math.inf
+        value, se = size, None if se is None else se * size
+    return Measurements(name, value * factor, {}, items, None if se is None else se * factor)

@@ -228,3 +228,15 @@ def test_more_seeds_are_the_remedy_for_too_few_pairs_alone(tmp_path: Path, seeds
     else:
         assert remedies.pop("2 pairs of 2 planned") == "more"
         assert list(remedies.values()) == [""]
+
+
+def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: Path) -> None:
+    factors = {"depth": [1, 2], "width": [1, 2]}
+    effect = lambda axes: -0.12 * (axes["depth"] == 2)  # noqa: E731
+    operators = ("softmax", "SSA", "Integral")
+    write_campaign(
+        tmp_path, operators=operators, factors=factors, seeds=range(4), effect=effect, noise=0.1, steps=2, sigma_f=(5,)
+    )
+    first, second = seen(tmp_path, OVERVIEW, "", ["differences"]).slots["differences"].answer.split("\n")
+    assert first.startswith("One axis matters: depth (2 is best")
+    assert second.startswith("No variant is shown to differ from")

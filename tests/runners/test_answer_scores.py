@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rouge import Rouge
 
-from runners.evaluations.answer_scores import (
+from runners.evaluations.longbench import (
     ONE_LINE,
     SCORES,
     classification,
@@ -49,22 +49,7 @@ def test_edit_similarity_counts_insertions_and_removals(one: str, other: str) ->
 
 def passage(made: random.Random) -> str:
     """Write a few sentences; some are empty, some are white space, and words differ in case and punctuation."""
-    words = [
-        "The",
-        "the",
-        "cat's",
-        "cats",
-        "sat",
-        "on",
-        "2",
-        "mats,",
-        "mats",
-        "ran-off",
-        "\u00e9t\u00e9",
-        "ON",
-        "\n",
-        "3.5",
-    ]
+    words = ["The", "the", "cat's", "cats", "sat", "on", "2", "mats,", "mats", "ran-off", "été", "ON", "3.5", "\n"]
     sentences = [" ".join(made.choices(words, k=made.choice((0, 1, 3, 12)))) for _ in range(made.randrange(0, 5))]
     return made.choice((".", ". ", " . ", "..", "! ")).join(sentences) + made.choice(("", ".", " "))
 

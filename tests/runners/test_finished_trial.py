@@ -15,7 +15,7 @@ from runners.provenance.code import Codes
 from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model
 from store.files.layout import Layout
-from variants import gpt2, llama2, softmax, ssa
+from variants import gpt2, softmax, ssa
 from variants.stages.visible.prefix import Prefix
 
 
@@ -163,16 +163,6 @@ def test_a_teacher_that_does_not_fit_the_task_is_refused(root: Path, task: Text,
     with pytest.raises(ValueError, match=said):
         Distillation(task=task, teacher=teacher(root, trial))
     assert Distillation(task=own, teacher=teacher(root, trial)).open() is not None
-
-
-def test_positions_without_end_fit_every_task_and_the_text_of_a_teacher_may_change(root: Path, task: Text) -> None:
-    (root.parent / "old").mkdir()
-    old = prose(root.parent / "old").changed(context=4)
-    trial = teaching_trial(old, model=llama2(layers=1, heads=2, width=8, feedforward_width=16))
-    write_finished(root, trial)
-    (root.parent / "old" / "prose.jsonl").write_text('{"text": "something else"}\n')
-    data = Distillation(task=task, teacher=teacher(root, trial)).open()
-    assert data.complete_batch(data.batch(1, 1)).targets.shape == (6, 8, 257)
 
 
 def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> None:

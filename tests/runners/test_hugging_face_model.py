@@ -159,6 +159,9 @@ def test_weights_that_cannot_teach_fail(folder: Path, task: Text, name: str | No
         save_file(state if value is None else {**state, name: value}, path, {"format": "pt"})
     with pytest.raises(SpecError, match=said):
         Distillation(task=task, teacher=teacher_in(folder)).open()
+
+
+def test_a_model_needs_the_tokens_and_positions_of_the_task(folder: Path, task: Text) -> None:
     save_model(folder, gpt2_config(vocab_size=257))
     with pytest.raises(ValueError, match="has 257 tokens and the task 'text' has 256"):
         Distillation(task=task, teacher=teacher_in(folder))
@@ -167,12 +170,11 @@ def test_weights_that_cannot_teach_fail(folder: Path, task: Text, name: str | No
         Distillation(task=task, teacher=teacher_in(folder))
 
 
-@pytest.mark.parametrize("prefix", [1, 8, 15])
-def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text, prefix: int) -> None:
+def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text) -> None:
     """BERT's language modelling head is loaded as well as any, over layers that see everything."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     save_model(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))
-    given = task.changed(context=16, prefix=prefix)
+    given = task.changed(context=16, prefix=8)
     with pytest.raises(SpecError, match=r"predicts what comes next without having seen it; the teacher .* reads ahead"):
         Distillation(task=given, teacher=teacher_in(tmp_path / "model")).open()
 

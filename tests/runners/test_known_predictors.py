@@ -1,7 +1,7 @@
-"""Boundary values, deviant inputs and one large value: predictors whose errors are known have these errors."""
+"""Evaluations without files: they record what they declare, and predictors whose errors are known have these errors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,17 +12,22 @@ from grid.errors import SpecError
 from runners import (
     BoundaryValues,
     DeviantInputs,
+    Grammar,
+    Induction,
     LargeValue,
+    LengthExtrapolation,
     LengthGrid,
     LinearFunctions,
     Prompt,
     Quantifiers,
-    Text,
+    Stretch,
     Trial,
 )
-from runners.tasks import Measurements
+from runners.evaluations import Evaluation
+from runners.tasks import Measurements, Task
 from runners.tasks.synthetic.linear_functions import least_squares
 from runners.tasks.synthetic.quantifiers import Quantifier, running
+from variants import Scalars, gpt2
 
 BOUNDARY = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
 DEVIANT = DeviantInputs(sigma=(1, 10, 50), functions=40, sequences=5, points=7)
@@ -82,12 +87,9 @@ def test_nan_follows_no_function(share: float) -> None:
 
 
 def test_an_evaluation_that_does_not_fit_the_trial_is_refused(tiny: Trial) -> None:
-    text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    for long, short in ((BoundaryValues(), BOUNDARY), (DeviantInputs(), DeviantInputs(points=5))):
+    for long in (BoundaryValues(), DeviantInputs()):
         with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
             tiny.changed(evaluations=(long,))
-        with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
-            tiny.changed(task=text, evaluations=(short,))
     with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
         tiny.changed(evaluations=(LargeValue(numbers=5),))
 
@@ -135,3 +137,28 @@ def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_non
         tiny.changed(task=task, evaluations=(LargeValue(numbers=fits, sequences=3),))
         with pytest.raises(SpecError, match="up to 17 tokens and the model has 16 positions"):
             tiny.changed(task=task, evaluations=(LargeValue(numbers=fits + 1, sequences=3),))
+
+
+WINDOWS = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)
+CASES: Mapping[str, tuple[Evaluation, Task]] = {
+    "boundary_values": (BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4), LinearFunctions(points=5)),
+    "deviant_inputs": (DeviantInputs(sigma=(1, 10), functions=4, sequences=5, points=7), LinearFunctions(points=7)),
+    "large_value": (LargeValue(values=(-70, 70), numbers=12, sequences=40), Quantifiers(labels="hidden")),
+    "length_extrapolation": (WINDOWS, Grammar(context=16)),
+    "stretched": (WINDOWS.changed(scaling=Stretch(factor=4, original=16)), Grammar(context=16)),
+}
+
+
+@pytest.mark.parametrize(("evaluation", "task"), CASES.values(), ids=CASES)
+def test_it_records_what_it_declares_and_nothing_else(evaluation: Evaluation, task: Task) -> None:
+    width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return torch.zeros(*inputs.shape[:2], width)
+
+    rows = [each for each in evaluation.open(task).evaluate(predict) if isinstance(each, Measurements)]
+    declared = [(name, dict(point)) for name, points in evaluation.measures().items() for point in points]
+    assert sorted(map(str, declared)) == sorted(str((row.name, dict(row.point))) for row in rows)
+    assert Evaluation.members()[evaluation.label].model_validate(evaluation.data()) == evaluation
+    with pytest.raises(ValueError, match=f"{evaluation.label} needs .* got Induction"):
+        evaluation.check(Induction(), gpt2(layers=1, heads=1, width=8))

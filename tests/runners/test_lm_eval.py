@@ -2,6 +2,8 @@
 
 import json
 import math
+import random
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import LmEval
+from runners.evaluations import LmEval, MultipleChoice
 from runners.evaluations.likelihood import generate
 from runners.evaluations.lm_eval_adapter import RequestConverter, score_questions
 from runners.tasks import LinearFunctions, Text
@@ -169,6 +171,32 @@ def test_the_harness_itself_says_the_same_of_a_model_of_its_own_kind(tmp_path: P
         value = theirs["results"]["rolling"][f"{name},none"]
         assert found[f"lm_eval.rolling.{name}"].value == pytest.approx(value, rel=1e-12)
         assert found[f"lm_eval.rolling.{name}"].se_items is None
+
+
+def test_multiple_choice_is_right_about_the_same_questions(tmp_path: Path, table: Tensor) -> None:
+    """Questions of random words, some with white space at their end, some of nothing."""
+    made = random.Random(0)
+    words = ("the", "cat", "sat", "on", "mat", "\u00e9t\u00e9", "warm!")
+    items: list[dict[str, Any]] = []
+    for number in range(40):
+        choices = [*{" ".join(made.choices(words, k=made.randrange(1, 5))) for _ in range(4)}]
+        question = " ".join(made.choices(words, k=made.randrange(5))) + "  " * (number % 5 == 0)
+        items.append({"question": question, "choices": choices, "answer": number % len(choices)})
+    metrics = "metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]"
+    place = folder(tmp_path / "t", items)
+    mine = place / "mine.yaml"
+    mine.write_text(re.sub("metric_list: .*", metrics, mine.read_text()))
+    _, theirs = evaluate(LmEval(tasks=("mine",), include=str(place), context=512), bigrams(table))
+    (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in items))
+    ours = {
+        each.name: each
+        for each in MultipleChoice(source=str(tmp_path / "set.jsonl")).open(TASK).evaluate(bigrams(table))
+        if isinstance(each, Items)
+    }
+    for rule in ("acc", "acc_norm", "acc_bytes"):
+        values = list(theirs[f"lm_eval.mine.{rule}"].values)
+        assert list(ours[f"multiple_choice_{rule}.set"].values) == values
+        assert 0 < sum(values) < 40
 
 
 @pytest.mark.parametrize("adds_bos", [False, True])

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Text
-from runners.evaluations.answer_scores import SCORES
-from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
+from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS, SCORES
 from runners.tasks import Items, Measurements, Predict
 
 

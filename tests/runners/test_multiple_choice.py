@@ -151,20 +151,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
 
 
-def test_the_key_says_what_is_asked_and_not_where_it_lies(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    lines = [item("b", "a", "zz"), item("c", "a", "b")]
-    here, there = (asking(folder / "set.jsonl", *lines) for folder in (tmp_path, tmp_path / "other"))
-    assert (here.key, here.content_hash) == (there.key, there.content_hash)
-    (tmp_path / "set.jsonl").unlink()
-    again = MultipleChoice.model_validate(here.data())
-    assert (again.key, again.names) == (here.key, ("set",))
-    changed = asking(tmp_path / "set.jsonl", item("b", "a", "yy"), item("c", "a", "b"))
-    assert changed.key != here.key
-    with pytest.raises(ValueError, match="content_hash is"):
-        MultipleChoice.model_validate(here.data())
-
-
 GOOD = item("b", "a", "zz")
 
 

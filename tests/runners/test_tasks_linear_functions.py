@@ -8,10 +8,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.optimisers import Training
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.synthetic.linear_functions import (
-    least_squares as closed_form,
-    squared_errors,
-)
+from runners.tasks.synthetic.linear_functions import evaluation_points, least_squares as closed_form
 from runners.trial import Trial
 from variants import softmax
 from variants.model.named_backbones import tiny
@@ -28,12 +25,6 @@ def test_every_sequence_lies_on_a_line() -> None:
     design = torch.stack((x, torch.ones_like(x)), -1)
     line = torch.linalg.lstsq(design, y[..., None]).solution
     assert torch.allclose((design @ line)[..., 0], y, atol=1e-5)
-
-
-def test_the_loss_is_the_mean_squared_error_over_all_points() -> None:
-    data = LinearFunctions(points=3, batch=1).open()
-    outputs = torch.tensor([1.0, 99.0, 2.0, 99.0, 4.0])[None, :, None]
-    assert data.loss(outputs, torch.tensor([[0.0, 0.0, 1.0]])).item() == pytest.approx((1 + 4 + 9) / 3)
 
 
 def test_the_closed_form_is_the_solution_of_least_norm() -> None:
@@ -80,7 +71,7 @@ def test_the_summary_is_the_mean_of_the_scored_positions_with_its_error_over_fun
     positions = {m.point["position"]: m for m in found if m.name == "squared_error"}
     assert sorted(positions) == [1, 2, 3, 4, 5, 6]
     assert all(m.point["sigma_x"] == 2 and m.point["sigma_f"] == 3 for m in positions.values())
-    summary, errors = summaries[2, 3], squared_errors(nothing, grid, 2, 3)
+    summary, errors = summaries[2, 3], evaluation_points(grid, 2, 3)[1].double().square().mean(1)
     assert summary.value == pytest.approx(sum(positions[p].value for p in (4, 5, 6)) / 3)
     per_function = errors[:, 3:].mean(1)
     assert summary.items == 8

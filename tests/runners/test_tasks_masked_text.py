@@ -15,7 +15,7 @@ from grid.errors import SpecError
 from runners import MaskedText, Probing, Trial
 from runners.tasks.counter_rng import Draws
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.text.masking import Masking, Sentences
+from runners.tasks.text.masked_text import Masking, Sentences
 from runners.trial import build_model
 from variants import babyberta, softmax
 

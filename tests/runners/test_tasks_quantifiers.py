@@ -36,14 +36,6 @@ def test_a_label_is_what_plain_python_says_of_the_numbers_so_far(quantifier: Qua
     assert {label for row in expected for label in row} == {0, 1}
 
 
-def test_the_loss_is_the_binary_cross_entropy_over_all_positions() -> None:
-    logits, labels = torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[1.0, 1.0, 0.0]])
-    expected = -(labels * logits.sigmoid().log() + (1 - labels) * (1 - logits.sigmoid()).log()).mean().item()
-    shown = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None]
-    for data, outputs in ((Quantifiers(points=3), shown), (Quantifiers(points=3, labels="hidden"), logits[..., None])):
-        assert data.open().loss(outputs, labels).item() == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("labels", ["shown", "hidden"])
 @pytest.mark.parametrize(("quantifier", "usual", "name"), [("every", -1.0, "false"), ("some", 1.0, "true")])
 def test_the_usual_constant_errs_once_in_sixteen(quantifier: Quantifier, labels: str, usual: float, name: str) -> None:

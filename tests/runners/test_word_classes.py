@@ -12,9 +12,9 @@ from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 
 from grid.errors import EnvironmentProblem
 from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
-from runners.probes import word_classes
+from runners.probes import token_classes
 from runners.probes.probe import ProbeInput, look, probe_model as probe_batch
-from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
+from runners.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encoder
 from runners.trial import build_model
@@ -84,14 +84,14 @@ def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("spacy")
     module.load = {"en_core_web_sm": tag}.__getitem__
     monkeypatch.setitem(sys.modules, "spacy", module)
-    monkeypatch.setattr(word_classes, "find_spec", lambda _: object())
-    word_classes._spacy.cache_clear()
+    monkeypatch.setattr(token_classes, "find_spec", lambda _: object())
+    token_classes._spacy.cache_clear()
 
 
 def test_spacy_s_tags_fall_into_four_classes(spacy: None) -> None:
     letters = {"function": "f", "content": "c", "special_punctuation": "p", "other": "o"}
     assert "".join(letters[CLASSES[each]] for each in by_spacy("He saw , 3 it")) == "ffocccopoooff"
-    kinds = [CLASSES[word_classes._TAGS.get(tag, 3)] for tag in ("PROPN", "AUX", "SYM", "INTJ", "SPACE")]
+    kinds = [CLASSES[token_classes._TAGS.get(tag, 3)] for tag in ("PROPN", "AUX", "SYM", "INTJ", "SPACE")]
     assert kinds == ["content", "function", "other", "other", "other"]
 
 

@@ -202,6 +202,7 @@ ATTENTION = AppPage(
     about="Where does each head of a run look?",
     address=AttentionAddress,
     controls=_controls,
+    main=("cell", "step", "beside"),
     slots=(
         Slot("mosaic", "All heads", _mosaic, sets="head"),
         Slot("map", "One head", _map, half=True),

@@ -124,7 +124,7 @@ def _weights(view: PageView) -> SlotContent:
     is_softmax = view.address.operator == SOFTMAX
     frame = weight_rows(rows, [None] * len(logits) if is_softmax else usual, logits, found.apart)
     heads = [row.heads for row in rows]
-    styles = head_styles(heads, found.label, view.operators)
+    styles = head_styles(heads, found.label, {SOFTMAX: _NEUTRAL, **view.operators})
     legend = [Key(styles[key], _name(found, key), key) for key in heads if key or len(heads) == 1]
     alike = "Here its weights are softmax's." if all(tuple(row.keys) == tuple(usual) for row in rows) else ""
     message = "" if is_softmax else " ".join(filter(None, (alike, found.unseen)))
@@ -159,7 +159,7 @@ def _scores(view: PageView) -> SlotContent:
     usual = maths.scores(SOFTMAX, {}, {}, points)[0].values
     frame = score_rows(curves, usual, points)
     heads = [curve.heads for curve in curves]
-    styles = head_styles(heads, found.label, view.operators) | {SOFTMAX: _NEUTRAL}
+    styles = head_styles(heads, found.label, {SOFTMAX: _NEUTRAL, **view.operators}) | {SOFTMAX: _NEUTRAL}
     names = {each: _name(found, each) for each in heads} | {SOFTMAX: SOFTMAX}
     legend = [Key(styles[key], names[key], key) for key in styles]
     alike = bool(curves) and all(tuple(curve.values) == tuple(usual) for curve in curves)

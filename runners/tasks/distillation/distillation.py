@@ -162,7 +162,6 @@ class DistillationData(Data):
         return self._task.temperature**2 * math.log(self._task.inputs.vocabulary) + own
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Draw the task's own batch; `complete_batch` adds the teacher's logits."""
         return self._inner.batch(seed, step, device)
 
     def examples(self, count: int) -> Batch:
@@ -181,7 +180,6 @@ class DistillationData(Data):
         return "kl", "soft_cross_entropy", *(("cross_entropy",) if self._task.cross_entropy_weight else ())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the loss of outputs [B, T, vocabulary] and targets of `complete_batch`."""
         return self.losses(outputs, targets)[0]
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
@@ -211,8 +209,9 @@ class DistillationData(Data):
         rows = max(1, min(_ROWS, _NUMBERS // (length * self._task.inputs.vocabulary)))
         kl, soft = [], []
         for part in examples.split(-(-count // rows)):
-            outputs = predict(*_model_inputs(part))
-            teacher = self._teaching.logits(*_model_inputs(part.to(outputs.device)))
+            hidden = () if part.visible is None else (part.visible,)
+            outputs = predict(part.inputs, *hidden)
+            teacher = self._teaching.logits(*(each.to(outputs.device) for each in (part.inputs, *hidden)))
             found = divergence(outputs, teacher, 1.0)
             asked = part.targets != UNSCORED
             asks = asked.any(1)
@@ -223,7 +222,3 @@ class DistillationData(Data):
             soft.append(each + entropy)
         yield over_items("validation_kl", torch.cat(kl))
         yield over_items("validation_soft_cross_entropy", torch.cat(soft))
-
-
-def _model_inputs(batch: Batch) -> tuple[Tensor, ...]:
-    return (batch.inputs,) if batch.visible is None else (batch.inputs, batch.visible)

@@ -114,13 +114,19 @@ class FinishedTrial(Teacher):
                 "key; leave trial, content_hash and architecture out to take it as it is"
             )
         _require_same_tokens(self.name(), found, task)
+        model = Transformer(
+            found.architecture.model, found.architecture.operators(), inputs=task.inputs, seed=0, path="auto"
+        )
+        try:
+            model.load_state_dict(dict(saved.state["model"]))
+        except RuntimeError as error:
+            raise SpecError(f"the weights of {self.name()} do not fit its model: {error}; train it anew") from error
         record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
-        teaching = _Trained(self, task, saved.state["model"], record)
+        teaching = _Trained(model, record, lower=self.precision == "bfloat16")
         teaching.require_finite(self.name())
         return teaching
 
     def known_architecture(self) -> Architecture:
-        """Return the architecture, which is always filled in."""
         assert self.architecture is not None
         return self.architecture
 
@@ -140,24 +146,13 @@ class FinishedTrial(Teacher):
 
 @final
 class _Trained(Teaching):
-    """A model of this package with trained weights."""
-
-    def __init__(
-        self, spec: FinishedTrial, task: Task, weights: Mapping[str, Tensor], record: Mapping[str, Any]
-    ) -> None:
-        known = spec.known_architecture()
-        model = Transformer(known.model, known.operators(), inputs=task.inputs, seed=0, path="auto")
-        try:
-            model.load_state_dict(dict(weights))
-        except RuntimeError as error:
-            raise SpecError(f"the weights of {spec.name()} do not fit its model: {error}; train it anew") from error
+    def __init__(self, model: Transformer, record: Mapping[str, Any], *, lower: bool) -> None:
         super().__init__(model, record)
-        self._own: Transformer = model
-        self._lower = spec.precision == "bfloat16"
+        self._lower = lower
 
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self._lower):
-            return self._own(inputs, visible)  # type: ignore[no-any-return]
+            return self._model(inputs, visible)  # type: ignore[no-any-return]
 
 
 class _About(NamedTuple):
@@ -195,7 +190,6 @@ def _about(saved: Saved, path: Path) -> _About:
 
 
 def _require_same_tokens(name: str, about: _About, task: Task) -> None:
-    """Raise SpecError unless tokens have the same meaning for task and teacher."""
     known = about.tokenizer
     if isinstance(task, Encodes) and known is not None and dict(known) == dict(task.encoder().record):
         return  # none of the teacher's files is needed

@@ -101,17 +101,13 @@ class HuggingFaceModel(Teacher):
 
 @final
 class _Pretrained(Teaching):
-    """A model of `transformers`."""
-
     def __init__(self, model: Any, record: dict[str, Any]) -> None:
         super().__init__(model, record)
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         self._window = _window(model.config)
 
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        given: dict[str, Tensor] = {}
-        if visible is not None:
-            given = self._mask_arguments(inputs, visible)
+        given = {} if visible is None else self._mask_arguments(inputs, visible)
         return self._model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
 
     def _mask_arguments(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
@@ -130,18 +126,18 @@ class _Pretrained(Teaching):
         return {"attention_mask": mask} | ({"position_ids": positions} if self._takes_positions else {})
 
 
+def _transformers() -> Any:
+    return require_package("transformers", by="a teacher from a Hugging Face directory", extra="transformers")
+
+
 def _window(config: Any) -> int | None:
     text = config.get_text_config()
     window = getattr(text, "sliding_window", None)
     return window if window and getattr(text, "use_sliding_window", True) else None
 
 
-def _transformers() -> Any:
-    return require_package("transformers", by="a teacher from a Hugging Face directory", extra="transformers")
-
-
 def _encoder(path: Path) -> Any:
-    from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library
+    from runners.tasks.text.tokenizers import LibraryEncoder, library
 
     try:
         found = library("tokenizer_file").Tokenizer.from_file(str(path))
@@ -149,7 +145,7 @@ def _encoder(path: Path) -> Any:
         raise
     except Exception as error:  # the package raises plain exceptions
         raise SpecError(f"a teacher's {_TOKENIZER} is one of the package tokenizers; {path}: {error}") from error
-    return LibraryEncoder(found, Special(-1, None), {"kind": "teacher", "path": str(path)})
+    return LibraryEncoder(found, -1, None, {"kind": "teacher", "path": str(path)})
 
 
 @lru_cache(maxsize=16)

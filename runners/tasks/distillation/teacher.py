@@ -52,7 +52,6 @@ class Teacher(Choice):
         return ()
 
     def name(self) -> str:
-        """Return its name in errors."""
         return f"the teacher {self.label}"
 
 
@@ -77,7 +76,6 @@ class Teaching(ABC):
         return self.forward(inputs, visible).float()
 
     def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Compute logits for inputs on any device."""
         return self.logits(inputs.to(self._device), None if visible is None else visible.to(self._device))
 
     def require_finite(self, name: str) -> None:

@@ -59,7 +59,6 @@ class AssociativeRecall(KeyValues):
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """Draw keys, values, filler and places of queries."""
         pairs, queries = self.pairs_at(point), self._queries(point)
         keys, values, inputs = self.draw_pairs(draws, sequences, point)
         inputs[:, : 2 * pairs] = torch.stack((keys, values), -1).flatten(1)

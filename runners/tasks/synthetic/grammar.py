@@ -60,15 +60,9 @@ class Grammar(GrammarProcess):
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
                 raise ValueError(f"a topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}")
-        return self
-
-    @model_validator(mode="after")
-    def _asks_for_sentences_of_its_own(self) -> Self:
-        if not self.attractors:
-            return self
-        if self.naming == 1 or self.plural in {0, 1}:
+        if self.attractors and (self.naming == 1 or self.plural in {0, 1}):
             raise ValueError("agreement needs noun subjects of both numbers; change naming or plural, or attractors")
-        if self.attractor == 0 and self.attractors != (0,):
+        if self.attractor == 0 and self.attractors not in {(), (0,)}:
             raise ValueError("a grammar with attractor=0 has no attractors; raise it or use attractors=(0,)")
         return self
 
@@ -111,7 +105,6 @@ class GrammarData(TokenData):
         return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
 
     def examples(self, count: int) -> Batch:
-        """Draw windows that no trial trains on."""
         return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -132,7 +125,6 @@ class GrammarData(TokenData):
 
     @cached_property
     def _validation(self) -> tuple[SentenceSample, Tensor, Tensor]:
-        """The windows, and the optimal and informed predictor's nats per token."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)

@@ -89,12 +89,10 @@ class GrammarProcess(Task):
 
     @property
     def first_name(self) -> int:
-        """First name."""
         return self.first_verb + 2 * self.verbs
 
     @property
     def class_names(self) -> Sequence[str]:
-        """Classes of tokens, in the order of their ids."""
         return CLASSES
 
     def token_classes(self, inputs: Tensor) -> Tensor:

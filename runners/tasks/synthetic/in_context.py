@@ -39,10 +39,6 @@ class Curriculum(Spec):
         """Return the points at training step `step`, counted from 1, before the task's own limit."""
         return self.start + self.increment * ((step - 1) // self.every)
 
-    def step_of(self, points: int) -> int:
-        """Return the first training step, counted from 1, with `points` points or more."""
-        return 1 + self.every * max(0, math.ceil((points - self.start) / self.increment))
-
 
 class InContext(Task):
     """A task whose sequences are points; with a curriculum, shorter ones come first."""
@@ -65,13 +61,13 @@ class InContext(Task):
 
     def check_steps(self, steps: int) -> None:
         if self.curriculum is not None and self.points_at(steps) < self.points:
-            enough = self.curriculum.step_of(self.points)
+            missing = self.points - self.curriculum.start
+            enough = 1 + self.curriculum.every * math.ceil(missing / self.curriculum.increment)
             raise ValueError(
                 f"the curriculum does not reach {self.points} points in {steps} steps; train {enough} steps"
             )
 
     def points_at(self, step: int) -> int:
-        """Return the points at training step `step`, counted from 1."""
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
 
 

@@ -33,9 +33,7 @@ _ROWS = 128
 class ShiftGrid(Spec):
     """Evaluation where inputs or functions are spread wider than in training.
 
-    `functions` functions with `sequences` prompts each are drawn once and shared by all models and seeds; a sigma only
-    scales the draws. `sample` chooses another draw. `per_position` names the conditions (sigma_x, sigma_f) whose error
-    is recorded position by position; None is the first of the grid.
+    Functions and prompts are drawn once and shared by all models and seeds; a sigma only scales the draws.
     """
 
     sigma_x: Sigmas = tuple(map(float, range(1, 11)))
@@ -67,11 +65,9 @@ class ShiftGrid(Spec):
         return self
 
     def conditions(self) -> list[tuple[float, float]]:
-        """Return every (sigma_x, sigma_f)."""
         return list(product(self.sigma_x, self.sigma_f))
 
     def by_position(self) -> tuple[tuple[float, float], ...]:
-        """Return the conditions recorded position by position."""
         return ((self.sigma_x[0], self.sigma_f[0]),) if self.per_position is None else self.per_position
 
 
@@ -103,13 +99,8 @@ class LinearFunctions(InContext):
         positions = range(1, grid.points + 1)
         conditions = [_at(*condition) for condition in grid.conditions()]
         by_position = [{**_at(*condition), "position": at} for condition in grid.by_position() for at in positions]
-        return {
-            "mse": conditions,
-            "squared_error": by_position,
-            "relative_mse": conditions,
-            "zero.mse": conditions,
-            "least_squares.mse": conditions,
-        }
+        names = ("mse", "relative_mse", "zero.mse", "least_squares.mse")
+        return {**dict.fromkeys(names, conditions), "squared_error": by_position}
 
     def open(self) -> "LinearFunctionsData":
         return LinearFunctionsData(self)
@@ -117,14 +108,11 @@ class LinearFunctions(InContext):
 
 @final
 class LinearFunctionsData(Data):
-    """Draws prompts."""
-
     def __init__(self, task: LinearFunctions) -> None:
         self._task = task
 
     @property
     def constant_loss(self) -> float:
-        """Return the loss of 0, the best constant."""
         return error_of_zero(self._task.sigma_x, self._task.sigma_f)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
@@ -140,7 +128,6 @@ class LinearFunctionsData(Data):
         return torch.nn.functional.mse_loss(outputs[:, ::2, 0], targets)
 
     def examples(self, count: int) -> Batch:
-        """Draw prompts of the evaluation's first functions, spread as in training."""
         task, grid = self._task, self._task.evaluation
         a, b, x = (each[:, 0] for each in evaluation_draws(grid.sample, count, 1, grid.points))
         x = task.sigma_x * x
@@ -156,7 +143,8 @@ class LinearFunctionsData(Data):
         """
         grid = self._task.evaluation
         for sigma_x, sigma_f in grid.conditions():
-            errors = squared_errors(predict, grid, sigma_x, sigma_f)
+            x, y = evaluation_points(grid, sigma_x, sigma_f)
+            errors = errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape).mean(1)
             point = _at(sigma_x, sigma_f)
             scored = errors[:, SCORED_FROM:].mean(1)
             yield over_items("mse", scored, point)
@@ -210,12 +198,6 @@ def evaluation_points(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[
     a, b, x = evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
     x = sigma_x * x
     return x, sigma_f * (a * x + b)
-
-
-def squared_errors(predict: Predict, grid: ShiftGrid, sigma_x: float, sigma_f: float) -> Tensor:
-    """Compute the mean squared error of every function at every position: float64 [functions, points]."""
-    x, y = evaluation_points(grid, sigma_x, sigma_f)
-    return errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape).mean(1)
 
 
 def errors_of(predict: Predict, x: Tensor, y: Tensor) -> Tensor:

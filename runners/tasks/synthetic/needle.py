@@ -13,7 +13,6 @@ from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
-from torch import Tensor
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
@@ -45,7 +44,9 @@ class Needle(KeyValues):
     def check(self, point: Point) -> None:
         super().check(point)
         pairs = self.pairs_at(point)
-        if pairs > _room(self.tokens(point)):
+        last = self.tokens(point) - 2  # pairs lie before it, at even distances from the needle
+        room = min((len(range(first, last, 2)) for first in range(min(2, last))), default=0)
+        if pairs > room:
             raise ValueError(
                 f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
                 f"{self.tokens(point)} tokens; lengthen it or lower distractors"
@@ -58,19 +59,10 @@ class Needle(KeyValues):
         needle = draws.below(length - 2, sequences, 1)
         if "depth" in point:
             needle = torch.full_like(needle, round(point["depth"] * (length - 3)))
-        places = _places(draws.uniform(sequences, (length - 1) // 2), needle, length)[:, :pairs]
+        order = draws.uniform(sequences, (length - 1) // 2)
+        places = needle % 2 + 2 * torch.arange(order.shape[1], device=order.device)
+        order = order.masked_fill(places == needle, -1.0).masked_fill(places > length - 3, 2.0)  # the needle is first
+        places = places.gather(1, order.argsort(-1))[:, :pairs]
         inputs.scatter_(1, places, keys).scatter_(1, places + 1, values)
         inputs[:, -1] = keys[:, 0]
         return asking(inputs, torch.full_like(needle, length - 1), values[:, :1])
-
-
-def _room(length: int) -> int:
-    """Count the pairs at even distances that fit before the question, for a needle at any place."""
-    return min((len(range(first, length - 2, 2)) for first in range(min(2, length - 2))), default=0)
-
-
-def _places(order: Tensor, needle: Tensor, length: int) -> Tensor:
-    """Return places of pairs: the needle's own place [B, 1] first, the others by their random `order` [B, places]."""
-    places = needle % 2 + 2 * torch.arange(order.shape[1], device=order.device)
-    order = order.masked_fill(places == needle, -1.0).masked_fill(places > length - 3, 2.0)
-    return places.gather(1, order.argsort(-1))

@@ -40,8 +40,8 @@ _TOKENS = 25_600
 class LengthGrid(Spec):
     """Evaluation on longer sequences and wider numbers than in training: the heat maps of paper 003, figures 4 and 5.
 
-    `sequences` are drawn once and shared by all models and seeds; a sigma only scales them and a length cuts them.
-    `sample` chooses another draw. The released code stops at sigma 29. Each length is shown by itself, since what some
+    Sequences are drawn once and shared by all models and seeds; a sigma only scales them and a length cuts them. The
+    released code stops at sigma 29. Each length is shown by itself, since what some
     operators say of a number depends on how many follow: the default grid takes ten times the tokens of its longest.
     """
 
@@ -57,7 +57,6 @@ class LengthGrid(Spec):
     """Chooses another draw."""
 
     def points(self) -> list[dict[str, float]]:
-        """Return every {length, sigma}."""
         return [_at(length, sigma) for sigma, length in product(self.sigma, self.lengths)]
 
 
@@ -112,8 +111,6 @@ def running(quantifier: Quantifier, x: Tensor) -> Tensor:
 
 @final
 class QuantifiersData(Data):
-    """Draws prompts."""
-
     def __init__(self, task: Quantifiers) -> None:
         self._task = task
 
@@ -130,7 +127,6 @@ class QuantifiersData(Data):
         return task.prompt(x[:, : task.points_at(step)])
 
     def examples(self, count: int) -> Batch:
-        """Return the first sequences of the evaluation, of the length and spread of training."""
         task = self._task
         return task.prompt(task.sigma * evaluation_draws(task.evaluation.sample, count, task.points))
 
@@ -152,10 +148,10 @@ class QuantifiersData(Data):
                 labels, point = truth[:, SCORED_FROM:length], _at(length, sigma)
                 logits = logits_of(predict, task, sigma * x[:, :length])
                 answers = answers_of(logits[:, SCORED_FROM:], labels)
-                yield over_items("error_rate", _wrong(answers, labels), point)
+                yield over_items("error_rate", (answers != labels).any(-1).double(), point)
                 yield balanced_accuracy(answers, labels, point)
-                yield over_items("always_true.error_rate", _wrong(torch.ones_like(labels), labels), point)
-                yield over_items("always_false.error_rate", _wrong(torch.zeros_like(labels), labels), point)
+                yield over_items("always_true.error_rate", (~labels).any(-1).double(), point)
+                yield over_items("always_false.error_rate", labels.any(-1).double(), point)
 
 
 def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
@@ -171,10 +167,6 @@ def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
 def answers_of(logits: Tensor, labels: Tensor) -> Tensor:
     """Return True if a model says "true"; NaN gives the wrong answer."""
     return torch.where(logits.isnan(), ~labels, logits > 0)
-
-
-def _wrong(answers: Tensor, labels: Tensor) -> Tensor:
-    return (answers != labels).any(-1).double()
 
 
 def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float]) -> Measurements:

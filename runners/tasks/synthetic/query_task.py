@@ -32,13 +32,10 @@ Point = Mapping[str, float]
 
 
 class AskedLengths(Spec):
-    """Evaluation on sequences of each of `lengths` tokens, which may be longer than in training.
-
-    `sequences` are drawn once per point and shared by all models and seeds; `sample` chooses another draw.
-    """
+    """Evaluation on sequences of each of `lengths` tokens, the same for all models and seeds."""
 
     lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1), INCREASING] = (64, 128, 256)
-    """Tokens of a sequence; each length is a point."""
+    """Tokens of a sequence, which may be longer than in training; each length is a point."""
     sequences: PositiveInt = 256
     """Sequences per point."""
     sample: NonNegativeInt = 0
@@ -46,10 +43,7 @@ class AskedLengths(Spec):
 
 
 class QueryTask(Task):
-    """A task whose sequences contain the answers. A point says what to draw; `{}` is the training distribution.
-
-    `context` is the number of tokens of a training sequence.
-    """
+    """A task whose sequences contain the answers. A point says what to draw; `{}` is the training distribution."""
 
     units: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("accuracy", "sequence_accuracy"), "share of 1"),
@@ -96,7 +90,6 @@ class QueryTask(Task):
         return {"chance": 1 / self.answers}
 
     def tokens(self, point: Point) -> int:
-        """Return the number of tokens of a sequence."""
         return int(point.get("length", self.context))
 
     @property
@@ -129,11 +122,9 @@ class AskedData(TokenData):
         return math.log(self._task.answers)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Draw sequences of the training distribution."""
         return self._task.draw(Draws(seed, "data", step, device=device), self._task.batch, {})
 
     def examples(self, count: int) -> Batch:
-        """Draw sequences of the training distribution that no trial trains on."""
         return self._task.draw(Draws(0, "data", 0), count, {})
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -195,8 +186,7 @@ class KeyValues(QueryTask):
         return self.values
 
     def guesses(self, point: Point) -> dict[str, float]:
-        """Return `chance`, and `shown`, which guesses a value of the sequence."""
-        return {"chance": 1 / self.answers, "shown": 1 / self.pairs_at(point)}
+        return {"chance": 1 / self.answers, "shown": 1 / self.pairs_at(point)}  # shown: a value of the sequence
 
     def check(self, point: Point) -> None:
         pairs = self.pairs_at(point)

@@ -73,28 +73,22 @@ def split(documents: Iterable[bytes], share: float) -> Corpus:
     """
     ordered = sorted((document for document in documents if document.strip()), key=content_hash)
     wanted = share * sum(map(len, ordered))
-    validation, train = _chosen(ordered, wanted)
-    if 2 * sum(map(len, validation)) >= wanted:
+    train: list[bytes] = []
+    validation: list[bytes] = []
+    size = 0
+    for _, equals in groupby(ordered):
+        same = list(equals)
+        more = sum(map(len, same))
+        fits = size + more <= wanted
+        (validation if fits else train).extend(same)
+        size += more if fits else 0
+    if 2 * size >= wanted:
         return Corpus(_join(train), _join(validation))
     text = _join(ordered)
     cut = _beside_equals(ordered, len(text) - round(share * len(text)))
     while 0 < cut < len(text) and text[cut] & 0xC0 == 0x80:
         cut -= 1
     return Corpus(text[:cut], text[cut:])
-
-
-def _chosen(ordered: Sequence[bytes], wanted: float) -> tuple[list[bytes], list[bytes]]:
-    """Take documents of at most `wanted` bytes in order, equal ones all or none; return them and the others."""
-    chosen: list[bytes] = []
-    others: list[bytes] = []
-    size = 0
-    for _, equals in groupby(ordered):
-        same = list(equals)
-        more = sum(map(len, same))
-        fits = size + more <= wanted
-        (chosen if fits else others).extend(same)
-        size += more if fits else 0
-    return chosen, others
 
 
 def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:

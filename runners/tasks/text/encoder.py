@@ -12,8 +12,6 @@ END, SUBSTITUTE = 0, 26
 
 
 class EncodedText(NamedTuple):
-    """A text as tokens."""
-
     ids: Sequence[int]
     spans: Sequence[tuple[int, int]]
     """Characters [start, end) of each token; tokens of one character share its span."""
@@ -54,10 +52,6 @@ class Encoder(ABC):
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Decode `ids` without special ones; invalid bytes become U+FFFD."""
-
-    @abstractmethod
-    def piece(self, token: int) -> str:
-        """Return a readable form of a token, for axis labels."""
 
 
 def sizes_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -118,8 +112,3 @@ class ByteEncoder(Encoder):
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token not in self.special).decode(errors="replace")
-
-    def piece(self, token: int) -> str:
-        if token in self.special:
-            return "<end>" if token == END else "<mask>"
-        return chr(token) if 32 < token < 127 else f"0x{token:02x}"

@@ -56,12 +56,10 @@ class HubText(Spec):
 
     @property
     def folder(self) -> Path | None:
-        """The folder, if it is one."""
         return Path(self.name).expanduser().resolve() if self.name.startswith(("/", ".", "~")) else None
 
     @property
-    def told(self) -> str:
-        """Description in words."""
+    def described(self) -> str:
         parts = [f"dataset {self.name}", self.config, f"split {self.split}"]
         return ", ".join(part for part in parts if part)
 
@@ -73,8 +71,8 @@ def hub_text(hub: HubText) -> Origin:
     cached and the hub cannot be reached, or the package is missing.
     """
     if not hub.cached.exists():
-        _keep(hub)
-    return local_files(hub.cached)._replace(name=hub.told)
+        _download(hub)
+    return local_files(hub.cached)._replace(name=hub.described)
 
 
 def _cache() -> Path:
@@ -82,8 +80,8 @@ def _cache() -> Path:
     return Path(os.environ.get("ABLATE_CACHE") or home).expanduser()
 
 
-def _keep(hub: HubText) -> None:
-    datasets = require_package("datasets", by=hub.told, extra="datasets")
+def _download(hub: HubText) -> None:
+    datasets = require_package("datasets", by=hub.described, extra="datasets")
     target = hub.cached
     unfinished = target.with_name(temporary_name(target.name))
     try:
@@ -105,12 +103,11 @@ def _keep(hub: HubText) -> None:
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
     for number, row in enumerate(_open(hub, datasets), start=1):
         if hub.column not in row:
-            names = ", ".join(row)
-            raise SpecError(f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {names}; name one")
+            has = f"{hub.described} has no {hub.column!r}, it has {', '.join(row)}"
+            raise SpecError(f"a column holds the documents; {has}; name one")
         text = row[hub.column]
         if text is not None and (not isinstance(text, str) or text.strip()):
-            where = f"{hub.told}, row {number}"
-            as_document(text, where, f"hub.column {hub.column!r} holds texts")
+            as_document(text, f"{hub.described}, row {number}", f"hub.column {hub.column!r} holds texts")
             yield text
         if number == hub.documents:
             return
@@ -128,12 +125,14 @@ def _open(hub: HubText, datasets: Any) -> Any:
 
 def _commit(hub: HubText) -> str:
     """Find the dataset's commit first, because `datasets` tries a dead network for 23 s."""
-    library = require_package("huggingface_hub", by=hub.told, extra="datasets")
-    errors = require_package("huggingface_hub.errors", by=hub.told, extra="datasets")
+    library = require_package("huggingface_hub", by=hub.described, extra="datasets")
+    errors = require_package("huggingface_hub.errors", by=hub.described, extra="datasets")
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
-        raise SpecError(f"the hub has no {hub.told} of revision {hub.revision or 'newest'}; check hub.name") from error
+        raise SpecError(
+            f"the hub has no {hub.described} of revision {hub.revision or 'newest'}; check hub.name"
+        ) from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _problem(hub, ConnectionError()) from error
 
@@ -144,9 +143,9 @@ def _problem(hub: HubText, error: Exception) -> EnvironmentProblem | SpecError:
     package = type(error).__module__.partition(".")[0]
     if isinstance(error, ConnectionError) or package in {"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"}:
         return EnvironmentProblem(
-            f"{hub.told} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where it "
-            f"can be (all machines that share {_cache()} have it then), or give a local copy as `source`"
+            f"{hub.described} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where "
+            f"it can be (all machines that share {_cache()} have it then), or give a local copy as `source`"
         )
     first = str(error).strip().partition("\n")[0] or type(error).__name__
     mend = "correct its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
-    return SpecError(f"{hub.told} cannot be read: {first}; {mend}")
+    return SpecError(f"{hub.described} cannot be read: {first}; {mend}")

@@ -24,7 +24,6 @@ class Intervention(Choice):
     """Replaces tokens of every window in training, in the task's own evaluation and for probes."""
 
     source: ClassVar[str]
-    """Source of the intervention."""
 
     @property
     @abstractmethod

@@ -1,8 +1,18 @@
-"""Local text: a .txt, .jsonl or .parquet file, or a folder of these with its subfolders and links."""
+"""Text of this machine: files, or the documentation inside the Python standard library.
 
+Files are a .txt, .jsonl or .parquet file, or a folder of these with its subfolders and links. The documentation has one
+document per module, its docstrings in order, and one per topic of `pydoc`. It is about 2 MB, and different for every
+version of Python.
+"""
+
+import ast
 import os
-from collections.abc import Iterator
+import platform
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pyarrow
 from pyarrow import parquet
@@ -14,6 +24,10 @@ from runners.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 _COLUMN = "text"
+
+_FORM: Final = "python documentation, form 1"
+"""Part of every hash: another way to make documents of the same files is another text."""
+_LEFT_OUT: Final = frozenset({"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"})
 
 
 def local_files(source: Path) -> Origin:
@@ -122,3 +136,48 @@ def _of_table(path: Path) -> Iterator[bytes]:
 @cache_by_file(entries=65536)  # every trial of a grid names the same text
 def _hash(path: Path) -> str:
     return content_hash(path.suffix.lower(), path.read_bytes())
+
+
+@cache
+def python_documentation() -> Origin:
+    """Return the standard library of the running Python."""
+    root = Path(sysconfig.get_path("stdlib"))
+    files = {name: content_hash(_FORM, (root / name).read_bytes()) for name in _python_files(root)}
+    return Origin(f"documentation of Python {platform.python_version()}", files, lambda: _python_documents(root, files))
+
+
+def _python_files(root: Path) -> list[str]:
+    """List Python files below `root` without those that a distribution or a build generates."""
+    found = []
+    for folder, inside, files in os.walk(root):
+        inside[:] = sorted(set(inside) - _LEFT_OUT)
+        found += [
+            (Path(folder) / file).relative_to(root).as_posix()
+            for file in files
+            if file.endswith(".py") and not file.startswith(("_sysconfig", "sitecustomize"))
+        ]
+    return sorted(found)
+
+
+def _python_documents(root: Path, names: Iterable[str]) -> Iterator[bytes]:
+    for name in names:
+        tree = ast.parse((root / name).read_bytes())
+        if name == "pydoc_data/topics.py":
+            for statement in tree.body:
+                if isinstance(statement, ast.Assign):
+                    for topic, text in sorted(ast.literal_eval(statement.value).items()):
+                        yield f"{topic}\n\n{text}".encode()
+        else:
+            text = "\n\n".join(_find_docstrings(tree)).translate({END: None, SUBSTITUTE: None})
+            yield text.encode("utf-8", errors="replace")
+
+
+def _find_docstrings(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            yield text
+    for part in ("body", "handlers", "orelse", "finalbody"):
+        inside = getattr(node, part, None)
+        for child in inside if isinstance(inside, list) else ():
+            yield from _find_docstrings(child)

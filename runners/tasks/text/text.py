@@ -29,7 +29,16 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, ratio, spread_evenly, token_losses
+from runners.tasks.task import (
+    UNSCORED,
+    Batch,
+    Measurements,
+    Predict,
+    TokenData,
+    over_ratio,
+    spread_evenly,
+    token_losses,
+)
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions import Intervention, NoIntervention
@@ -110,8 +119,7 @@ class Text(TextTask):
         return TextData(self)
 
     def windows(self, length: int, count: int) -> Batch:
-        """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the
-        CPU.
+        """Return at most `count` validation windows of `length` predictions, without prefix and intervention.
 
         SpecError if the validation text is too short.
         """
@@ -123,7 +131,6 @@ class Text(TextTask):
             self.check_part(part, len(text), "bytes")
 
     def check_part(self, part: str, size: int, unit: str) -> None:
-        """Raise SpecError if a part of the text is too short for a window or for `training_tokens`."""
         if size <= self.context:
             remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
@@ -139,8 +146,6 @@ class Text(TextTask):
 
 @final
 class TextData(TokenData):
-    """Windows into a corpus."""
-
     def __init__(self, task: Text) -> None:
         self._task, self._origin, self._corpus = task, task.origin(), task.corpus()
         self._encoder, self._streams = task.encoder(), task.streams()
@@ -152,12 +157,13 @@ class TextData(TokenData):
 
     @property
     def record(self) -> Mapping[str, Any]:
+        streams = self._streams._asdict()
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
             **{f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()},
-            **{f"{part}_tokens": len(stream.ids) for part, stream in self._streams._asdict().items()},
-            **{f"{part}_documents": len(stream.starts) for part, stream in self._streams._asdict().items()},
+            **{f"{part}_tokens": len(stream.ids) for part, stream in streams.items()},
+            **{f"{part}_documents": len(stream.starts) for part, stream in streams.items()},
             "trained_on_tokens": len(self._train),
             "repeated_documents": count_repeated(self._corpus),
             "tokenizer": dict(self._encoder.record),
@@ -166,7 +172,6 @@ class TextData(TokenData):
 
     @property
     def constant_loss(self) -> float:
-        """Return the loss if every token is equally likely."""
         return math.log(self._encoder.vocabulary)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
@@ -179,7 +184,6 @@ class TextData(TokenData):
         return self._as_shown(self._train[starts + self._window], draws)
 
     def examples(self, count: int) -> Batch:
-        """Return the first validation windows."""
         return self._validated.first(count)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -189,20 +193,18 @@ class TextData(TokenData):
         """
         batch = self._validated
         nats = token_losses(predict, batch, _ROWS).sum(1)
-        tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
-        yield tokens.to_measurement("validation_loss")
-        yield tokens.exponential().to_measurement("perplexity")
-        yield of_bytes.times(1 / math.log(2)).to_measurement("bits_per_byte")
-        yield of_bytes.exponential().to_measurement("byte_perplexity")
-        yield of_words.exponential().to_measurement("word_perplexity")
+        tokens, of_bytes, of_words = _counts(self._task)
+        yield over_ratio("validation_loss", nats, tokens)
+        yield over_ratio("perplexity", nats, tokens, exponential=True)
+        yield over_ratio("bits_per_byte", nats, of_bytes, factor=1 / math.log(2))
+        yield over_ratio("byte_perplexity", nats, of_bytes, exponential=True)
+        yield over_ratio("word_perplexity", nats, of_words, exponential=True)
 
     def windows(self, length: int, count: int) -> Batch:
-        """Return windows as `Text.windows` does."""
         return self._split(self._streams.validation.ids[self.places(length, count)])
 
     @cached_property
     def _validated(self) -> Batch:
-        """Return the validation windows, as the model reads them."""
         places = self.places(self._task.context, self._task.validation_windows)
         return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
@@ -225,7 +227,6 @@ class TextData(TokenData):
         return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
 
     def _as_shown(self, windows: Tensor, draws: Draws) -> Batch:
-        """Apply prefix and intervention to windows."""
         task, whole = self._task, self._split(windows)
         replaced = task.intervention.replaced
         if not replaced and task.prefix == 1:

@@ -18,8 +18,7 @@ from runners.tasks.task import Task
 from runners.tasks.text.corpus import Corpus, Origin, documents_of, split
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.hub import HubText, hub_text
-from runners.tasks.text.local_files import local_files
-from runners.tasks.text.python_documentation import python_documentation
+from runners.tasks.text.local_files import local_files, python_documentation
 from runners.tasks.text.tokenizers import Bytes, Tokenizer
 from runners.tasks.user_files import absolute_path, require_hash
 from variants import Tokens
@@ -75,11 +74,7 @@ class TextTask(Task):
         return _corpus(self._place)
 
     def encoder(self) -> Encoder:
-        """Read the tokenizer, or learn it from the training part; cheap after the first time in a process.
-
-        Raises:
-            SpecError: as for the tokenizer and, if it is learned, as for `corpus`.
-        """
+        """Read the tokenizer, or learn it from the training part; SpecError as for both."""
         if not self.tokenizer.learned:
             return _encoder(self.tokenizer, None)
         try:
@@ -117,7 +112,7 @@ class Stream(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """The text as tokens."""
+    """The parts of the text as tokens."""
 
     train: Stream
     validation: Stream
@@ -145,16 +140,13 @@ def _corpus(place: _TextPosition) -> Corpus:
 
 @lru_cache(maxsize=4)
 def _encoder(tokenizer: Tokenizer, place: _TextPosition | None) -> Encoder:
-    return tokenizer.encoder(
-        lambda: [] if place is None else [text for text in documents_of(_corpus(place).train) if text]
-    )
+    return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text] if place else [])
 
 
 @lru_cache(maxsize=4)
 def _streams(tokenizer: Tokenizer, place: _TextPosition, encoder: Encoder) -> Streams:
     del tokenizer  # `encoder` depends on it
-    corpus = _corpus(place)
-    return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))
+    return Streams(*(_stream(encoder, part) for part in _corpus(place)))
 
 
 def _stream(encoder: Encoder, part: bytes) -> Stream:
