@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TypeGuard, final
+from typing import final
 
 from grid.errors import SpecError
 from grid.key import canonical_json
@@ -45,7 +45,8 @@ class Axis:
     def scalars(self) -> tuple[Scalar, ...]:
         """The values in tables: scalars unchanged, other values by label."""
         pairs = zip(self.values, self.labels, strict=True)
-        return self.labels if self.named else tuple(v if is_scalar(v) else label for v, label in pairs)
+        plain = (v if v is None or isinstance(v, str | int | float) else label for v, label in pairs)
+        return self.labels if self.named else tuple(plain)
 
 
 @final
@@ -117,11 +118,6 @@ def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bund
     for place, dimension in enumerate(dimensions):
         rows += [[*resting[:place], choice, *resting[place + 1 :]] for choice in dimension.choices[1:]]
     return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in rows), when)
-
-
-def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Return True if tables show the value unchanged."""
-    return value is None or isinstance(value, str | int | float)
 
 
 def _unconditional(how: str, dimensions: tuple[Dimension, ...]) -> tuple[Dimension, ...]:

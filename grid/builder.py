@@ -8,7 +8,7 @@ on few axes and is built once per combination of them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -86,7 +86,11 @@ class Builder:
             return given[0] if given else ABSENT
         value = given[0] if given else require_spec(owner, node.name, node.path).as_given(node.name)
         if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
-            value = _as_field(require_spec(owner, node.name, node.path), node.name, value, node.path)
+            annotation: Any = type(require_spec(owner, node.name, node.path)).model_fields[node.name].annotation
+            try:
+                value = TypeAdapter(annotation).validate_python(value)
+            except ValidationError as error:
+                raise spec_error(error, "", under=node.path) from error
         fields = self._inside(node, value, picks, make)
         return make(require_spec(value, next(iter(node.inner)), node.path), fields, node.path)
 
@@ -97,14 +101,6 @@ class Builder:
             if value is not ABSENT:
                 found[name] = value
         return found
-
-
-def _as_field(owner: Spec, name: str, value: object, path: str) -> object:
-    """Validate plain data as a field of `owner`, without its other fields."""
-    try:
-        return TypeAdapter(cast(Any, type(owner).model_fields[name].annotation)).validate_python(value)
-    except ValidationError as error:
-        raise spec_error(error, "", under=path) from error
 
 
 def validate_changes(spec: Spec, changes: dict[str, object], path: str) -> Spec:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple, final
 
 from grid.builder import NOT_APPLICABLE
@@ -52,12 +53,25 @@ class CellEnumerator:
             for address in part.addresses():
                 applied.update(at for at in part.conditional if address[at] != NOT_APPLICABLE)
                 cell = self._cell(CellPosition(number, address), pruned)
-                if cell is not None and self._is_new(seen, cell):
-                    self._require_own_label(labels, cell.label)
-                    yield cell
-            self._require_use(part, applied)
+                if cell is None or not self._is_new(seen, cell):
+                    continue
+                if cell.label in labels:
+                    raise SpecError(
+                        f"every cell has a label of its own; grid {self._name!r} has two different cells called "
+                        f"{cell.label!r}, tell them apart with labels=[...] or one more axis"
+                    )
+                labels.add(cell.label)
+                yield cell
+            for at, path in part.conditional.items():
+                if at not in applied:
+                    raise SpecError(
+                        f"an axis applies to some cell; the condition of {path!r} in grid {self._name!r} never held, "
+                        "correct its when= or drop the axis"
+                    )
         if not seen:
-            raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{self._why(pruned)}")
+            told = [f"{self._parts[p].rules[r].reason!r} forbids {count}" for (p, r), count in pruned.most_common(3)]
+            why = f": {', '.join(told)}; loosen a rule" if told else ""
+            raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{why}")
 
     def build(self, part: int, picks: Picks, seed: int) -> Spec:
         """Build the trial of a cell with `seed`; raise `SpecError` with the cell's name."""
@@ -72,7 +86,9 @@ class CellEnumerator:
         try:
             trial = self.build(number, picks, self._seed)
         except SpecError:
-            rule = self._forbidden_unbuilt(part, picks)
+            rule = None
+            with suppress(SpecError):  # no rule applies: it is reported why the trial cannot be built
+                rule = part.forbidden_by(part.builder.draft(picks, self._seed))
             if rule is None:
                 raise
         else:
@@ -85,12 +101,6 @@ class CellEnumerator:
             return None
         return Cell(place, picks, self._columns.label(number, picks), trial, cell_key(trial))
 
-    def _forbidden_unbuilt(self, part: Part, picks: Picks) -> int | None:
-        try:
-            return part.forbidden_by(part.builder.draft(picks, self._seed))
-        except SpecError:  # no rule applies: report why the trial cannot be built
-            return None
-
     def _is_new(self, seen: dict[bytes, CellPosition], cell: Cell) -> bool:
         known = seen.setdefault(bytes.fromhex(cell.key), cell.place)
         if known is not cell.place and known.part == cell.place.part:
@@ -100,26 +110,6 @@ class CellEnumerator:
                 "or give the axis that makes no difference a condition, when=..."
             )
         return known is cell.place
-
-    def _require_own_label(self, labels: set[str], label: str) -> None:
-        if label in labels:
-            raise SpecError(
-                f"every cell has a label of its own; grid {self._name!r} has two different cells called {label!r}, "
-                "tell them apart with labels=[...] or one more axis"
-            )
-        labels.add(label)
-
-    def _require_use(self, part: Part, applied: set[int]) -> None:
-        for at, path in part.conditional.items():
-            if at not in applied:
-                raise SpecError(
-                    f"an axis applies to some cell; the condition of {path!r} in grid {self._name!r} never held, "
-                    "correct its when= or drop the axis"
-                )
-
-    def _why(self, pruned: Pruned) -> str:
-        told = [f"{self._parts[p].rules[r].reason!r} forbids {count}" for (p, r), count in pruned.most_common(3)]
-        return f": {', '.join(told)}; loosen a rule" if told else ""
 
     def _describe(self, part: int, picks: Picks) -> str:
         label = self._columns.label(part, picks)

@@ -27,9 +27,9 @@ def canonical_json(data: object) -> str:
     if isinstance(data, float):
         return canonical_float(data)
     if isinstance(data, Mapping):
-        return (
-            "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in _sort_names(data)) + "}"
-        )
+        if strange := [name for name in data if not isinstance(name, str)]:
+            raise SpecError(f"the entries of a mapping in a spec are named by strings; got {strange[0]!r}")
+        return "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in sorted(data)) + "}"
     if isinstance(data, list | tuple):
         return "[" + ",".join(map(canonical_json, data)) + "]"
     if callable(data):
@@ -59,10 +59,3 @@ def content_key(canonical: str) -> str:
         return blake2b(text.encode(), digest_size=16).hexdigest()
     except UnicodeEncodeError as error:
         raise SpecError(f"a spec holds Unicode text only; {error.object[error.start]!r} is half a character") from error
-
-
-def _sort_names(data: Mapping[str, object]) -> list[str]:
-    for name in data:
-        if not isinstance(name, str):
-            raise SpecError(f"the entries of a mapping in a spec are named by strings; got {name!r}")
-    return sorted(data)

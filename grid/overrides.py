@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +67,12 @@ def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
                     "change the axis in the spec file"
                 )
         _require_field(part.base, path)
-    changes = [Axis(path, (_value(text),), (text,)) for path, text in given.items()]
+    changes = []
+    for path, text in given.items():
+        value: object = text
+        with suppress(ValueError):
+            value = json.loads(text)
+        changes.append(Axis(path, (value,), (text,)))
     try:
         return Builder(part.base, changes).trial([0] * len(changes), part.base.seed)  # type: ignore[attr-defined]
     except SpecError as error:
@@ -85,13 +91,6 @@ def _require_field(base: Spec, path: str) -> None:
             seeds = suggest_name(path, [SEEDS]) if "did you mean" not in told else ""
             raise SpecError(f"override {path!r}: {told}{seeds}")
         owner = getattr(owner, name)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _rebase(grid: Grid, bases: Iterator[Spec], seeds: Any) -> Grid:

@@ -17,11 +17,6 @@ def steps(path: str) -> tuple[str, ...]:
     return found
 
 
-def step(owner: object, name: str, path: str) -> object:
-    """Return the field `name` of `owner`; raise `SpecError` with the fields of `owner` and the whole `path`."""
-    return getattr(require_spec(owner, name, path), name)
-
-
 def require_spec(owner: object, name: str, path: str) -> Spec:
     """Return `owner` if it is a spec with a field `name`; else raise `SpecError`."""
     if not isinstance(owner, Spec):
@@ -40,7 +35,7 @@ def value_at(spec: Spec, path: str) -> object:
     """Return the value at `path` in `spec`; raise `SpecError` with the existing fields and the nearest name."""
     value: object = spec
     for name in steps(path):
-        value = step(value, name, path)
+        value = getattr(require_spec(value, name, path), name)
     return value
 
 

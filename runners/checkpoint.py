@@ -12,9 +12,10 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from grid.errors import StoreError
 from store.files.atomic import environment_problem, is_temporary, read_bytes, retry_io, write_atomic
@@ -35,12 +36,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class CheckpointError(StoreError):
-    """A checkpoint that must not be used: damaged, of another version, or of another trial."""
-
-
-@final
-class _Gone(CheckpointError):
-    """Its owner has replaced it with a newer one."""
+    """A checkpoint that must not be used: gone, damaged, of another version, or of another trial."""
 
 
 class Checkpoint(NamedTuple):
@@ -65,15 +61,12 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
-
-    def forget() -> None:
-        others = [each for each in _files(directory) if each != path]
-        replaced = [each for each in others if _step(each) == step]  # an evaluation saves its step again
-        for old in (*replaced, *[each for each in others if each not in replaced][: 1 - KEEP]):
-            old.unlink(missing_ok=True)
-
+    others = [each for each in _files(directory) if each != path]
+    replaced = [each for each in others if _step(each) == step]  # an evaluation saves its step again
+    old = [*replaced, *[each for each in others if each not in replaced][: 1 - KEEP]]
     try:
-        retry_io(forget)
+        for each in old:
+            retry_io(partial(each.unlink, missing_ok=True))
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
@@ -90,8 +83,8 @@ def forget_older(
     if max(layout.attempts(trial), default=0) > attempt:
         return
     furthest = resumed["step"] if resumed else math.inf
-    older = [(step <= furthest, step, at, path) for step, at, path in _candidates(layout, trial) if at < attempt]
-    older = sorted(found for found in older if same_code(found[2]))
+    earlier = [each for each in _candidates(layout, trial) if each[1] < attempt and same_code(each[1])]
+    older = sorted((step <= furthest, step, at, path) for step, at, path in earlier)
     room = max(0, KEEP - len(_files(layout.checkpoint(trial, attempt))))
     for *_, path in older[: max(0, len(older) - room)]:
         with contextlib.suppress(OSError):  # a leftover file only costs space
@@ -107,11 +100,7 @@ class Saved(NamedTuple):
 
 
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
-    """Load (step, state) from a checkpoint of `trial`.
-
-    Raises:
-        CheckpointError: it is damaged or of another trial.
-    """
+    """Load (step, state) from a checkpoint of `trial`. Raises CheckpointError if it is damaged or of another trial."""
     found = read_checkpoint(path)
     if found.trial != trial:
         raise CheckpointError(f"{path} belongs to trial {found.trial}, not to {trial}; it is not used")
@@ -119,11 +108,7 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """Load a checkpoint or weights file of any trial.
-
-    Raises:
-        CheckpointError: it is damaged or of another version.
-    """
+    """Load a checkpoint or weights file of any trial. Raises CheckpointError if it is damaged or of another version."""
     import torch
 
     named = _NAME.fullmatch(path.name)
@@ -132,7 +117,7 @@ def read_checkpoint(path: Path) -> Saved:
     try:
         data = read_bytes(path)
     except FileNotFoundError as error:
-        raise _Gone(f"{path} has gone; the one before it is used") from error
+        raise CheckpointError(f"{path} has gone; the one before it is used") from error
     except OSError as error:
         raise environment_problem("read", path, error) from error
     if _hash(data) != named["blake2b"]:
@@ -164,7 +149,7 @@ def newest_checkpoint(
             try:
                 return Checkpoint(attempt, step, load_checkpoint(path, trial)[1]), remarks
             except CheckpointError as error:
-                if isinstance(error, _Gone) and looks_left:
+                if looks_left and isinstance(error.__cause__, FileNotFoundError):
                     break
                 remarks.append(str(error))
         else:
@@ -216,9 +201,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _step(path: Path) -> int:
-    named = _NAME.fullmatch(path.name)
-    assert named is not None
-    return int(named["step"])
+    return int(path.name.split(".")[0].removeprefix("step-"))
 
 
 def _hash(data: bytes) -> str:

@@ -12,8 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
-from store.export.escape_control import escape_control
-from store.export.plain import plain
+from store.export.plain import escape_control, plain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Self, final
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
 from grid.suggestions import suggest_name
-from store.files.atomic import read_json
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -33,15 +32,10 @@ if TYPE_CHECKING:
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
 _COUNTS = ("planned", "ok", "failed", "running", "pending")
-_HEADS = "".join(f"<th>{name}</th>" for name in ("grid", "cells", *_COUNTS, "baseline", "measure"))
 
 
 def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
-    """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing.
-
-    Raises NotFoundError: there is none, or none of that name; names those there are; SpecError: there are several and
-    none is wanted.
-    """
+    """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing."""
     if wanted is not None and wanted not in known:
         raise NotFoundError(
             f"{where} has no {what} {wanted!r}; it has {list(known)}{suggest_name(wanted, list(known))}"
@@ -125,10 +119,9 @@ class Campaign:
     def trials(self, grid: str | None = None) -> "pl.DataFrame":
         """One row per planned trial, in execution order.
 
-        Returns:
-            label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s, one typed
-            column per axis, `value` (the grid's measure, null unless the trial is ok), operator, cell, trial (keys). An
-            axis takes the place of a column of its name; beside one that is called value the measure is value_2.
+        Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s.
+        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes
+        the place of a column of its name; beside one called value the measure is value_2.
         """
         from store.analysis.frames import trials
 
@@ -137,39 +130,30 @@ class Campaign:
     def curves(self, name: str, grid: str | None = None, *, buckets: int = 400) -> "pl.DataFrame":
         """A training metric of every trial by step, in at most `buckets` buckets of equal width.
 
-        Returns:
-            label, seed, step (the bucket's first), mean, low, high (least and greatest) over the bucket's finite
-            values, n, n_finite, operator, cell, trial.
+        Columns: label, seed, step (the bucket's first), mean, low, high of its finite values, n, n_finite, and keys.
         """
-        from store.analysis.frames import led_by
-
         chosen = self.grid_named(grid)
         self._require_recorded("metric", name, chosen)
-        return led_by(self.store.curves(chosen, name, buckets=buckets), ("label", "seed"))
+        return _led_by(self.store.curves(chosen, name, buckets=buckets), "label", "seed")
 
     def evaluations(
         self, name: str | None = None, grid: str | None = None, *, where: Mapping[str, float] | None = None
     ) -> "pl.DataFrame":
         """The values of an evaluation, by default the measured one, at every point that agrees with `where`.
 
-        Returns:
-            label, seed, step, one column per coordinate of the points, value, items, se_items, operator, cell, trial:
-            a row per ok trial and point, at the trial's last step.
+        Columns: label, seed, step (the last), one per coordinate of the points, value, items, se_items, and keys.
         """
-        from store.analysis.frames import led_by
         from store.analysis.verdicts import measure_of
 
         chosen = self.grid_named(grid)
         wanted = measure_of(self.store, chosen, None).name if name is None else name
         self._require_recorded("evaluation", wanted, chosen)
-        return led_by(self.store.evaluation(chosen, wanted, where), ("label", "seed"))
+        return _led_by(self.store.evaluation(chosen, wanted, where), "label", "seed")
 
     def probes(self, name: str, grid: str | None = None) -> "pl.DataFrame":
         """The values of a probe, at every step at which the model was looked into.
 
-        Returns:
-            label, seed, status, step, layer, head (null where the value belongs to none), one column per coordinate of
-            the points, value, operator, cell, trial.
+        Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
         from store.analysis.frames import probes
 
@@ -186,43 +170,28 @@ class Campaign:
         """The verdict of every cell against the baseline, as `ablate table` prints it.
 
         `baseline` is a label or a cell's key, by default the grid's. `measure` replaces the grid's: an evaluation's
-        name, a Measure, or single fields such as `{"point": {"sigma_f": 5}}`.
-
-        Returns:
-            one row per other cell: label, verdict, percent, p_holm, reason, pairs, value, baseline_value, and what else
-            docs/statistics.md explains; operator and cell stand at the end.
+        name, a Measure, or single fields such as `{"point": {"sigma_f": 5}}`. One row per other cell: label, verdict,
+        percent, p_holm, reason, pairs, value, baseline_value, and what else docs/statistics.md explains.
         """
-        from store.analysis.frames import led_by
         from store.analysis.verdicts import verdicts
 
         found = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
-        return led_by(found, _VERDICT)
+        return _led_by(found, *_VERDICT)
 
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
-        """Return what each level of each axis does to the measure, against the level of the baseline.
-
-        Returns:
-            one row per axis (`factor`) and `level`; "Differences between levels" in docs/factorial.md explains the
-            columns.
-        """
+        """Return what each level of each axis does, against that of the baseline; docs/factorial.md has the columns."""
         from store.analysis.effects import effects
 
         return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects
 
     def progress(self, grid: str | None = None) -> "pl.DataFrame":
         """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""
-        from store.analysis.frames import led_by
-
-        return led_by(self.store.progress(self.grid_named(grid)), ("label",))
+        return _led_by(self.store.progress(self.grid_named(grid)), "label")
 
     def failures(self, grid: str | None = None) -> "pl.DataFrame":
-        """Failed trials by kind, of all grids by default.
-
-        Returns:
-            fingerprint, reason, n, example (a trial), labels, message, traceback; commonest first.
-        """
+        """Failed trials by kind, commonest first: fingerprint, reason, n, example, labels, message, traceback."""
         return self.store.failures(grid)
 
     def _require_recorded(self, table: str, name: str, grid: str) -> None:
@@ -242,9 +211,16 @@ class Campaign:
         `baseline` is the label of a variant, which may be logged later. Raises SpecError: no grid can have that name, a
         spec has planned it, or the measure has no meaning; EnvironmentProblem: the campaign cannot be written.
         """
+        from pydantic import ValidationError
+
+        from grid.validation import spec_error
         from store.external_runs.logged_plans import judge
 
-        judge(Layout(self.root), name, baseline, None if measure is None else _measure(measure).data())
+        try:
+            checked = Measure.model_validate(dict(measure)) if isinstance(measure, Mapping) else measure
+        except ValidationError as error:
+            raise spec_error(error, "Measure") from error
+        judge(Layout(self.root), name, baseline, None if checked is None else checked.data())
         return self
 
     def start(
@@ -259,16 +235,11 @@ class Campaign:
     ) -> "Run":
         """Begin to log a run of a training loop of your own; the campaign and the grid are made if need be.
 
-        Args:
-            grid: lower-case letters and digits joined by - or _; grids of specs are others.
-            label: names the variant; runs of one label differ in their seeds only.
-            seed: what pairs the runs of different variants.
-            config: everything that makes a difference, as plain data; a `seed` in it is left out there.
-            axes: where the variant lies on the axes of the grid: a number, a text or a truth value each.
-            steps: how many steps there will be, for displays.
-
-        Raises SpecError: one of these has no meaning, the label has another config, or a live process logs the run;
-        EnvironmentProblem: the campaign cannot be written.
+        `grid` is lower-case letters and digits joined by - or _. `label` names the variant; its runs differ in their
+        seeds only, and seeds pair the runs of different variants. `config` is everything that makes a difference, as
+        plain data. `axes` say where the variant lies on the axes of the grid: a number, a text or a truth value each.
+        `steps` is how many there will be, for displays. Raises SpecError: one of these has no meaning, the label has
+        another config, or a live process logs the run.
         """
         from store.external_runs.logged_plans import require_logged, trial_line
         from store.external_runs.logged_run import start_run
@@ -296,8 +267,8 @@ class Campaign:
     def __repr__(self) -> str:
         layout = Layout(self.root)
         try:
-            told = [f"{name} ({_trials(layout, name)})" for name in layout.grid_names()]
-            what = f"{len(told)} grid{'s' * (len(told) != 1)}: {', '.join(told)}" if told else "no grid yet"
+            names = layout.grid_names()
+            what = f"{len(names)} grid{'s' * (len(names) != 1)}: {', '.join(names)}" if names else "no grid yet"
             return f"Campaign({str(self.root)!r}): {what if layout.exists() else 'there is no campaign yet'}"
         except AblateError as error:
             return f"Campaign({str(self.root)!r}): {error}"
@@ -310,9 +281,9 @@ class Campaign:
             notes = self.store.warnings()
         except AblateError as error:
             return f"{title}<p>{html.escape(str(error))}</p>"
-        cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in [_HEADS, *cells])
-        table = f"<table>{body}</table>" if rows else "<p>no grid yet</p>"
+        heads = [("grid", "cells", *_COUNTS, "baseline", "measure")]
+        cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in [*heads, *rows])
+        table = f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>" if rows else "<p>no grid yet</p>"
         return title + table + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
 
     def _overview(self, grid: str) -> list[object]:
@@ -323,23 +294,10 @@ class Campaign:
         return [grid, progress.height, *counts, labels.get(header["baseline"], "–"), measure.get("name", "–")]
 
 
-def _trials(layout: Layout, grid: str) -> str:
-    try:
-        planned = read_json(layout.grid_header(grid)).get("trials")
-    except AblateError:
-        return "unreadable"
-    return f"{planned} trial{'s' * (planned != 1)}"
-
-
-def _measure(given: Measure | Mapping[str, Any]) -> Measure:
-    from pydantic import ValidationError
-
-    from grid.validation import spec_error
-
-    try:
-        return given if isinstance(given, Measure) else Measure.model_validate(dict(given))
-    except ValidationError as error:
-        raise spec_error(error, "Measure") from error
+def _led_by(frame: "pl.DataFrame", *first: str) -> "pl.DataFrame":
+    """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
+    keys = [name for name in ("operator", "cell", "trial") if name in frame.columns]
+    return frame.select(*first, *(name for name in frame.columns if name not in (*first, *keys)), *keys)
 
 
 def _changes(measure: str | Measure | Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -14,9 +14,8 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
 from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
-from store.database.frame_limits import check_dates, check_types
 from store.database.query_log import note
-from store.database.readonly import check_reads, locked_connection
+from store.database.readonly import check_dates, check_reads, check_types, locked_connection
 from store.files.layout import STORE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.ingest.content_hash import content_hash
@@ -47,17 +46,10 @@ class Store:
     ) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
-        Args:
-            root: the campaign directory.
-            refresh: whether to ingest what is new first, unless another process is doing so.
-            thorough: whether to look for it at every trial, or only where something has changed, as `ingest`.
-            most_s: seconds after which it reads no more new attempts; `stale` then says how many are left.
-            memory_bytes: how much memory a query may take, and so much disk beside; by default most of the machine's.
-
-        Raises:
-            NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet.
-            StoreError: the store or a grid has another version, or cannot be read; says what to do.
-            EnvironmentProblem: there is no snapshot and none can be written.
+        With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
+        those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. Raises
+        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet. Raises StoreError: the store or a
+        grid has another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -112,11 +104,7 @@ class Store:
         return [str(name) for name in self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"]]
 
     def grid(self, name: str) -> dict[str, Any]:
-        """The header of the grid `name`, as in grids/<name>.json.
-
-        Raises NotFoundError: there is no such grid; names those that exist; StoreError: its header is damaged or
-        missing.
-        """
+        """The header of the grid `name`. Raises NotFoundError, or StoreError if its plan is damaged."""
         found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
         if found.is_empty():
             self.require_plan(name)
@@ -127,10 +115,7 @@ class Store:
         return header
 
     def require_plan(self, grid: str) -> None:
-        """Raise if the plan of `grid` is damaged, so that what is not found in it may be lost.
-
-        Raises StoreError: its header or a trial line is damaged or missing; says which file.
-        """
+        """Raise StoreError if the plan of `grid` is damaged, so that what is not found in it may be lost."""
         files = {"header": f"grids/{grid}.json", "lines": f"grids/{grid}.trials.jsonl"}
         damage = self.sql("SELECT file, reason FROM bad_record WHERE file IN ($header, $lines) ORDER BY ALL", files)
         for file, reason in damage.rows():
@@ -139,11 +124,9 @@ class Store:
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
 
-        `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary. Raises
-        SpecError if several points match; names the coordinates that tell them apart.
-
-        Returns:
-            grid, cell, label, operator, trial, seed, status, value, se_items; in execution order.
+        `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary. Columns:
+        grid, cell, label, operator, trial, seed, status, value, se_items; in execution order. Raises SpecError if
+        several points match.
         """
         self.grid(grid)
         condition, parameters = queries.agrees(point or {})
@@ -171,8 +154,7 @@ class Store:
     def evaluation(self, grid: str, name: str, where: Mapping[str, float] | None = None) -> pl.DataFrame:
         """The final values of the evaluation `name` at every point that agrees with `where`, one row per ok trial.
 
-        Returns:
-            cell, label, operator, trial, seed, step, one column per coordinate of the points, value, items, se_items.
+        Columns: cell, label, operator, trial, seed, step, one per coordinate of the points, value, items, se_items.
         """
         self.grid(grid)
         condition, parameters = queries.agrees(where or {})
@@ -180,17 +162,14 @@ class Store:
         parameters = {"grid": grid, "name": name, **parameters}
         keys = self.sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
         points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
-        query = (
-            f"SELECT cell, label, operator, trial, seed, step{points}, value, items, se_items FROM {of} ORDER BY ALL"
-        )
-        return self.sql(query, parameters)
+        columns = f"cell, label, operator, trial, seed, step{points}, value, items, se_items"
+        return self.sql(f"SELECT {columns} FROM {of} ORDER BY ALL", parameters)
 
     def curves(self, grid: str, name: str, *, buckets: int = 400) -> pl.DataFrame:
         """The metric `name` of every trial by step, in at most `buckets` buckets of equal width.
 
-        Returns:
-            cell, label, operator, trial, seed, step (the bucket's first), mean, low, high (least and greatest) over
-            its finite values, n, and n_finite.
+        Columns: cell, label, operator, trial, seed, step (the bucket's first), mean, low, high of its finite values, n,
+        n_finite.
         """
         self.grid(grid)
         if buckets < 1:
@@ -214,14 +193,10 @@ class Store:
         )
 
     def progress(self, grid: str) -> pl.DataFrame:
-        """How far each cell of `grid` is: cell, label, operator, planned, ok, failed, running, pending, unreadable.
-
-        Unreadable trials are among those that are ok: their records say so, and no shard that can be read has their
-        result.
-        """
+        """How far each cell is: cell, label, operator, planned, ok, failed, running, pending, unreadable."""
         header = self.grid(grid)
-        states = "planned, ok, failed, running, pending, unreadable"
-        found = self.sql(f"SELECT cell, label, operator, {states} FROM v_progress WHERE grid = $grid", {"grid": grid})
+        columns = "cell, label, operator, planned, ok, failed, running, pending, unreadable"
+        found = self.sql(f"SELECT {columns} FROM v_progress WHERE grid = $grid", {"grid": grid})
         return queries.in_plan_order(self.sql, header, found)
 
     def failures(self, grid: str | None = None) -> pl.DataFrame:
@@ -255,10 +230,7 @@ class Store:
         return [str(key) for key in found["trial"]]
 
     def warnings(self, grid: str | None = None) -> list[str]:
-        """Return warnings for readers of these results, or of one grid: stale, damaged or missing files, mixed code.
-
-        Each is a sentence. A damaged file may be of any grid.
-        """
+        """Return a sentence per stale, damaged or missing file and per grid of mixed code; of all grids or one."""
         stale = [f"results may be out of date: {self.stale}"] if self.stale not in (None, _AS_IT_IS) else []
         return [*stale, *self.damage(grid), *queries.mixtures(self.sql, grid)]
 

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -50,11 +49,7 @@ class CampaignUnwritable(EnvironmentProblem):
 
 
 def require_there(place: Path) -> None:
-    """Raise if `place` is gone, since writing would recreate a removed campaign in part.
-
-    Raises:
-        CampaignUnwritable: it is gone, or its file system does not respond.
-    """
+    """Raise CampaignUnwritable if `place` is gone: writing would recreate a removed campaign in part."""
     try:
         there = retry_io(place.exists)
     except OSError as error:
@@ -123,7 +118,6 @@ class Attempt(TrainingContext):
 
     @property
     def log(self) -> Path:
-        """Path of the attempt's log."""
         return self._layout.log(self._trial, self.number)
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
@@ -133,7 +127,6 @@ class Attempt(TrainingContext):
             write_json(self._layout.start(self._trial, self.number), record, "nothing")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Buffer the metrics of one step, and the load of the machine, until the next checkpoint or shard."""
         self._watch.callbacks.on_step(step, values)
         wall_s = time.monotonic() - self._began
         for name, value in {**values, **self._load.sample()}.items():
@@ -144,7 +137,6 @@ class Attempt(TrainingContext):
     def evaluation(
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
-        """Buffer one value of an evaluation."""
         self._watch.callbacks.on_evaluation(step, name, value, point)
         row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
         self._buffer.add("evaluation", row)
@@ -152,18 +144,15 @@ class Attempt(TrainingContext):
     def items(
         self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
     ) -> None:
-        """Buffer per-item values of an evaluation."""
         place = (self._trial, self.number, step, name, dict(point))
         self._buffer.extend("item", [(*place, item, float(value)) for item, value in zip(items, values, strict=True)])
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
-        """Buffer one value of a probe."""
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        """Write arrays for a viewer."""
         import numpy as np  # here: most attempts leave none
 
         sink = io.BytesIO()
@@ -181,21 +170,17 @@ class Attempt(TrainingContext):
             self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}")
 
     def took(self, cost: Mapping[str, float]) -> None:
-        """Keep the cost for the end record of a failed or stopped attempt."""
         self._cost = dict(cost)
 
     def progress(self, step: int, steps: int, loss: float) -> None:
-        """Report progress."""
         self.step = step
         self._heartbeat.tell(step, steps, loss)
         self._watch.stepped(step, steps, loss)
 
     def stop_requested(self) -> bool:
-        """Return True if the worker should stop."""
         return self._watch.stop_requested()
 
     def checkpoint_due(self) -> bool:
-        """Return True if the checkpoint interval has passed."""
         return time.monotonic() - self._saved >= self._checkpoint_s
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
@@ -220,16 +205,11 @@ class Attempt(TrainingContext):
         self._saved = time.monotonic()
 
     def _forget_older(self) -> None:
-        resumed = self._start["resumed_from"]
         with _unwritable():
-            forget_older(self._layout, self._trial, self.number, resumed, lambda attempt: self._same_code(attempt))
-
-    @cached_property
-    def _same_code(self) -> Callable[[int], bool]:
-        return by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
+            same_code = by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
+            forget_older(self._layout, self._trial, self.number, self._start["resumed_from"], same_code)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Return the checkpoint that was loaded with the claim."""
         checkpoint, self._checkpoint = self._checkpoint, None  # drop the reference: it may be as large as the model
         return (checkpoint.step, checkpoint.state) if checkpoint else None
 
@@ -248,7 +228,6 @@ class Attempt(TrainingContext):
         return None if self._inherited is None else add_written(self._inherited, own)
 
     def flush(self, durable: Durable = "file and name") -> None:
-        """Write every row logged so far to shards."""
         with _unwritable():
             self._buffer.flush(durable)
         self._flushed = time.monotonic()
@@ -265,23 +244,19 @@ class Attempt(TrainingContext):
             probe_s=finished.probe_s,
             parameters=finished.parameters,
             operator_parameters=finished.operator_parameters,
-            cost=dict(finished.cost),
-            **_memory(finished.cost),
+            **{"cost": {}, **_cost(finished.cost)},
         )
 
     def fail(self, failure: Failure) -> None:
         """Write the buffered rows, then record the failure."""
         self._require_ownership()
         self.flush("file")
-        self._end(status="failed", **failure._asdict(), **self._cost_entries())
+        self._end(status="failed", **failure._asdict(), **_cost(self._cost))
         self._forget_older()
 
     def abandon(self, message: str) -> None:
         """Record that this process releases the unfinished trial."""
-        self._end(status="stopped", message=message, **self._cost_entries())
-
-    def _cost_entries(self) -> dict[str, Any]:
-        return {"cost": self._cost, **_memory(self._cost)} if self._cost else {}
+        self._end(status="stopped", message=message, **_cost(self._cost))
 
     def _require_ownership(self) -> None:
         """Raise `LeaseLost` if a later attempt exists; only the latest one may end a trial.
@@ -316,6 +291,7 @@ class Attempt(TrainingContext):
         self._buffer.forget(self._trial, self.number)
 
 
-def _memory(cost: Mapping[str, float]) -> dict[str, int]:
-    """Return the memory peak of training, if known; measuring the device may raise it later."""
-    return {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}
+def _cost(cost: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of a known cost; measuring the device may raise the memory peak later than training."""
+    memory = {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}
+    return {"cost": dict(cost), **memory} if cost else {}

@@ -34,11 +34,9 @@ class Callbacks:
         self._functions = {name: self._find(name) for name in ("on_step", "on_evaluation")}
 
     def on_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Report the metrics of a logged step."""
         self._call("on_step", step, dict(values))
 
     def on_evaluation(self, step: int, name: str, value: float, point: Mapping[str, float]) -> None:
-        """Report one value of an evaluation."""
         self._call("on_evaluation", step, name, float(value), dict(point))
 
     def _find(self, name: str) -> list[Callable[..., Any]]:

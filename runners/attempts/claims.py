@@ -70,8 +70,7 @@ def claim(
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
     `MOST_LOST` lost workers, and after `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written, or its file system does not respond.
+    Raises EnvironmentProblem if the campaign cannot be written, or its file system does not respond.
     """
     leases = leases or _own_leases()
     tried = 0

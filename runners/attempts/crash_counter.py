@@ -31,11 +31,7 @@ class CrashCounter:
         self._oom_kills = oom_kills()
 
     def at_start(self, how: str) -> None:
-        """Count a worker that died before it was ready.
-
-        Raises:
-            EnvironmentProblem: `MOST_DEATHS` in a row.
-        """
+        """Count a worker that died before it was ready. Raises EnvironmentProblem after `MOST_DEATHS` in a row."""
         self._at_start += 1
         if self._at_start >= MOST_DEATHS:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
@@ -65,7 +61,12 @@ class CrashCounter:
         if times < MOST_DEATHS:
             return None
         failure = out_of_memory(times) if for_memory else killed_failure(times, how)
-        number = self._attempt(trial, pid)
+        number = self._left_behind(trial, pid)
+        if number is None and trial_state(self._layout, trial).status not in ("ok", "running"):
+            about = {"submission": self._job.submission, "code": self._job.code}
+            about |= dict.fromkeys(("worker", "path", "device", "threads"))
+            mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
+            number = None if isinstance(mine, Taken) else mine.number
         if number is None:  # another process has it, has finished it, or it had failed
             return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
         record_death(self._layout, trial, number, step, failure)
@@ -96,13 +97,3 @@ class CrashCounter:
             if found.end is None and all(found.start.get(name, said) == said for name, said in ours.items()):
                 return found.attempt
         return None
-
-    def _attempt(self, trial: str, pid: int) -> int | None:
-        """Find the attempt of the dead worker without an end record, or begin one for the record."""
-        left = self._left_behind(trial, pid)
-        if left is not None or trial_state(self._layout, trial).status in ("ok", "running"):
-            return left
-        unknown = dict.fromkeys(("worker", "path", "device", "threads"))
-        about = {"submission": self._job.submission, "code": self._job.code, **unknown}
-        mine = claim(self._layout, trial, about, retry=True)
-        return None if isinstance(mine, Taken) else mine.number

@@ -15,8 +15,7 @@ _FULL_BYTES = 1 << 20
 def require_disk_space(root: Path) -> None:
     """Refuse a place for a campaign that is read-only or full; nothing is written to find out.
 
-    Raises:
-        EnvironmentProblem: it is.
+    Raises EnvironmentProblem if it is.
     """
     place = next(each for each in (root, *root.parents) if each.exists())
     if not place.is_dir():

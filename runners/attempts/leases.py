@@ -46,7 +46,7 @@ class Sighting(NamedTuple):
 class Leases:
     """An observer at `place`, as in `start.json`; `clock` is monotonic, in seconds.
 
-    `shared` returns the directory where the observers of this host share what they saw, or None.
+    `shared` returns the directory where the observers of this host share their observations, or None.
     """
 
     def __init__(
@@ -63,8 +63,7 @@ class Leases:
     def alive(self, layout: Layout, trial: str, attempt: int, start: Mapping[str, Any]) -> bool:
         """Return True if the attempt that wrote `start` and no end is at work.
 
-        Raises:
-            EnvironmentProblem: the file system does not answer.
+        Raises EnvironmentProblem if the file system does not answer.
         """
         if earlier_life(start.get("place"), self._place):
             return False
@@ -74,13 +73,11 @@ class Leases:
         return self._silent_s(layout, trial, attempt, beat_s(start)) < lease_s(start)
 
     def _silent_s(self, layout: Layout, trial: str, attempt: int, most_s: float) -> float:
-        beat = last_beat_ns(layout, trial, attempt)
-        now = self._clock()
+        beat, now = last_beat_ns(layout, trial, attempt), self._clock()
         place = (layout.root, trial, attempt)
         file = self._file(place, now)
-        known = filter(None, (self._seen.get(place), _read(file)))
         silent_s = 0.0
-        for each in known:
+        for each in filter(None, (self._seen.get(place), None if file is None else _read(file))):
             if each.beat_ns == beat and each.looked <= now:  # else there was a sign of life, or another boot
                 silent_s = max(silent_s, each.silent_s + min(now - each.looked, most_s))
         self._seen[place] = Sighting(beat, silent_s, now)
@@ -95,7 +92,10 @@ class Leases:
             return None
         if now - self._tidied >= _KEPT_S:
             self._tidied = now
-            _tidy(directory)
+            for old in directory.iterdir():
+                with suppress(OSError):  # another process tidies too
+                    if time.time() - old.stat().st_mtime > _KEPT_S:
+                        old.unlink()
         root, trial, attempt = place
         campaign = blake2b(os.fsencode(root.absolute()), digest_size=8).hexdigest()
         return directory / f"{campaign}-{trial}-{attempt}"
@@ -124,9 +124,7 @@ def host_memory() -> Path | None:
     return directory if ours else None
 
 
-def _read(file: Path | None) -> Sighting | None:
-    if file is None:
-        return None
+def _read(file: Path) -> Sighting | None:
     try:
         line, rest = file.read_text().split("\n")
         beat, silent_s, looked = line.split(" ")
@@ -134,11 +132,3 @@ def _read(file: Path | None) -> Sighting | None:
     except (OSError, ValueError):  # not there, being written, or cut off: not known
         return None
     return found if not rest and math.isfinite(found.silent_s) else None
-
-
-def _tidy(directory: Path) -> None:
-    with suppress(OSError):  # it only costs room
-        for file in directory.iterdir():
-            with suppress(FileNotFoundError):  # another tidies too
-                if time.time() - file.stat().st_mtime > _KEPT_S:
-                    file.unlink()

@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -74,27 +75,21 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
-    """Yield lines `numbers` (ascending, counted from 0) of the file `path`.
-
-    Raises:
-        StoreError: it has fewer lines.
-    """
-    wanted = iter(numbers)
-    following = next(wanted, None)
+    """Yield lines `numbers` (ascending, counted from 0) of the file `path`. Raises StoreError if it has fewer lines."""
+    at = 0
     with path.open("rb") as file:
-        for number, data in enumerate(file):
-            if number == following:
-                yield data
-                following = next(wanted, None)
-    if following is not None:
-        raise StoreError(f"{path} ends before line {following + 1}; run the same command again")
+        for number in numbers:
+            line = next(islice(file, number - at, None), None)
+            if line is None:
+                raise StoreError(f"{path} ends before line {number + 1}; run the same command again")
+            yield line
+            at = number + 1
 
 
 def trial_of(line: bytes, where: str) -> str:
     """Return the key of the trial of a line. Lines begin with it, so that only a damaged one is parsed.
 
-    Raises:
-        StoreError: the line is not whole; `where` names its place.
+    Raises StoreError if the line is not whole; `where` names its place.
     """
     found = _KEY.match(line)
     return found[1].decode() if found and line.endswith(b"}\n") else str(parse_object(line, where)["trial"])
@@ -103,8 +98,7 @@ def trial_of(line: bytes, where: str) -> str:
 def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
     """Write the manifest of a submission and its index; they appear complete. Lines that are bytes are copied.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     place = layout.submission(submission)
     draft = place.with_name(temporary_name(place.name))
@@ -119,17 +113,15 @@ def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[st
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list[int]:
-    """Stream `lines` to `path` atomically, unless it has the same bytes; return each line's offset."""
+    """Write `lines` to `path` atomically, unless it has the same bytes; return each line's offset."""
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
     offsets: list[int] = []
-    at = 0
     try:
         with draft.open("xb") as file:
             for line in lines:
-                data = line if isinstance(line, bytes) else encode_line(line)
-                offsets.append(at)
-                at += file.write(data)
+                offsets.append(file.tell())
+                file.write(line if isinstance(line, bytes) else encode_line(line))
             file.flush()
             os.fsync(file.fileno())
         if not path.exists() or not filecmp.cmp(draft, path, shallow=False):
@@ -151,8 +143,7 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
 class Manifest:
     """The rows of one submission, read one at a time.
 
-    Raises:
-        StoreError: manifest and index do not fit together: one of them was torn or altered.
+    Raises StoreError if manifest and index do not fit together: one of them was torn or altered.
     """
 
     def __init__(self, layout: Layout, submission: str) -> None:
@@ -171,18 +162,13 @@ class Manifest:
         return len(self._offsets) - 1
 
     def line(self, row: int) -> dict[str, Any]:
-        """Return row `row`, counted from 0.
-
-        Raises:
-            StoreError: it is not whole.
-        """
+        """Return row `row`, counted from 0. Raises StoreError if it is not whole."""
         return parse_object(self._bytes(row), f"{self._path}, row {row}")
 
     def trial(self, row: int) -> str:
         """Return the key of the trial in row `row`; much cheaper than the whole line.
 
-        Raises:
-            StoreError: the row is not whole.
+        Raises StoreError if the row is not whole.
         """
         return trial_of(self._bytes(row), f"{self._path}, row {row}")
 

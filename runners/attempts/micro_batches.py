@@ -18,12 +18,9 @@ def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
 
 def micro_batches(state: TrialState, written: int) -> int:
     """Return the largest number tried so far, doubled if it ran out of memory."""
-    tried = [found for found in state.attempts if isinstance(found.start.get("accumulate"), int)]
-    most: int = max([written, *(found.start["accumulate"] for found in tried)])
-    full = any(
-        found.start["accumulate"] == most and (found.end or {}).get("reason") == "out_of_memory" for found in tried
-    )
-    return 2 * most if full else most
+    tried = [(found.start.get("accumulate") or 0, (found.end or {}).get("reason")) for found in state.attempts]
+    most: int = max([written, *(count for count, _ in tried)])
+    return 2 * most if (most, "out_of_memory") in tried else most
 
 
 def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
@@ -32,12 +29,10 @@ def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
     The trial itself checks whether its batch can be split that far.
     """
     written, last = written_micro_batches(spec), state.ended
-    if state.status != "failed" or written is None or last is None or last.end is None:
+    if state.status != "failed" or written is None or last is None:
         return False
     tried = last.start.get("accumulate")
-    return (
-        last.end.get("reason") == "out_of_memory" and isinstance(tried, int) and micro_batches(state, written) > tried
-    )
+    return bool(tried and (last.end or {}).get("reason") == "out_of_memory" and micro_batches(state, written) > tried)
 
 
 def split(spec: Mapping[str, Any], count: int) -> dict[str, Any]:

@@ -8,18 +8,27 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
 
 from grid.errors import NotFoundError, StoreError
+from runners.attempts.manifest import Manifest
 from store.files.atomic import read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import local_process, pid_space, process_started
+from store.files.trial_status import (
+    TrialState,
+    heartbeat_age,
+    local_process,
+    pid_space,
+    process_started,
+    trial_state,
+)
 
 if TYPE_CHECKING:
     from runners.attempts.worker import WorkOrder
+    from runners.provenance.code_snapshot import Snapshot
 
 SILENT_S = 180.0
 """Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
@@ -90,7 +99,6 @@ class Submission:
 
     @property
     def jobs(self) -> list[int]:
-        """Known job ids."""
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
 
     @property
@@ -100,7 +108,6 @@ class Submission:
 
     @property
     def job_name(self) -> str:
-        """Name of its jobs."""
         extra = {name.replace("_", "-"): value for name, value in ((self.slurm or {}).get("extra") or {}).items()}
         return job_name(self.submission, extra.get("job-name"))
 
@@ -117,11 +124,7 @@ def job_name(submission: str, word: str | None = None) -> str:
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:
-    """Write or replace the record.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
+    """Write or replace the record. Raises EnvironmentProblem if the campaign cannot be written."""
     write_json(layout.submission_record(found.submission), asdict(found))
 
 
@@ -139,21 +142,18 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
             "it with the version that wrote it"
         )
-    problem = None
+    why = None
     try:
         record = TypeAdapter(Submission).validate_python(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = " ".join(str(error).split())
     else:
-        if more := sorted(set(data) - {each.name for each in fields(Submission)}):
-            problem = f"it says {', '.join(more)}"
-        elif "classes" not in data:
-            problem = "it says nothing of classes"
+        if set(data) - {each.name for each in fields(Submission)} or "classes" not in data:
+            why = "its fields are not those that this version writes"
         elif record.submission != submission:
-            problem = f"it is that of {record.submission}"
-    if problem is not None:
-        raise StoreError(f"{path} is no record of a submission ({problem}); restore it, or remove it")
+            why = f"it is that of {record.submission}"
+    if why is not None:
+        raise StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
     return record
 
 
@@ -164,7 +164,6 @@ class Unreadable(NamedTuple):
     why: str
 
     def in_words(self) -> str:
-        """Describe it in a sentence."""
         return f"what became of submission {self.submission} is not known: {self.why}"
 
 
@@ -184,52 +183,82 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
             yield Unreadable(submission, str(error))
 
 
-def job_data(job: "WorkOrder", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Convert `job` for the record; with a snapshot, `files` are paths inside it and `specs` the original files."""
-    return {
-        "entry": asdict(job.entry),
-        "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
-        "specs": [str(file) for file in job.files],
-        "retry": job.retry,
-        "again": job.again,
-        "modules": dict(job.modules),
-        "heartbeat_s": job.heartbeat_s,
-        "oom": job.oom,
-    }
+def new_record(
+    job: "WorkOrder", machine: Literal["slurm", "local", "inline"], snapshot: "Snapshot | None"
+) -> Submission:
+    """Return the record of a submission by this process, with its environment.
 
-
-def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
-    """Write the record of a run on this machine, with its snapshot and environment, before the first trial.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
+    With a snapshot, the `files` of the job are paths inside it; `specs` are the original files.
     """
-    from runners.provenance.code_snapshot import take
     from runners.provenance.environment import record
     from runners.provenance.snapshot_contents import user_imports
 
-    snapshot = take(layout, job.files).data() if job.files else None
-    pid = os.getpid()
-    found = Submission(
+    files, pid = [str(file) for file in job.files], os.getpid()
+    data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
+    data |= {"entry": asdict(job.entry), "modules": dict(job.modules), "specs": files}
+    return Submission(
         job.submission,
         machine,
         time.time(),
-        job_data(job, snapshot),
-        snapshot=snapshot,
+        {**data, "files": list(snapshot.spec) if snapshot else files},
+        snapshot=snapshot.data() if snapshot else None,
         environment=record(user_imports()),
         host=socket.gethostname(),
         pid=pid,
         pid_started=process_started(pid),
         pid_space=pid_space(),
     )
+
+
+def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
+    """Write the record of a run on this machine, with its snapshot, before the first trial.
+
+    Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.
+    """
+    from runners.provenance.code_snapshot import take
+
+    found = new_record(job, machine, take(layout, job.files) if job.files else None)
     write_submission_record(layout, found)
     return found
 
 
-def record_end(layout: Layout, found: Submission) -> None:
-    """Record that a run on this machine is over.
+def runs_here(layout: Layout) -> list[Submission]:
+    """List the runs whose process is on this host, oldest first; records that cannot be read are left out."""
+    found = submission_records(layout)
+    return [record for record in found if isinstance(record, Submission) and record.process is not None]
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
-    """
-    write_submission_record(layout, replace(found, ended=time.time()))
+
+class RemoteRun(NamedTuple):
+    """A run on another host that has not recorded its end; it may not have begun a trial yet."""
+
+    record: Submission
+    sign: float
+    """Time of its record or its latest heartbeat, in seconds since the epoch."""
+
+
+def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[RemoteRun]:
+    """List such runs, oldest first; `states` are those of the trials that have begun and not ended, by key."""
+    open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
+    runs = []
+    for record in submission_records(layout):
+        if not isinstance(record, Submission) or record.machine == "slurm" or record.ended is not None:
+            continue
+        if local_process(vars(record)) is None:
+            ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
+            ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
+            beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
+            runs.append(RemoteRun(record, max((record.written, *beats))))
+    return runs
+
+
+def runs_at_work(layout: Layout) -> list[Submission]:
+    """List the runs without a scheduler that have a process on this host, or on others a recent record or a trial."""
+    runs = runs_here(layout)
+    for each in runs_elsewhere(layout, {}):
+        manifest = Manifest(layout, each.record.submission)
+        live = (trial_state(layout, manifest.trial(row)).live for row in range(len(manifest)))
+        if time.time() - each.sign < SILENT_S or any(
+            found and found.start["submission"] == each.record.submission for found in live
+        ):
+            runs.append(each.record)
+    return runs

@@ -12,11 +12,7 @@ WHY = "its result cannot be read, or another attempt disagrees with it"
 
 
 def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
-    """Return the keys of such trials of the grids.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return the keys of such trials of the grids. Raises StoreError if the store cannot be read."""
     from store.store import Store
 
     if not Layout(root).exists():
@@ -29,8 +25,7 @@ def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
 def give_back(layout: Layout, lost: Collection[str]) -> None:
     """Turn the ok attempts of the trials `lost` into stopped ones, and say so. Nothing may refuse the run after that.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     for key in sorted(lost):
         for attempt in trial_state(layout, key).attempts:

@@ -118,11 +118,7 @@ class Listener(Protocol):
 
 
 def resolve(reference: str) -> Any:
-    """Import the object that "module:name" refers to.
-
-    Raises:
-        SpecError: there is no such module or name.
-    """
+    """Import the object that "module:name" refers to. Raises SpecError if there is no such module or name."""
     module, _, name = reference.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -134,8 +130,7 @@ def resolve(reference: str) -> Any:
 class Worker:
     """Trains rows of a submission's manifest; `number` is unique within the submission.
 
-    Raises:
-        SpecError: a spec file or the entry cannot be loaded.
+    Raises SpecError if a spec file or the entry cannot be loaded.
     """
 
     def __init__(self, job: WorkOrder, number: int, listener: Listener, *, own_process: bool) -> None:

@@ -78,7 +78,7 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     outdated
         Only trials that are in no grid any more, because the spec was edited.
     """
-    from runners.execution.local_runs import runs_at_work
+    from runners.attempts.submission_record import runs_at_work
     from runners.monitoring.cancel import Cancelling, mark_cancelled
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select

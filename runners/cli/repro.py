@@ -1,10 +1,8 @@
 """The command that runs a finished trial again."""
 
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING
 
 from grid.errors import SpecError
 from runners.cli.options import Campaign, OneTrial, Trust
@@ -13,9 +11,7 @@ from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
-    from runners.execution.progress import ProgressDisplay as Shown, Tally
     from runners.execution.repro import Reproduction
-    from store.files.trial_status import TrialProgress
 
 _MOST_SHOWN = 10
 
@@ -52,53 +48,12 @@ def repro(
         require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
-        found = reproduce(store, trial, place, spec, _Audience())
+        found = reproduce(store, trial, place, spec, _tell)
     return _report(found)
 
 
 def _tell(text: str) -> None:
     say(f"ablate: {text}")
-
-
-@final
-class _Audience:
-    """A person, who is shown training as a run shows it."""
-
-    def tell(self, text: str) -> None:
-        """A line."""
-        _tell(text)
-
-    @contextmanager
-    def training(self, line: Mapping[str, Any]) -> "Iterator[_Watcher]":
-        """The display of a run of one trial."""
-        from runners.execution.progress import GridMember, ProgressDisplay, tally
-
-        cell = (str(line["grid"]), str(line["label"]))
-        counts = tally([cell], [GridMember(cell, int(line["seed"]))])
-        counts.begin(0, 0)
-        with ProgressDisplay(counts) as shown:
-            yield _Watcher(counts, shown)
-
-
-@final
-class _Watcher:
-    """Keeps the display of the one trial up to date."""
-
-    def __init__(self, counts: "Tally", shown: "Shown") -> None:
-        self._counts = counts
-        self._shown = shown
-
-    def show_progress(self, found: "TrialProgress | None") -> None:
-        """Where it is; off a terminal a line now and then."""
-        if found is not None:
-            self._counts.advance(0, found.step, found.steps, math.nan if found.loss is None else found.loss)
-        self._shown.tick()
-
-    def show_end(self, status: str | None) -> None:
-        """No longer at work."""
-        from runners.attempts.worker import Outcome
-
-        self._counts.came_back(Outcome(0, "ok" if status == "ok" else "failed" if status == "failed" else "stopped"))
 
 
 def _report(found: "Reproduction") -> int:

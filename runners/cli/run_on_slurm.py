@@ -96,14 +96,14 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
         yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
     yield from (f"  {note}" for note in draft.notes)
     shown: set[str] = set()
-    for script in draft.scripts:
-        name = script.name.partition(" from ")[0]
+    for array, script in draft.scripts.items():
+        name = array.partition(" from ")[0]
         if name in shown:
-            yield f"# {script.name}: as above, with workers counted from there"
+            yield f"# {array}: as above, with workers counted from there"
             continue
         shown.add(name)
-        yield f"# {script.name}"
-        yield script.text
+        yield f"# {array}"
+        yield script
 
 
 def worker_words(given: "Resources") -> str:

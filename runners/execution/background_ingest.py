@@ -35,7 +35,6 @@ class BackgroundIngest:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems so far, each once."""
         return tuple(self._problems)
 
     def once(self, *, wait: bool) -> None:

@@ -36,7 +36,6 @@ class Exit(NamedTuple):
 
     @property
     def how(self) -> str:
-        """Name of the signal, or the exit status."""
         if os.WIFSIGNALED(self.status):
             return signal.Signals(os.WTERMSIG(self.status)).name
         return f"exit status {os.WEXITSTATUS(self.status)}"
@@ -101,7 +100,6 @@ class Forks:
         return bool(self._pending)
 
     def fork(self, number: int) -> Forked:
-        """Start a worker process."""
         ours, theirs = Pipe()
         with theirs:
             try:

@@ -69,7 +69,6 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler must exist for the wake-up to be written
 
     def loop(self) -> None:
-        """Serve until the starter hangs up."""
         while True:
             ready, _, _ = select.select([self._control, self._wake], [], [])
             if self._wake in ready:

@@ -5,23 +5,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkOrder
+from runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker, WorkOrder
 
 
-class Overseer(Protocol):
-    """Callbacks of the run that uses a machine."""
-
-    def stop_requested(self) -> bool:
-        """Return True to stop workers at their next step boundary and begin no further row."""
+class Overseer(Listener, Protocol):
+    """Callbacks of the run that uses a machine; no row begins once a stop is requested."""
 
     def worker_number(self) -> int:
         """Return a worker number that is unique in the submission."""
-
-    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """Report that a worker claimed `row` and starts at `step`."""
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Report that `row` is at `step` of `steps`."""
 
     def row_ended(self, outcome: Outcome) -> None:
         """Report the outcome of a row; a "stopped" row may begin again."""
@@ -67,8 +58,7 @@ class Machine(ABC):
     def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows`; return if all have an outcome or a stop took effect.
 
-        Raises:
-            EnvironmentProblem: the campaign is not writable, or workers cannot be started.
+        Raises EnvironmentProblem if the campaign is not writable, or workers cannot be started.
         """
 
 
@@ -78,8 +68,7 @@ class Inline(Machine):
 
     def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""
-        number = overseer.worker_number()
-        worker = Worker(job, number, _Here(number, overseer), own_process=False)
+        worker = Worker(job, overseer.worker_number(), overseer, own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:
             outcome = worker.run(row)
             overseer.row_ended(outcome)
@@ -87,17 +76,3 @@ class Inline(Machine):
                 raise NodeUnsuitable(
                     "CUDA refuses this process from now on; run the same command again to go on in a new one"
                 )
-
-
-@final
-class _Here:
-    """Forwards events of the worker to the overseer."""
-
-    def __init__(self, number: int, overseer: Overseer) -> None:
-        self._number = number
-        self._overseer = overseer
-        self.stop_requested = overseer.stop_requested
-        self.row_stepped = overseer.row_stepped
-
-    def row_started(self, row: int, attempt: int, step: int) -> None:
-        self._overseer.row_started(row, self._number, attempt, step)

@@ -9,7 +9,6 @@ from multiprocessing.connection import wait
 from typing import Any, final
 
 from grid.errors import AblateError, SpecError
-from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
@@ -25,19 +24,14 @@ class _PoolMember:
     """A worker process as the pool sees it."""
 
     def __init__(self, forked: Forked, slot: int) -> None:
-        self.number = forked.number
-        self.pid = forked.pid
-        self.pipe = forked.pipe
+        self.number, self.pid, self.pipe = forked
         self.slot = slot
         self.row: int | None = None
-        self.began = False
-        self.ready = False
-        self.leaving = False
+        self.began = self.ready = self.leaving = False
         self.open = True
 
     @property
     def idle(self) -> bool:
-        """True if it waits for a row."""
         return self.ready and self.row is None and self.open and not self.leaving
 
 
@@ -48,11 +42,8 @@ class WorkerPool:
     def __init__(
         self, job: WorkOrder, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
     ) -> None:
-        self._job = job
-        self._rows = rows
-        self._overseer = overseer
-        self._forks = forks
-        self._slots = slots
+        self._job, self._rows, self._overseer = job, rows, overseer
+        self._forks, self._slots = forks, slots
         self._members: dict[int, _PoolMember] = {}
         self._stopping = False
         self._problem: AblateError | None = None
@@ -71,7 +62,7 @@ class WorkerPool:
                         self._bury(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
-            if self._overseer.stop_requested() and not self._stopping:
+            if self._overseer.stop_requested():
                 self._stop()
             if not self._stopping:
                 self._attempt(self._employ)
@@ -90,8 +81,7 @@ class WorkerPool:
 
     def _give_up(self, error: AblateError) -> None:
         self._problem = self._problem or error
-        if not self._stopping:
-            self._stop()
+        self._stop()
 
     def recall(self, rows: Collection[int]) -> None:
         """Ask the workers that train any of `rows` to save and exit."""
@@ -146,10 +136,10 @@ class WorkerPool:
         member.open = False
 
     def _stop(self) -> None:
-        self._stopping = True
         for member in self._members.values():
-            if member.open:
+            if member.open and not self._stopping:
                 self._dismiss(member)
+        self._stopping = True
 
     def _hear(self, member: _PoolMember) -> None:
         try:
@@ -167,13 +157,11 @@ class WorkerPool:
             if member.began:  # second attempt in this process, with more micro-batches
                 self._deaths.out_of_memory()
             member.began = True
-            self._overseer.row_started(row, member.number, attempt, step)
+            self._overseer.row_started(row, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
         elif kind == "refused":
             self._give_up(content[0])
-        elif kind == "unwritable":
-            self._give_up(CampaignUnwritable(content[0]))
         elif kind == "ended":
             self._came_back(member, content[0])
         elif kind == "leaves":

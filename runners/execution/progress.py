@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -31,7 +30,6 @@ class Running(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """Finished part of the steps of this attempt."""
         left = self.steps - self.began_at
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
@@ -57,19 +55,16 @@ class Tally:
     began: float | None = None
 
     def begin(self, row: int, step: int) -> None:
-        """Note that a worker claimed `row`."""
         if self.began is None:
             self.began = time.monotonic()
         member = self.members[row]
         self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
     def advance(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Update the progress of `row`."""
         if row in self.running:
             self.running[row] = self.running[row]._replace(step=step, steps=steps, loss=loss)
 
     def came_back(self, outcome: Outcome) -> None:
-        """Count the outcome of a row."""
         self.running.pop(outcome.row, None)
         if outcome.status in ("ok", "was_ok"):
             self.ok[self.members[outcome.row].cell] += 1
@@ -80,17 +75,14 @@ class Tally:
 
     @property
     def cells_done(self) -> int:
-        """Number of cells with every trial ok."""
         return sum(self.ok[cell] == count for cell, count in self.planned.items())
 
     @property
     def cells_failed(self) -> int:
-        """Number of cells with a failed trial."""
         return sum(count > 0 for count in self.failed.values())
 
     @property
     def cells_running(self) -> int:
-        """Number of cells with a running trial."""
         return len({self.members[row].cell for row in self.running})
 
     def seconds_left(self) -> float | None:
@@ -99,11 +91,6 @@ class Tally:
         if self.began is None or done <= 0:
             return None
         return max(0.0, (time.monotonic() - self.began) * (len(self.members) - done) / done)
-
-
-def tally(planned: Iterable[tuple[str, str]], members: Iterable[GridMember]) -> Tally:
-    """Create an empty tally; `planned` names the cell of every trial."""
-    return Tally(Counter(planned), list(members))
 
 
 @final
@@ -115,7 +102,8 @@ class ProgressDisplay:
         self._console = console or Console(stderr=True)
         self._shown = shown
         self._next_line = time.monotonic() + LINE_EVERY_S
-        self._last: tuple[str, float] | None = None
+        self._last = ("", 0.0)
+        """The latest line and its time."""
         self.waits_for = ""
         """Describes what pending workers wait for; empty if unknown."""
         self._live: Live | None = None
@@ -130,26 +118,23 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
         elif self._shown:
-            line = progress_line(self._tally, self.waits_for)
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.note(progress_line(self._tally, self.waits_for))
 
     def tick(self) -> None:
         """Print a line if there is no live display and the last line is old enough."""
         if self._shown and self._live is None and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
             line = progress_line(self._tally, self.waits_for)
-            if self._last is not None and line == self._last[0] and time.monotonic() < self._last[1] + _SAME_EVERY_S:
+            if line == self._last[0] and time.monotonic() < self._last[1] + _SAME_EVERY_S:
                 return
             self._last = line, time.monotonic()
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.note(line)
 
     def note(self, text: str) -> None:
-        """Print a message above the display."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
-        shown = render(self._tally)
-        return Group(shown, Text(self.waits_for, style="dim")) if self.waits_for else shown
+        return Group(render(self._tally), *([Text(self.waits_for, style="dim")] if self.waits_for else ()))
 
 
 def progress_line(tally: Tally, waits_for: str = "") -> str:
@@ -178,21 +163,11 @@ def render(tally: Tally) -> RenderableType:
         Text(f"{tally.ended}/{len(tally.members)}"),
         Text(f"{format_duration(tally.seconds_left())} left", style="cyan"),
     )
-    cells = Text.assemble(
-        ("cells  ", "bold"),
-        (f"{tally.cells_done} done", "green"),
-        " · ",
-        (f"{tally.cells_running} running", "cyan"),
-        " · ",
-        (f"{tally.cells_failed} with failures", "red" if tally.cells_failed else "dim"),
-        f" · of {len(tally.planned)}",
-    )
-    return Group(head, cells, _at_work(list(tally.running.values())))
-
-
-def _at_work(running: list[Running]) -> Table:
+    failures = f"{tally.cells_failed} with failures", "red" if tally.cells_failed else "dim"
+    done, running = (f"{tally.cells_done} done", "green"), (f"{tally.cells_running} running", "cyan")
+    cells = Text.assemble(("cells  ", "bold"), done, " · ", running, " · ", failures, f" · of {len(tally.planned)}")
     rows = Table.grid(padding=(0, 1))
-    for found in running:
+    for found in list(tally.running.values()):
         rows.add_row(
             Text(found.label, overflow="ellipsis", no_wrap=True),
             Text(f"seed {found.seed}", style="dim"),
@@ -200,4 +175,4 @@ def _at_work(running: list[Running]) -> Table:
             Text(f"step {found.step}/{found.steps}" if found.steps else "starting", style="dim"),
             Text("" if found.loss is None else f"loss {found.loss:.4g}"),
         )
-    return rows
+    return Group(head, cells, rows)

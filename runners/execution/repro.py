@@ -10,17 +10,20 @@ import os
 import struct
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
+from runners.attempts.micro_batches import split
 from runners.attempts.submission_record import Submission, read_submission_record
-from runners.attempts.worker import WorkerEntry
+from runners.attempts.worker import Outcome, WorkerEntry
+from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.output import format_count
 from runners.provenance.code_snapshot import Snapshot, extract
 from runners.provenance.environment import (
@@ -32,7 +35,7 @@ from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialProgress, TrialState, progress_of, trial_state
+from store.files.trial_status import AttemptState, TrialState, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -111,26 +114,6 @@ def _bits(value: float | None) -> bytes | None:
     return None if value is None else b"nan" if math.isnan(value) else struct.pack("<d", value)
 
 
-class Watcher(Protocol):
-    """Shows the progress of one training."""
-
-    def show_progress(self, found: TrialProgress | None) -> None:
-        """Show progress; None before the first step."""
-
-    def show_end(self, status: str | None) -> None:
-        """Show the end: ok, failed or stopped; None if unknown."""
-
-
-class Audience(Protocol):
-    """Shows messages and progress of a reproduction."""
-
-    def tell(self, text: str) -> None:
-        """Show a message."""
-
-    def training(self, line: Mapping[str, Any]) -> AbstractContextManager[Watcher]:
-        """Show the training of a manifest line."""
-
-
 class Reproduction(NamedTuple):
     """Result of a reproduction."""
 
@@ -168,39 +151,28 @@ class Recorded:
         return f"{format_count(len(ends), 'attempt')} that made its result took {spent} in all"
 
     @property
-    def submission(self) -> str:
-        """Id of the submission."""
-        return str(self.start["submission"])
-
-    @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot of the submission."""
         found = self.record.snapshot if self.record else None
         return None if found is None else Snapshot.of(found)
 
     def line(self) -> dict[str, Any]:
         """Read its manifest line, with the device and micro-batches of the last attempt.
 
-        Raises:
-            NotFoundError: the manifest is missing or has no such line.
+        Raises NotFoundError if the manifest is missing or has no such line.
         """
-        path = self.layout.manifest(self.submission)
+        path = self.layout.manifest(self.start["submission"])
         begins = f'{{"trial":"{self.key}"'.encode()
-        try:
-            with path.open("rb") as file:
-                found = next((line for line in file if line.startswith(begins)), None)
-        except FileNotFoundError:
-            found = None
+        found = None
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            found = next((line for line in file if line.startswith(begins)), None)
         if found is None:
             raise NotFoundError(f"{path} has no line of the trial {self.key}; put the file back")
         line = parse_object(found, str(path))
         execution = line["spec"].get("execution") or {}
-        ran = {
-            name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
-        }
-        if "accumulate" in ran and "micro_batch" in execution:
-            ran["micro_batch"] = None  # the recorded count replaces it
-        execution.update(ran)
+        if self.start.get("device") and "device" in execution:
+            execution["device"] = self.start["device"]
+        if self.start.get("accumulate") and "accumulate" in execution:
+            line["spec"] = split(line["spec"], self.start["accumulate"])
         return line
 
 
@@ -208,7 +180,7 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     """Read the record of the trial `key`; the latest ok attempt counts.
 
     Raises:
-        NotFoundError: it has no result.
+        NotFoundError: the trial has no result.
         StoreError: the record of its submission is damaged.
     """
     state = trial_state(layout, key)
@@ -239,10 +211,10 @@ def _made_by(state: TrialState, last: AttemptState) -> Iterator[AttemptState]:
         following = earlier.pop((following.start.get("resumed_from") or {}).get("attempt", 0), None)
 
 
-def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience: Audience) -> Reproduction:
+def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: Callable[[str], None]) -> Reproduction:
     """Run the trial `key` of `store` again in the directory `place` and compare every value that counts.
 
-    `spec` is the file its classes are from, where neither a snapshot nor a record says so.
+    `spec` is the file its classes are from, where neither a snapshot nor a record says so. Progress is on stderr.
 
     Raises:
         NotFoundError: the trial has no result, or the files that say how it was run are gone.
@@ -250,7 +222,6 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
-    notify = audience.tell
     found = read_recorded(store.layout, key)
     with slow_notice("restoring the code, and comparing the environment"):
         request = _prepare(found, place, spec, notify)
@@ -261,15 +232,22 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         notify("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
     notify(f"training it again; {found.took}")
     layout = Layout(Path(request["root"]))
-    with audience.training(found.line()) as watcher:
+    line = found.line()
+    member = GridMember((str(line["grid"]), str(line["label"])), int(line["seed"]))
+    tally = Tally(Counter([member.cell]), [member])
+    tally.begin(0, 0)
+    with ProgressDisplay(tally) as display:
 
         def look() -> None:
             attempts = layout.attempts(key)
-            watcher.show_progress(progress_of(layout, key, attempts[-1]) if attempts else None)
+            progress = progress_of(layout, key, attempts[-1]) if attempts else None
+            if progress is not None:
+                tally.advance(0, progress.step, progress.steps, math.nan if progress.loss is None else progress.loss)
+            display.tick()
 
         _run(request, _variables(found, request), look)
         last = trial_state(layout, key).ended
-        watcher.show_end(last.end["status"] if last is not None and last.end is not None else None)
+        tally.came_back(Outcome(0, last.end["status"] if last is not None and last.end is not None else "stopped"))
     with slow_notice("comparing the values"):
         result = _compare(store, found, layout, notify)
     if result.failure is not None and not request["files"]:
@@ -284,18 +262,18 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[
     write_submission(layout, submission, [found.line()])
     job = found.record.job if found.record else {}
     entry = {**vars(WorkerEntry()), **(job.get("entry") or {})}
-    snapshot, tree = found.snapshot, None
+    snapshot, tree, made_by = found.snapshot, None, found.start["submission"]
     if snapshot is not None and spec is not None:
-        raise SpecError(f"--spec is for trials without a snapshot; that of {found.submission} has the spec file in it")
+        raise SpecError(f"--spec is for trials without a snapshot; that of {made_by} has the spec file in it")
     if snapshot is not None:
         tree = extract(found.layout.snapshot_tar(snapshot.tar), place / "tree")
         files = snapshot.files(tree)
         changes = f", {format_count(len(snapshot.changed), 'file')} changed, {len(snapshot.untracked)} untracked"
         commit = f" (commit {snapshot.head[:12]}{changes if snapshot.dirty else ''})" if snapshot.head else ""
-        notify(f"the code is the snapshot that {found.submission} was submitted with{commit}")
+        notify(f"the code is the snapshot that {made_by} was submitted with{commit}")
     else:
         files = (spec.resolve(),) if spec else tuple(Path(file) for file in job.get("files") or ())
-        notify(f"{found.submission} kept no snapshot, so the code is what is installed now")
+        notify(f"{made_by} kept no snapshot, so the code is what is installed now")
     return {
         "root": str(layout.root),
         "submission": submission,
@@ -311,13 +289,11 @@ def _environment(found: Recorded) -> Iterator[str]:
     """Describe how this environment differs from the recorded one, or at least its Python and torch."""
     here = environment_record()
     before = found.record.environment if found.record else None
-    if before is not None:
-        differ = environment_differences(before, here)
-    else:
+    if before is None:
         versions = found.start.get("versions") or {}
         packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
-        then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
-        differ = environment_differences(then, here)
+        before = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
+    differ = environment_differences(before, here)
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 

@@ -3,9 +3,10 @@
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, final
@@ -15,12 +16,12 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
-from runners.attempts.submission_record import record_end, record_run
+from runners.attempts.submission_record import record_run, write_submission_record
 from runners.attempts.unreadable_results import find_unreadable, give_back
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
@@ -159,26 +160,21 @@ class _ActiveRun:
         self._workers = 0
 
     def result(self) -> RunResult:
-        """Run, and say what became of each trial."""
         submission = None
         if self._to_do:
             submission = submission_id()
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        problems: tuple[str, ...] = ()
-        killed = False
+        every_s, problems = self._options.land_every_s, tuple[str, ...]()
         with ExitStack() as stack:
             stack.enter_context(self._interrupts)
+            stack.enter_context(suppress(KeyboardInterrupt))
             landing = None
-            if self._options.land_every_s is not None:
-                background = BackgroundIngest(self._layout.root, self._options.land_every_s, self.note)
-                landing = stack.enter_context(background)
-            try:
-                if submission is not None:
-                    with self._progress:
-                        self._work(submission)
-            except KeyboardInterrupt:
-                killed = True
-            if landing is not None and not killed:
+            if every_s is not None:
+                landing = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
+            if submission is not None:
+                with self._progress:
+                    self._work(submission)
+            if landing is not None:
                 landing.once(wait=True)
                 problems = landing.problems
         return self._count(submission, problems)
@@ -203,7 +199,7 @@ class _ActiveRun:
                 rows = self._wait_for_others()
         finally:
             with suppress(EnvironmentProblem):  # the end of this process shows it too
-                record_end(self._layout, record)
+                write_submission_record(self._layout, replace(record, ended=time.time()))
 
     def _wait_for_others(self) -> list[int]:
         """Wait for rows of other runs; return those that they gave up."""
@@ -257,26 +253,21 @@ class _ActiveRun:
     # Callbacks of the machine:
 
     def stop_requested(self) -> bool:
-        """Return True if a signal requested a stop."""
         self._progress.tick()
         return self._interrupts.requested
 
     def worker_number(self) -> int:
-        """Count workers from 0."""
         self._workers += 1
         return self._workers - 1
 
-    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """Count a running trial."""
-        del worker, attempt
+    def row_started(self, row: int, attempt: int, step: int) -> None:
+        del attempt
         self._tally.begin(row, step)
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Update the progress of a trial."""
         self._tally.advance(row, step, steps, loss)
 
     def row_ended(self, outcome: Outcome) -> None:
-        """Record the outcome of a row."""
         self._tally.came_back(outcome)
         if outcome.status == "held":
             self._held.append(outcome.row)
@@ -288,7 +279,6 @@ class _ActiveRun:
             self.note(f"{name} failed: {failure.reason}: {failure.message}")
 
     def note(self, text: str) -> None:
-        """Show a message."""
         self._progress.note(text)
 
     def _say_stopping(self) -> None:
@@ -298,7 +288,7 @@ class _ActiveRun:
 def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
     """Create the tally of a run of `wanted`; other trials that have ended are counted."""
     members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
-    begun = tally(((trial.grid, trial.label) for trial in survey.trials), members)
+    begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
     keys = {trial.key for trial in wanted}
     for trial in survey.trials:
         if trial.key not in keys and trial.status in ("ok", "failed"):

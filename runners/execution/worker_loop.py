@@ -2,7 +2,7 @@
 
 Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
 ("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
-("unwritable", text), ("note", text), and ("leaves",) before its last outcome. `device` is its CUDA_VISIBLE_DEVICES or
+("note", text), and ("leaves",) before its last outcome. `device` is its CUDA_VISIBLE_DEVICES or
 None; `share` is the part of the device's memory that it may use.
 """
 
@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
 from grid.errors import AblateError, SpecError
-from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
 from store.files.atomic import set_retry_timeout
 
@@ -57,9 +56,6 @@ def work(pipe: "Connection[Any, Any]") -> int:
             control.say("ended", outcome)
             if outcome.spent:
                 break
-    except CampaignUnwritable as error:
-        control.say("unwritable", str(error))
-        return 1
     except AblateError as error:
         control.say("refused", error)
         return 1
@@ -108,7 +104,6 @@ class _Control:
 
     @property
     def must_stop(self) -> bool:
-        """True if the worker was told to stop."""
         return self._stop
 
     def terminate(self, *_: object) -> None:
@@ -131,7 +126,6 @@ class _Control:
         return self._stop
 
     def say(self, *message: object) -> None:
-        """Send a message to the parent."""
         try:
             self._pipe.send(message)
         except OSError:

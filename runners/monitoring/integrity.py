@@ -13,7 +13,7 @@ from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import AttemptRecord, evaluation_shards, read_attempt, read_evaluation
+from store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
 from store.files.removals import removed_attempts
@@ -143,19 +143,19 @@ def _check_attempts(layout: Layout) -> Iterator[Fault]:
         row, problems = read_attempt(layout, key, attempt)
         for file, reason in problems:
             yield (file, reason, AGAIN)
-        if row is not None and row.submission not in known and (name := _record_of(row)):
-            known.add(str(row.submission))
-            for path in (layout.submission(str(row.submission)) / name, layout.manifest(str(row.submission))):
+        if row is not None and row["submission"] not in known and (name := _record_of(row)):
+            known.add(str(row["submission"]))
+            for path in (layout.submission(str(row["submission"])) / name, layout.manifest(str(row["submission"]))):
                 if not path.is_file():
                     yield (path, "it is missing, and attempts name it", SUBMITTED)
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
 
 
-def _record_of(row: AttemptRecord) -> str | None:
+def _record_of(row: AttemptRow) -> str | None:
     """Name the record of the attempt's submission; None if a release wrote it that kept no such records."""
-    if row.sources is not None:
+    if row["sources"] is not None:
         return "submission.json"
-    return "logged.json" if "script" in json.loads(row.versions or "{}") else None
+    return "logged.json" if "script" in json.loads(row["versions"] or "{}") else None
 
 
 def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Fault]:

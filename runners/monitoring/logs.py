@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import NotFoundError
-from store.export.escape_control import escape_control
+from store.export.plain import escape_control
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 

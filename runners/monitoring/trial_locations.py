@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import SILENT_S, Submission
-from runners.execution.local_runs import runs_elsewhere, runs_here
+from runners.attempts.submission_record import SILENT_S, Submission, runs_elsewhere, runs_here
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status

@@ -14,7 +14,7 @@ from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, progress_of, trial_state
+from store.files.trial_status import TrialState, progress_of, trial_state
 
 ASK_EVERY_S = 60.0
 """Seconds between questions to the queue, as the page for administrators promises."""
@@ -76,8 +76,7 @@ class Following:
     def called_off(self) -> dict[str, int]:
         """Count the cancelled trials that have not ended, by submission.
 
-        Raises:
-            StoreError: a record of cancellations is damaged.
+        Raises StoreError if a record of cancellations is damaged.
         """
         keys = {trial.key for row, trial in enumerate(self._wanted) if row not in self._ended}
         counts: dict[str, int] = {}
@@ -121,15 +120,11 @@ class Following:
             elif state.live is None:
                 self._tally.running.pop(row, None)
             else:
-                self._step(row, trial, state.live)
-
-    def _step(self, row: int, trial: Surveyed, live: AttemptState) -> None:
-        if row not in self._tally.running:
-            resumed = live.start.get("resumed_from") or {}
-            self._tally.begin(row, int(resumed.get("step", 0)))
-        progress = progress_of(self._layout, trial.key, live.attempt)
-        if progress is not None and progress.loss is not None:
-            self._tally.advance(row, progress.step, progress.steps, progress.loss)
+                if row not in self._tally.running:
+                    self._tally.begin(row, int((state.live.start.get("resumed_from") or {}).get("step", 0)))
+                progress = progress_of(self._layout, trial.key, state.live.attempt)
+                if progress is not None and progress.loss is not None:
+                    self._tally.advance(row, progress.step, progress.steps, progress.loss)
 
 
 def waiting(submissions: Iterable[SubmissionStatus]) -> str:

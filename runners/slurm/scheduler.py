@@ -73,14 +73,11 @@ def ask(program: str, *arguments: str, patience_s: float = COMMAND_S) -> Said:
 
 
 def release(task: TaskId) -> bool:
-    """Release a held task; return False if it does not exist."""
-    return _run("scontrol", "release", str(task))
-
-
-def cancel(tasks: Iterable[TaskId]) -> None:
-    """Cancel tasks that wait or run; `TaskId(job)` is a whole array."""
-    if names := shorthand(tasks):
-        _run("scancel", *names)
+    """Release a held task; return False if it does not exist. Raises EnvironmentProblem if SLURM refuses."""
+    said = ask("scontrol", "release", str(task))
+    if said.problem is not None and not said.unknown:
+        raise EnvironmentProblem(f"scontrol release {task} was not carried out: {said.problem}; try again")
+    return said.problem is None
 
 
 def shorthand(tasks: Iterable[TaskId]) -> list[str]:
@@ -116,14 +113,6 @@ def seconds(text: str) -> int | None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-
-
-def _run(*command: str) -> bool:
-    """Run a command; return False if its job does not exist."""
-    said = ask(*command)
-    if said.problem is not None and not said.unknown:
-        raise EnvironmentProblem(f"{' '.join(command)[:80]} was not carried out: {said.problem}; try again")
-    return said.problem is None
 
 
 def _ranges(numbers: Sequence[int]) -> list[str]:
@@ -200,7 +189,6 @@ class SlurmScheduler(Scheduler):
     """SLURM, through its commands; no answer is no error."""
 
     def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """Call squeue once, and once per name."""
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
         questions: list[tuple[str, ...]] = [("-j", _join(jobs))] if jobs else []
         questions += [("--user", user(), "--name", name) for name in names]
@@ -217,7 +205,6 @@ class SlurmScheduler(Scheduler):
         return QueueStatus(tasks, time.time(), named=named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
-        """Call sacct once."""
         if not jobs:
             return QueueStatus({}, time.time())
         said = ask("sacct", "-nPX", "-j", _join(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)
@@ -227,11 +214,8 @@ class SlurmScheduler(Scheduler):
 
     def cancel(self, jobs: Sequence[int]) -> str | None:
         """Cancel jobs; return why it failed."""
-        try:
-            cancel(map(TaskId, jobs))
-        except EnvironmentProblem as problem:
-            return str(problem)
-        return None
+        said = ask("scancel", *shorthand(map(TaskId, jobs))) if jobs else Said("", None)
+        return None if said.unknown else said.problem
 
 
 def queue_rows(text: str, now: float) -> Iterator[tuple[TaskId, str, TaskStatus]]:

@@ -25,30 +25,22 @@ _BUDGET = re.compile(r"\s*(?P<hours>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>gpu|cpu)-?h\
 _MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _ON_A_GPU = re.compile(r"\b(CUDA|HIP)\b")
 
-_WITH_FIELD = frozenset({
+_FORBIDDEN = frozenset({
     "account", "array", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres", "mem",
     "nodes", "ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal", "time",
-})  # fmt: skip
-"""Options of sbatch that `Slurm` has fields for, or that every script has."""
-
-_FORBIDDEN = frozenset({
     "chdir", "clusters", "cpus-per-gpu", "export-file", "get-user-env", "gid", "gpus-per-socket",
     "gpus-per-task", "help", "hold", "ignore-pbs", "input", "mem-per-gpu", "no-requeue",
     "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "parsable", "quiet", "test-only",
     "tres-per-task", "uid", "usage", "version", "wait", "wrap",
 })  # fmt: skip
-"""Options of sbatch that would break submission or workers."""
+"""Options of sbatch that `Slurm` has fields for, that every script has, or that would break submission or workers."""
 
 _ALLOWED = ("comment", "export", "job-name", "mem-per-cpu")
-"""Options that `extra` may have by their full names, though a group above has them or a longer one."""
+"""Options that `extra` may have by their full names, though the group above has longer ones."""
 
 
 def minutes(text: str) -> int:
-    """Convert a time limit to minutes: `90m`, `8h`, `1d12h`, or in SLURM's form `08:00:00`, `1-12:00:00`.
-
-    Raises:
-        ValueError: the text has another form, or is zero.
-    """
+    """Convert `90m`, `8h`, `1d12h`, or SLURM's form `08:00:00`, `1-12:00:00` to minutes; else raise ValueError."""
     match = _TIME.fullmatch(text) or _CLOCK.fullmatch(text)
     parts = {name: int(value) for name, value in match.groupdict().items() if value} if match else {}
     total = parts.get("d", 0) * 1440 + parts.get("h", 0) * 60 + parts.get("m", 0) + (parts.get("s", 0) > 0)
@@ -58,11 +50,7 @@ def minutes(text: str) -> int:
 
 
 def mebibytes(text: str) -> int:
-    """Convert memory to MiB: `500M`, `16G`, `16GB`, `1T`.
-
-    Raises:
-        ValueError: the text has another form, or is zero.
-    """
+    """Convert memory such as `500M`, `16G`, `16GB`, `1T` to MiB; else raise ValueError."""
     match = _MEMORY.fullmatch(text)
     if match is None or int(match["count"]) == 0:
         raise ValueError(f"memory is written 500M, 16G or 1T; got {text!r}")
@@ -97,7 +85,6 @@ def _check_word(text: str) -> str:
 
 
 def _split_words(given: Any) -> Any:
-    """Split a command as a shell does."""
     return shlex.split(given) if isinstance(given, str) else given
 
 
@@ -231,7 +218,6 @@ class Slurm(WorkerFields):
         return next((value for key, value in self.extra.items() if key.replace("_", "-") == name), None)
 
     def with_needs(self, needs: Needs) -> "Slurm":
-        """Return the request for the trials of `needs`."""
         own = {name: getattr(needs, name) for name in field_names(WorkerFields)}
         return self.override(needs=(), **{name: value for name, value in own.items() if value is not None})
 
@@ -245,22 +231,17 @@ class Slurm(WorkerFields):
 def _require_extra(name: str) -> None:
     """Refuse an option that `extra` must not have; sbatch accepts shortened options."""
     start = name.replace("_", "-")
-    if start in _ALLOWED:
-        return
-    if start not in _FORBIDDEN and any(option.startswith(start) for option in _WITH_FIELD):
-        raise ValueError(f"extra is for what Slurm has no field for; {name!r} has one, or is set by the harness")
-    if any(option.startswith(start) for option in _FORBIDDEN):
-        raise ValueError(f"extra cannot have {name!r}: workers or their submission would not work with it")
-    whole = next((option for option in sorted(_ALLOWED) if option.startswith(start)), None)
-    if whole is not None:
-        raise ValueError(f"extra names options as a whole; got {name!r}, write {whole!r}")
+    if start not in _ALLOWED and any(option.startswith(start) for option in (*_FORBIDDEN, *_ALLOWED)):
+        raise ValueError(
+            f"extra cannot have {name!r}: Slurm has a field for it, every script has it, workers would not work with "
+            "it, or its name is shortened"
+        )
 
 
 def cluster_of(path: Path | str) -> Slurm | None:
     """Return the `Slurm` that the loaded spec file defines; None if it defines none.
 
-    Raises:
-        SpecError: it defines two different ones.
+    Raises SpecError if it defines two different ones.
     """
     requests: dict[str, Slurm] = {}
     for variable, value in vars(sys.modules[spec_module_name(path)]).items():
@@ -310,22 +291,15 @@ class Resources:
 
         Without `mem`, fewer trials share the host's memory, too.
 
-        Raises:
-            SpecError: there is nothing to multiply or to share differently.
+        Raises SpecError if there is nothing to multiply or to share differently.
         """
         gpu = factors.gpu if self.gpus else 1
         fewer = max(gpu, factors.host if self.mem is None else 1)
         side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
-        if side_by_side < gpu:
-            raise SpecError(
-                f"oom='bigger' gives a trial that ran out of a GPU's memory {gpu} x its share of it, and with "
-                f"per_gpu={self.per_gpu} there is no larger one; say oom='halve', or another gpu_type without "
-                "oom='bigger'"
-            )
         if side_by_side < fewer:
             raise SpecError(
-                f"oom='bigger' gives a trial that ran out of memory {fewer} x as much, and its class has neither mem= "
-                f"to multiply nor enough trials side by side (per_gpu={self.per_gpu}); say mem= or oom='halve'"
+                f"oom='bigger' gives a trial {fewer} x the memory that it had, and there are too few neighbours to "
+                f"take it from (per_gpu={self.per_gpu}); say mem=, oom='halve' or another gpu_type"
             )
         per_gpu = self.per_gpu if fewer == 1 else side_by_side // fewer
         return replace(self, mem=self.mem and self.mem * factors.host, per_gpu=per_gpu)

@@ -20,6 +20,7 @@ from runners.slurm.scheduler import QueueStatus, Scheduler, TaskId, TaskStatus, 
 from runners.slurm.worker_records import (
     FOR_GOOD,
     CalledOff,
+    Left,
     WorkerRecord,
     given_up,
     logs,
@@ -132,20 +133,21 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     """
     readers, notes = _readers(layout)
     active = [reader for reader in readers if reader.may_work]
-    if not active:
-        return [reader.status(None, {}) for reader in readers], notes
-    notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
-    unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
-    queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
-    if queue.asked is None:
-        if queue.problem is not None:
-            notes.append(f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say")
-        return [reader.status(None, {}) for reader in readers], notes
-    if queue.problem is not None:
-        shown = f"the queue is shown as it was {age(queue.asked)} ago"
-        notes.append(f"the scheduler does not answer ({queue.problem}); {shown}")
-    missing = sorted({job for reader in active for job in reader.missing_jobs(queue)})
-    accounts = scheduler.read_accounts(missing).tasks if missing else {}
+    queue: QueueStatus | None = None
+    accounts: Mapping[str, TaskStatus] = {}
+    if active:
+        notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
+        unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
+        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
+        if answer.asked is not None:
+            queue = answer
+            missing = sorted({job for reader in active for job in reader.missing_jobs(answer)})
+            accounts = scheduler.read_accounts(missing).tasks if missing else {}
+        if answer.problem is not None and answer.asked is not None:
+            shown = f"the queue is shown as it was {age(answer.asked)} ago"
+            notes.append(f"the scheduler does not answer ({answer.problem}); {shown}")
+        elif answer.problem is not None:
+            notes.append(f"the scheduler cannot be asked ({answer.problem}); workers are shown as their records say")
     return [reader.status(queue, accounts) for reader in readers], notes
 
 
@@ -184,7 +186,7 @@ class _RequestedWorker(NamedTuple):
         return self.lives[-1] if self.lives else None
 
     @property
-    def left(self) -> str | None:
+    def left(self) -> Left | None:
         return self.lives[-1].left if self.lives else None
 
 
@@ -200,7 +202,6 @@ class _StatusReader:
 
     @cached_property
     def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
-        """The lives of each worker, by class and number."""
         found: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
             found.setdefault((each.resource_class, each.worker), []).append(each)
@@ -208,7 +209,6 @@ class _StatusReader:
 
     @property
     def may_work(self) -> bool:
-        """True if some worker has not left for good."""
         return any(worker.left not in FOR_GOOD for worker in self._workers(None))
 
     @property
@@ -230,7 +230,6 @@ class _StatusReader:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
-        """Return the status; `queue` is None if the scheduler gave no answer."""
         workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 

@@ -6,12 +6,13 @@ Each worker has one record file, written at the start of a life, every minute an
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.output import format_count
 from store.files.atomic import is_temporary, read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
@@ -26,9 +27,6 @@ FOR_GOOD: tuple[Left, ...] = ("done", "budget", "cancelled", "late")
 
 MOST_FINGERPRINTS = 64
 
-_KEPT_APART: tuple[Left, ...] = ("refused", "error", "late")
-"""Rare ends; other lives on the same node are merged into one record."""
-
 _READ_EVERY_S = 60.0
 _READ_S_PER_WORKER = 0.2
 
@@ -36,9 +34,10 @@ _READ_S_PER_WORKER = 0.2
 @final
 @dataclass(frozen=True)
 class WorkerRecord:
-    """A life of a worker, or the sum of earlier lives on a node that ended alike; times in seconds since the epoch.
+    """A life of a worker; times in seconds since the epoch.
 
-    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker.
+    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker. Earlier releases added up lives
+    on a node that ended alike.
     """
 
     submission: str
@@ -46,7 +45,7 @@ class WorkerRecord:
     """`class` in the file."""
     worker: int
     restarts: int
-    """Restarts before this life; the last of several."""
+    """Restarts before this life."""
     job: str
     node: str
     host: str
@@ -78,7 +77,7 @@ class WorkerRecord:
 
 
 def worker_path(layout: Layout, found: WorkerRecord) -> Path:
-    """Return the path of its file."""
+    """Return the path of the worker's file."""
     return layout.submission(found.submission) / "workers" / f"{found.resource_class}-{found.worker}.json"
 
 
@@ -88,8 +87,7 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
     A life writes nothing once the next life has begun: SLURM may have taken its node for dead. A file that cannot be
     read is kept; the record gets a file of its own.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem if the campaign cannot be written.
     """
     path = worker_path(layout, found)
     lives = _read(path)
@@ -99,24 +97,10 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
     lives = lives or []
     if any(life.restarts > found.restarts for life in lives):
         return
-    lives = [*merge_lives(life for life in lives if life.restarts < found.restarts), found]
-    data = [asdict(life) for life in lives]
+    data = [asdict(life) for life in (*(life for life in lives if life.restarts < found.restarts), found)]
     for life in data:
         life["class"] = life.pop("resource_class")
     write_json(path, {"schema": FILE_SCHEMA, "lives": data})
-
-
-def merge_lives(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Add up lives of a worker on the same node that ended alike."""
-    merged: dict[tuple[object, ...], WorkerRecord] = {}
-    for life in sorted(lives, key=lambda each: each.restarts):
-        apart = life.restarts if life.left in _KEPT_APART else None
-        kind = (life.node, life.host, life.left, life.gpus, life.cpus, apart)
-        before = merged.get(kind, replace(life, seconds=0.0, ok=0, failed=0, stopped=0))
-        sums = {name: getattr(before, name) + getattr(life, name) for name in ("seconds", "ok", "failed", "stopped")}
-        failures = tuple(dict.fromkeys((*before.failures, *life.failures)))[:MOST_FINGERPRINTS]
-        merged[kind] = replace(life, started=before.started, failures=failures, **sums)
-    return sorted(merged.values(), key=lambda each: each.restarts)
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
@@ -125,7 +109,7 @@ def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
 
 
 def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
-    """Return the records of a submission, and a sentence about files that cannot be read."""
+    """Return the same records, and a sentence about files that cannot be read."""
     files = [(path, _read(path)) for path in _paths(layout, submission)]
     records = [record for _, lives in files for record in lives or ()]
     records.sort(key=lambda each: (each.resource_class, each.worker, each.restarts))
@@ -258,11 +242,13 @@ def worker_logs(layout: Layout, submission: str) -> dict[str, Path]:
 
 
 def last_words(path: Path) -> LastWords | None:
-    """Read the end of a log; None if it is missing or empty."""
+    """Read the end of a log; None if it is missing or empty.
+
+    The text is the last line of a program, then how set-up ended; without both, the last line of the batch script.
+    """
     try:
         with path.open("rb") as file:
-            start = file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            if start:
+            if file.seek(max(0, path.stat().st_size - _TAIL_BYTES)):
                 file.readline()  # the rest of a line
             text = file.read().decode("utf-8", "replace")
     except OSError:
@@ -271,8 +257,11 @@ def last_words(path: Path) -> LastWords | None:
     if not lines:
         return None
     own = [match["text"] for line in lines if (match := _OURS.match(line))]
+    others = [_SCRIPT.sub("", line) for line in lines if not _OURS.match(line) and not _NOISE.search(line)]
+    parts = [*others[-1:], *[line for line in own if _SET_UP.match(line)][-1:]] or own[-1:] or lines[-1:]
+    text = "; ".join(part[:_MOST_CHARACTERS] for part in parts)
     nodes = [match["name"] for line in own if (match := _NODE_NAME.search(line))]
-    return LastWords(path, _summary(lines), nodes[-1] if nodes else "?", bool(own and _GIVEN_UP.match(own[-1])))
+    return LastWords(path, text, nodes[-1] if nodes else "?", bool(own and _GIVEN_UP.match(own[-1])))
 
 
 def given_up(layout: Layout, submission: str, job: str, left: str | None) -> LastWords | None:
@@ -284,21 +273,6 @@ def given_up(layout: Layout, submission: str, job: str, left: str | None) -> Las
         return None
     printed = last_words(worker_log(layout, submission, job))
     return printed if printed and printed.over else None
-
-
-def _summary(lines: Sequence[str]) -> str:
-    """Return how set-up ended, after the line before it; else the last line that is not the script's own."""
-    own = [match["text"] if (match := _OURS.match(line)) else None for line in lines]
-    set_up = [index for index, text in enumerate(own) if text and _SET_UP.match(text)]
-    if set_up:
-        above = set_up[-1] - 1
-        while above in set_up:
-            above -= 1
-        before = _SCRIPT.sub("", lines[above]) if above >= 0 and own[above] is None else ""
-        parts = (before, own[set_up[-1]] or "")
-        return "; ".join(part[:_MOST_CHARACTERS] for part in parts if part)
-    others = [line for line, text in zip(lines, own, strict=True) if text is None and not _NOISE.search(line)]
-    return (others or [text for text in own if text] or list(lines))[-1][:_MOST_CHARACTERS]
 
 
 _LOOK_EVERY_S = 3.0
@@ -319,11 +293,7 @@ def cancelled_path(layout: Layout, submission: str) -> Path:
 
 
 def read_cancelled(layout: Layout, submission: str) -> CalledOff:
-    """Read the file.
-
-    Raises:
-        StoreError: the file is damaged.
-    """
+    """Read the file. Raises StoreError if the file is damaged."""
     try:
         data = read_json(cancelled_path(layout, submission))
     except NotFoundError:
@@ -340,7 +310,6 @@ class Cancellations:
         self._submission = submission
         self._clock = clock
         self._next = clock()
-        self._stamp: tuple[int, int] | None = None
         self.current = CalledOff()
 
     def read_again(self) -> bool:
@@ -348,13 +317,7 @@ class Cancellations:
         if self._clock() < self._next:
             return False
         self._next = self._clock() + _LOOK_EVERY_S
-        try:
-            stat = cancelled_path(self._layout, self._submission).stat()
-            stamp = (stat.st_mtime_ns, stat.st_ino)
-            if stamp == self._stamp:
-                return False
-            before, self.current = self.current, read_cancelled(self._layout, self._submission)
-        except (OSError, StoreError):  # missing or unreadable; try again later
-            return False
-        self._stamp = stamp
+        before = self.current
+        with suppress(EnvironmentProblem, StoreError):  # it is read again later
+            self.current = read_cancelled(self._layout, self._submission)
         return self.current != before

@@ -3,17 +3,14 @@
 import io
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import environment_problem, read_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from store.store import Store
+from store.store import Store
 
 LARGEST: Final = 2**28
 """Bytes of all arrays of a file together, unpacked: more is refused, since it would take the reader's memory."""
@@ -28,11 +25,8 @@ class StoredArray(NamedTuple):
     name: str
 
 
-def artefacts(store: "Store", trial: str) -> list[StoredArray]:
-    """The files of a trial that count, by step and name: of those of the attempts that its result came from, the last.
-
-    Raises SpecError: the key is none; EnvironmentProblem where the file system does not answer.
-    """
+def artefacts(store: Store, trial: str) -> list[StoredArray]:
+    """The files of a trial that count, by step and name: of the attempts that its result came from, the last."""
     counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
     found: dict[tuple[int, str], StoredArray] = {}
     for attempt, until in counted.iter_rows():
@@ -42,7 +36,7 @@ def artefacts(store: "Store", trial: str) -> list[StoredArray]:
     return [found[key] for key in sorted(found)]
 
 
-def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
+def with_artefacts(store: Store, grid: str, kind: str) -> pl.DataFrame:
     """The trials of a grid whose spec lists the probe `kind`, such as attention_maps: trial, cell, seed, status."""
     return store.sql(
         """
@@ -54,14 +48,8 @@ def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
     )
 
 
-def arrays(store: "Store", artefact: StoredArray) -> dict[str, "np.ndarray"]:
-    """Read the arrays of a file by name; nothing in it is executed.
-
-    Raises NotFoundError: it is gone; StoreError: it is torn or altered, or larger than `LARGEST`; EnvironmentProblem:
-    the file system does not answer.
-    """
-    import numpy as np  # here: reading tables does not need it
-
+def arrays(store: Store, artefact: StoredArray) -> dict[str, np.ndarray]:
+    """Read the arrays of a file by name; nothing in it is executed. Raises NotFoundError, StoreError."""
     path = store.layout.artefact(artefact.trial, artefact.attempt, artefact.step, artefact.name)
     try:
         data = read_bytes(path)

@@ -1,7 +1,7 @@
 """Why a cell of a grid has its verdict: everything that the verdict rests on, with both error bars."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,15 +9,13 @@ import polars as pl
 from grid.errors import SpecError
 from store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
 from store.database import queries
-from store.statistics import ItemBars, checks, item_bars
+from store.statistics import checks, item_bars
 from store.statistics.verdict import ROBUST_PAIRS
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 
 def why(
-    store: "Store", grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+    store: Store, grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label).
 
@@ -33,20 +31,14 @@ def why(
     basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     found = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
     row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
-    bars = paired_items(store, grid, grid_measure, (key, theirs))
-    return {**row, "items": None if bars is None else bars._asdict()}
-
-
-def paired_items(store: "Store", grid: str, measure: GridMeasure, cells: tuple[str, str]) -> ItemBars | None:
-    """Differences of the first of `cells` from the second by item, on shared seeds and items; None where none are."""
-    kept = item_differences(store, grid, measure, cells)
+    kept = item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
-        return None
-    seeds = kept["seed"].n_unique()
-    return item_bars(kept["difference"].to_numpy().astype(np.float64).reshape(seeds, -1), measure.alpha)
+        return {**row, "items": None}
+    by_seed = kept["difference"].to_numpy().astype(np.float64).reshape(kept["seed"].n_unique(), -1)
+    return {**row, "items": item_bars(by_seed, grid_measure.alpha)._asdict()}
 
 
-def item_differences(store: "Store", grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
+def item_differences(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
     """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
 
     Compare items that both recorded on every shared seed; at the last step, in the unit of the measure.

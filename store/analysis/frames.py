@@ -1,16 +1,13 @@
 """Frames of a grid with a column per axis or per coordinate, as `Campaign` hands them out."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from store.analysis.verdicts import measure_of
 from store.database import quoting
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 ALWAYS: Final = ("seed", "cell", "trial")
 """Columns that no axis is called like; an axis takes the place of any other of its name, as in the view of the grid."""
@@ -19,7 +16,7 @@ _KEYS: Final = ("operator", "cell", "trial")
 _TYPES: Final = {"BIGINT": pl.Int64, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean, "VARCHAR": pl.String}
 
 
-def trials(store: "Store", grid: str) -> pl.DataFrame:
+def trials(store: Store, grid: str) -> pl.DataFrame:
     """One row per planned trial of `grid`; see `Campaign.trials`."""
     found = store.sql(_TRIALS, {"grid": grid})
     rows = [json.loads(text) for text in found["axes"]]
@@ -36,16 +33,11 @@ def trials(store: "Store", grid: str) -> pl.DataFrame:
         measure = measure_of(store, grid, None)
         value = store.final(grid, measure.name, measure.point)["value"]
         columns.append(value.alias("value_2" if "value" in named else "value"))
-    return led_by(own.with_columns(columns), ())
+    found, keys = own.with_columns(columns), [name for name in _KEYS if name in own.columns]
+    return found.select(pl.exclude(keys), *keys)
 
 
-def led_by(frame: pl.DataFrame, first: Sequence[str]) -> pl.DataFrame:
-    """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
-    keys = [name for name in _KEYS if name in frame.columns]
-    return frame.select(*first, pl.exclude(*first, *keys), *keys)
-
-
-def probes(store: "Store", grid: str, name: str) -> pl.DataFrame:
+def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
     """One row per trial, step, layer, head and point; see `Campaign.probes`."""
     of = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND p.name = $name"
     given = {"grid": grid, "name": name}

@@ -1,6 +1,6 @@
 """Learning curves of a grid by what they cost: steps, tokens or seconds of training."""
 
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import polars as pl
 
@@ -10,14 +10,12 @@ from store.analysis.metrics import direction
 from store.analysis.verdicts import baselines_of, measure_of
 from store.database import queries
 from store.statistics import CurveRule, compare_curves
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 By = Literal["steps", "tokens", "seconds"]
 
 
-def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
+def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
 
     A run that is outstanding, or recorded no value, has one row without cost and value.
@@ -41,12 +39,17 @@ def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
-    whole = _with_seconds(found).with_columns(cost=cost[by].cast(pl.Float64))
+    # `wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added
+    run = pl.col("trial")
+    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
+    handed = pl.when(changed).then(pl.col("wall_s").shift(1).over(run)).otherwise(0.0).fill_null(0.0)
+    timed = found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
+    whole = timed.with_columns(cost=cost[by].cast(pl.Float64))
     return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
 
 
 def compare_learning(
-    store: "Store",
+    store: Store,
     grid: str,
     name: str,
     by: By,
@@ -66,21 +69,12 @@ def compare_learning(
     )
 
 
-def rule_of(store: "Store", grid: str, name: str) -> CurveRule:
+def rule_of(store: Store, grid: str, name: str) -> CurveRule:
     """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
     grid_measure = measure_of(store, grid, None)
     if grid_measure.name == name:
         return CurveRule(grid_measure.scale, grid_measure.better, grid_measure.alpha)
     return CurveRule("linear", direction(name) or "lower", grid_measure.alpha)
-
-
-def _with_seconds(found: pl.DataFrame) -> pl.DataFrame:
-    """`wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added."""
-    run = pl.col("trial")
-    earlier = pl.col("wall_s").shift(1).over(run)
-    changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
-    handed = pl.when(changed).then(earlier).otherwise(0.0).fill_null(0.0)
-    return found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
 
 
 _POINTS: Final = """

@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from store.analysis.verdicts import baselines_of, measure_of, runs
 from store.statistics import MIN_PAIRS, Scale, detectable
-from store.statistics.arms import Pairing, arms, match_arms, pair
+from store.statistics.arms import arms, match_arms, pair
 from store.statistics.paired_differences import or_null
 from store.statistics.scales import misfit
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 SEEDS: Final = (3, 5, 8, 10, 20, 50)
 """Beside those that are planned."""
@@ -39,7 +37,7 @@ class NoiseFloor(NamedTuple):
 
 
 def noise_floor(
-    store: "Store",
+    store: Store,
     grid: str,
     *,
     baseline: str | None = None,
@@ -50,8 +48,16 @@ def noise_floor(
     grid_measure = measure_of(store, grid, measure)
     matched = match_arms(arms(runs(store, grid, grid_measure)), baselines_of(store, grid, baseline))
     pairings = [pair(arm, base, grid_measure.scale) for arm, base in matched]
-    reasons = [_unknown(each, grid_measure.scale) for each in pairings]
-    known = [each for each, why in zip(pairings, reasons, strict=True) if why is None]
+    known, unknown = [], Counter[str]()
+    for each in pairings:
+        if each.shared < MIN_PAIRS:
+            unknown[f"fewer than {MIN_PAIRS} finished seeds in common with the baseline"] += 1
+        elif not np.isfinite(each.differences).all():
+            unknown[misfit(grid_measure.scale)] += 1
+        elif not each.spread:
+            unknown["the same difference on every seed"] += 1
+        else:
+            known.append(each)
     sd = np.array([float(each.summary.sd) for each in known])
     planned = len(store.grid(grid)["seeds"])
     alpha = grid_measure.alpha / max(len(pairings), 1)
@@ -63,14 +69,4 @@ def noise_floor(
         rows.append((n, *map(or_null, three)))
     schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    unknown = Counter(why for why in reasons if why is not None)
     return NoiseFloor(frame, planned, len(known), len(pairings), grid_measure.scale, unknown)
-
-
-def _unknown(pairing: Pairing, scale: Scale) -> str | None:
-    """Why the spread of a pairing is not known; None where it is."""
-    if pairing.shared < MIN_PAIRS:
-        return f"fewer than {MIN_PAIRS} finished seeds in common with the baseline"
-    if not np.isfinite(pairing.differences).all():
-        return misfit(scale)
-    return None if pairing.spread else "the same difference on every seed"

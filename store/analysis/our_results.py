@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from store.analysis.verdicts import GridMeasure, runs
 from store.statistics.arms import Arm, arms
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 Point = tuple[tuple[str, float], ...]
 
@@ -68,11 +66,8 @@ class Results(NamedTuple):
         )
 
 
-def results(store: "Store", grid: str, names: Collection[str]) -> Results:
-    """Read of `grid` what is there of the measurements `names`, without arms.
-
-    Raises NotFoundError where there is no such grid.
-    """
+def results(store: Store, grid: str, names: Collection[str]) -> Results:
+    """Read of `grid` what is there of the measurements `names`, without arms."""
     store.grid(grid)
     found = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
     operators: dict[str, set[Any]] = {}
@@ -94,8 +89,11 @@ def _own(row: Mapping[str, Any]) -> Own:
     rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
     sizes = (row[name] for name in ("parameters", "steps", "tokens"))
     shared = json.dumps(rest, sort_keys=True)
-    own = Own(row["cell"], row["label"], spec.get("task") or {}, placement, shared, *sizes)
-    return own._replace(said=facts(spec), probed=_probing_length(spec))
+    length, context = _at(spec, "probing.length"), _at(spec, "task.context")  # texts have so many tokens
+    probed = length if length is None or context is None else min(length, context)
+    task = spec.get("task") or {}
+    own = Own(row["cell"], row["label"], task, placement, shared, *sizes)
+    return own._replace(said=facts(spec), probed=probed)
 
 
 _PATHS: Final[Mapping[str, str]] = {
@@ -142,13 +140,7 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def _probing_length(spec: Mapping[str, Any]) -> int | None:
-    """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
-    length, context = (spec.get("probing") or {}).get("length"), (spec.get("task") or {}).get("context")
-    return length if length is None or context is None else min(length, context)
-
-
-def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:
+def read_arms(store: Store, grid: str) -> Mapping[str, Arm]:
     """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
     some = store.sql(_ANY, {"grid": grid}).rows()
     return arms(runs(store, grid, GridMeasure(some[0][0], json.loads(some[0][1])))) if some else {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,9 +16,7 @@ from store.statistics import Better, Objective, pareto as pareto_set
 from store.statistics.arms import Arm, arms, pair
 from store.statistics.scales import Scale, fits, forward
 from store.statistics.verdict import MIN_PAIRS
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "inconclusive", "note")
 """Columns of runs and of a Pareto set, which no objective can be called like."""
@@ -50,11 +48,12 @@ class Compared(NamedTuple):
     """cell, label, seed, status and a column per objective; every planned run."""
     objectives: list[Objective]
     forbidden: dict[tuple[str, str], str]
+    """Why `compare` would give no verdict, by the cell and the one it is compared with."""
     alpha: float
 
 
 def pareto(
-    store: "Store",
+    store: Store,
     grid: str,
     against: Sequence[str | Quantity] = ("train_s",),
     *,
@@ -75,7 +74,7 @@ def pareto(
 
 
 def read_objectives(
-    store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
+    store: Store, grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
     """Read the values that `pareto` compares. Raises as that."""
     grid_measure = measure_of(store, grid, measure)
@@ -99,7 +98,13 @@ def read_objectives(
             have = [*_known_costs(costs), *_read_recorded(store, grid)] or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
-    return Compared(values, objectives, _forbidden(found, grid_measure.scale), grid_measure.alpha)
+    cells = arms(found)
+    known = _of_clean(cells, grid_measure.scale)
+    for one, other in permutations(cells, 2):
+        if (one, other) not in known:
+            known[one, other] = pair(cells[one], cells[other], grid_measure.scale).problem
+    forbidden = {both: problem for both, problem in known.items() if problem is not None}
+    return Compared(values, objectives, forbidden, grid_measure.alpha)
 
 
 def _free(name: str) -> str:
@@ -115,11 +120,8 @@ class Way(NamedTuple):
     """Whether anything says which way is better; else it is taken as better when lower."""
 
 
-def rule(store: "Store", grid: str, name: str) -> Way:
-    """How `name` is compared: costs by ratios, the grid's own measure as the grid says, anything else by differences.
-
-    Rates per second are better when higher, other costs when lower; of other names `measure_words.direction` says it.
-    """
+def rule(store: Store, grid: str, name: str) -> Way:
+    """How `name` is compared: costs by ratios, the own measure as the grid says, others by differences."""
     if name in COSTS:
         return Way("higher" if name.endswith("_per_s") else "lower", "log")
     own = store.grid(grid)["measure"] or {}
@@ -130,7 +132,7 @@ def rule(store: "Store", grid: str, name: str) -> Way:
     return Way(way or "lower", "linear", known=way is not None)
 
 
-def known_costs(store: "Store", grid: str) -> list[str]:
+def known_costs(store: Store, grid: str) -> list[str]:
     """Return the entries of `COSTS` that a finished run of the grid recorded; those that differ between runs first."""
     return _known_costs(store.sql(_COSTS, {"grid": grid}))
 
@@ -138,16 +140,6 @@ def known_costs(store: "Store", grid: str) -> list[str]:
 def _known_costs(costs: pl.DataFrame) -> list[str]:
     known = [name for name in COSTS if costs[name].count()]
     return sorted(known, key=lambda name: costs[name].drop_nulls().n_unique() == 1)
-
-
-def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:
-    """Why `compare` would give no verdict, by the cell and the one it is compared with."""
-    cells = arms(values)
-    known = _of_clean(cells, scale)
-    for one, other in permutations(cells, 2):
-        if (one, other) not in known:
-            known[one, other] = pair(cells[one], cells[other], scale).problem
-    return {pair_: problem for pair_, problem in known.items() if problem is not None}
 
 
 def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], str | None]:
@@ -180,7 +172,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
     return found
 
 
-def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
+def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     """cell, seed and value of a measurement or a probe."""
     known = [*COSTS, *_read_recorded(store, grid)]
     if wanted.name in known:
@@ -198,7 +190,7 @@ def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     return found.drop("points")
 
 
-def _read_recorded(store: "Store", grid: str) -> list[str]:
+def _read_recorded(store: Store, grid: str) -> list[str]:
     names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
     return [name for name in names["name"].to_list() if name not in COSTS]
 

@@ -6,7 +6,7 @@ question is whether the printed difference has the same sign as your own, given 
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,10 @@ from store.published.tables import PublishedClaim, chosen, claims, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 Word = Literal["same direction", "within noise", "differs", "not comparable"]
-WORDS: Final[tuple[Word, ...]] = ("same direction", "within noise", "differs", "not comparable")
+WORDS: Final[tuple[Word, ...]] = get_args(Word)
 ALPHA: Final = 0.05
 """Family-wise error rate over all claims that a table of comparisons judges."""
 
@@ -41,7 +39,7 @@ class _Tried(NamedTuple):
 
 
 def compare_published(
-    store: "Store", grid: str, *, paper: str | None = None, table: str | None = None, metric: str | None = None
+    store: Store, grid: str, *, paper: str | None = None, table: str | None = None, metric: str | None = None
 ) -> pl.DataFrame:
     """One row per claim of the papers, cell of `grid` beside it and own baseline; or one row that says why none can.
 

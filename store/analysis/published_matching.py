@@ -41,10 +41,17 @@ def differs(cell: PublishedCell, own: Own) -> str:
         or (f"{cell.model} there" if cell.parameters is None else ""),
         _amounts("steps", cell.steps, own.steps),
         _amounts("tokens", cell.tokens, own.tokens),
-        _data(cell, own),
-        f"in {cell.placement}, here {own.placement}" if cell.placement not in (None, own.placement) else "",
-        *(_fact(name, text, own) for name, text in cell.setup.items() if name not in OF_MEASUREMENT),
     ]
+    if cell.data is not None and cell.task != "linear_functions":  # data that a formula draws are the same
+        source = own.task.get("source") or own.task.get("text") or {}
+        kind = source.get("kind") if isinstance(source, Mapping) else source
+        known.append(f"{cell.data}, here {kind or own.task.get('kind')}")
+    if cell.placement not in (None, own.placement):
+        known.append(f"in {cell.placement}, here {own.placement}")
+    for name, text in cell.setup.items():
+        here = own.said.get(name)
+        if name not in OF_MEASUREMENT and (here is None or not agrees(here, text)):
+            known.append(f"{name} {text} there" if here is None else f"{name} {text}, here {here}")
     return "; ".join(filter(None, known))
 
 
@@ -80,14 +87,6 @@ def agrees(here: str, there: str) -> bool:
         return False
 
 
-def _fact(name: str, text: str, own: Own) -> str:
-    """Return the difference in one fact of a setup, unless it is known to be equal."""
-    here = own.said.get(name)
-    if here is None:
-        return f"{name} {text} there"
-    return "" if agrees(here, text) else f"{name} {text}, here {here}"
-
-
 def alike(theirs: float, ours: float | None) -> bool:
     """Whether two amounts count as the same; one that is unknown does not."""
     return ours is not None and ours > 0 and max(theirs / ours, ours / theirs) < _ALIKE
@@ -97,12 +96,3 @@ def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
     if theirs is None or alike(theirs, ours):
         return ""
     return f"{format_size(theirs)} {what}, here {format_size(ours) if ours is not None else 'unknown'}"
-
-
-def _data(cell: PublishedCell, own: Own) -> str:
-    """Data that are drawn from the same formula are the same; a corpus is another unless it says otherwise."""
-    if cell.data is None or cell.task == "linear_functions":
-        return ""
-    source = own.task.get("source") or own.task.get("text") or {}
-    kind = source.get("kind") if isinstance(source, Mapping) else source
-    return f"{cell.data}, here {kind or own.task.get('kind')}"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -12,16 +12,14 @@ from grid.suggestions import suggest_name
 from store.analysis.verdicts import baselines_of, judge_runs, measure_of, runs
 from store.statistics import Baseline
 from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 _AXIS: Final = "axis: "
 """Keeps an axis that is called like a column of the runs apart from it."""
 
 
 def selected_verdicts(
-    store: "Store",
+    store: Store,
     grid: str,
     over: Sequence[str],
     *,
@@ -65,7 +63,9 @@ def selected_verdicts(
             f"the grid has the axes {names}"
         )
     base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
-    return _with_choices(judge_runs(_of_the_selected(chosen), base, by), chosen)
+    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]  # says nothing of its setting
+    value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")
+    return _with_choices(judge_runs(chosen.values.with_columns(value), base, by), chosen)
 
 
 def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:
@@ -75,14 +75,6 @@ def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], ba
     if isinstance(baseline, str):
         return cells[settings[baseline]]
     return {cell: cells[settings[baseline[cell]]] for cell in chosen.choices if cell in baseline}
-
-
-def _of_the_selected(chosen: Selected) -> pl.DataFrame:
-    """The runs to report, without the values of cells that nothing selected: these say nothing about their setting."""
-    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
-    return chosen.values.with_columns(
-        pl.when(pl.col("cell").is_in(unselected)).then(None).otherwise(pl.col("value")).alias("value")
-    )
 
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:
@@ -99,7 +91,11 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
 
 def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
-    split = f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}"
+    first, second = (
+        f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"
+        for seeds in (chosen.selected_on, chosen.reported_on)
+    )
+    split = f"selected on {first}, reported on {second}"
     warning = chosen.warning.replace(_AXIS, "")
     words, reasons = [], []
     for pick, cell, word, reason in zip(picks, found["baseline"], found["verdict"], found["reason"], strict=True):
@@ -122,7 +118,3 @@ def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
         pl.Series("reported_on", [list(chosen.reported_on)] * found.height, pl.List(pl.Int64)),
         pl.Series("optimism", optimism, pl.Float64),
     )
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"

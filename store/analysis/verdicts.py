@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -11,9 +11,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Baseline, Better, Scale, compare, failures
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 _STATUSES: Final = ("ok", "failed", "running", "pending")
 
@@ -30,7 +28,7 @@ class GridMeasure(NamedTuple):
 
 
 def verdicts(
-    store: "Store", grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+    store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
     """One row per cell that is no baseline: the columns of `compare`, then ok, failed, running, pending.
 
@@ -49,25 +47,17 @@ def verdicts(
 
 def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasure) -> pl.DataFrame:
     """Compare by a grid's measure."""
-    return compare(
-        values,
-        baseline=baseline,
-        scale=grid_measure.scale,
-        better=grid_measure.better,
-        rope=grid_measure.rope,
-        alpha=grid_measure.alpha,
-    )
+    _, _, scale, better, rope, alpha = grid_measure
+    return compare(values, baseline=baseline, scale=scale, better=better, rope=rope, alpha=alpha)
 
 
-def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
+def failure_rates(store: Store, grid: str, *, baseline: str | None = None) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
-    grid_measure = measure_of(store, grid, None)
-    return failures(
-        runs(store, grid, grid_measure), baseline=baselines_of(store, grid, baseline), alpha=grid_measure.alpha
-    )
+    measure = measure_of(store, grid, None)
+    return failures(runs(store, grid, measure), baseline=baselines_of(store, grid, baseline), alpha=measure.alpha)
 
 
-def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
+def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
     """The measure of the grid with single fields replaced. Raises SpecError for a field or name that is not there."""
     known = list(GridMeasure._fields)
     for name in changes or {}:
@@ -86,13 +76,13 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     return GridMeasure(**fields)
 
 
-def baselines_of(store: "Store", grid: str, wanted: str | None) -> Baseline:
+def baselines_of(store: Store, grid: str, wanted: str | None) -> Baseline:
     """The baseline of cells: `wanted`, the grid's baseline, or each cell's if the grid has several."""
     several: Mapping[str, str] = store.grid(grid).get("baselines") or {}
     return several if several and wanted is None else baseline_of(store, grid, wanted)
 
 
-def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
+def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     """The cell key of `wanted`, a key or a label, or of the grid's baseline, the first of several."""
     header = store.grid(grid)
     name = header["baseline"] if wanted is None else wanted
@@ -120,7 +110,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
 
 
-def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
+def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
     `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` is the
@@ -135,11 +125,7 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     found = values.join(_append_versions(about), on="trial", how="left", maintain_order="left")
     found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
-    return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
-
-
-def _add_lost_runs(header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
-    """Add the seeds of the grid that some known cell lacks, since a line of its plan cannot be read."""
+    found, header = found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
     if header.get("logged") or found.height >= header["trials"]:
         return found
     cells = found.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
@@ -166,7 +152,7 @@ def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
     return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
 
 
-def _no_such_measure(store: "Store", grid: str, measure: GridMeasure) -> str:
+def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
     listed = store.sql(
         "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid}
     )

@@ -85,10 +85,7 @@ def _create(path: Path) -> None:
 
 
 def remove_log(path: Path) -> None:
-    """Remove the log of the database at `path` for good, before another takes its place: replayed, it would damage it.
-
-    Raises EnvironmentProblem: it cannot be removed.
-    """
+    """Remove the log of the database at `path`, before another takes its place: replayed, it would damage it."""
     log = Path(f"{path}.wal")
     try:
         log.unlink(missing_ok=True)
@@ -147,10 +144,7 @@ def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse a database that another version of the schema wrote.
-
-    Raises StoreError: it is newer, older, or not a store at all.
-    """
+    """Raise StoreError for a database that another version of the schema wrote, or that is no store."""
     version = stored_version(connection, path)
     if version != STORE_SCHEMA:
         writer, remedy = ("a newer", "upgrade ablate, or ") if version > STORE_SCHEMA else ("an older", "")

@@ -12,15 +12,9 @@ from store.database import quoting
 from store.files.code_aliases import current_sources
 
 RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
-"""Advice about trials whose results cannot be read."""
-
-
 PLAN = "run the same `ablate run` again, or restore the file"
-"""Advice about a damaged plan."""
-
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
-"""Advice about trials whose attempts disagree."""
-
+"""Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
 Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]
 """Runs one query with named parameters."""
@@ -86,7 +80,16 @@ def damage(sql: Sql, grid: str | None) -> list[str]:
     for name, n in lost:
         have = "trial of {} has" if n == 1 else "trials of {} have"
         told.append(f"{n} finished {have.format(name)} no readable result; {RETRAIN}")
-    return [*told, *(_disagreement(*row) for row in doubts)]
+    for name, counts, n, example, reason in doubts:
+        label, seed, trial = example.values()
+        trials = "trial was" if n == 1 else "trials were"
+        said = f"{n} {trials} trained twice with the same code and disagree, such as {label} seed {seed} ({trial[:8]})"
+        if counts:
+            told.append(f"grid {name}: {said}: {reason}; the later attempt counts")
+        else:
+            rule = "on the CPU they must be equal bit for bit, so no mean has them"
+            told.append(f"error in grid {name}: {said}: {reason}; {rule}; {AGAIN}")
+    return told
 
 
 def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
@@ -119,16 +122,6 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
                 f"the results of {name} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
                 "operators'; `ablate run SPEC --rerun-stale` trains those of other code again"
             )
-
-
-def _disagreement(grid: str, counts: bool, n: int, example: Mapping[str, Any], reason: str) -> str:  # noqa: FBT001
-    label, seed, trial = example.values()
-    trials = "trial was" if n == 1 else "trials were"
-    which = f"{n} {trials} trained twice with the same code and disagree, such as {label} seed {seed} ({trial[:8]})"
-    if counts:
-        return f"grid {grid}: {which}: {reason}; the later attempt counts"
-    rule = "on the CPU they must be equal bit for bit, so no mean has them"
-    return f"error in grid {grid}: {which}: {reason}; {rule}; {AGAIN}"
 
 
 def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

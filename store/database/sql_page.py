@@ -37,7 +37,13 @@ def page() -> str:
     types = column_types()
     parts = []
     for kind, heading in _HEADINGS.items():
-        parts += [heading, *(_section(each, types) for each in relations() if each.kind == kind)]
+        parts.append(heading)
+        for each in relations():
+            if each.kind == kind:
+                called = f"{each.name}({each.arguments})" if kind == "macro" else each.name
+                rows = [f"| {name} | {of} | {meaning(each, name) or ''} |" for name, of in types[each.name]]
+                table = "\n".join(["| column | type | description |", "|---|---|---|", *rows])
+                parts.append(f"### `{called}`\n\n{each.meaning}\n\n{table}\n\n```sql\n{example(each)};\n```")
     return (
         files("store.database").joinpath("sql_page.md").read_text(encoding="utf-8").replace(_PLACE, "\n\n".join(parts))
     )
@@ -61,13 +67,6 @@ def column_types() -> Mapping[str, Sequence[tuple[str, str]]]:
             described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {shown})").fetchall()
             found[each.name] = described
     return found
-
-
-def _section(relation: Relation, types: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    called = f"{relation.name}({relation.arguments})" if relation.kind == "macro" else relation.name
-    rows = [f"| {name} | {kind} | {meaning(relation, name) or ''} |" for name, kind in types[relation.name]]
-    table = "\n".join(["| column | type | description |", "|---|---|---|", *rows])
-    return f"### `{called}`\n\n{relation.meaning}\n\n{table}\n\n```sql\n{example(relation)};\n```"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,9 +16,7 @@ from store.database.queries import in_plan_order
 from store.export import latex, markdown
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from store.statistics.scales import fits, forward
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 Spread = Literal["interval", "sd"]
 Missing = Literal["failed", "unfinished", "unmeasured"]
@@ -56,7 +54,7 @@ class CellTable(NamedTuple):
     alpha: float
 
 
-def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
+def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
     """The cells of `grid`, baselines first and then in the order of the spec.
 
     `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
@@ -71,12 +69,14 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
     columns = []
     for word in wanted or [grid_measure.name]:
-        name, better = _parse_request(word)
+        ways: dict[str, Better] = {"lower": "lower", "higher": "higher"}
+        name, _, way = word.rpartition(":")
+        better = ways.get(way) if name else None
+        name = name if better else word
         points = _points(store, grid, name, at) if wanted else [{**grid_measure.point, **at}]
-        way = better or (grid_measure.better if name == own else None)
-        columns += [
-            ExportColumn(name, point, way, grid_measure.scale if name == own else "linear", []) for point in points
-        ]
+        better = better or (grid_measure.better if name == own else None)
+        scale = grid_measure.scale if name == own else "linear"
+        columns += [ExportColumn(name, point, better, scale, []) for point in points]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
             f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
@@ -91,15 +91,7 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     return CellTable(grid, labels, filled, spread, grid_measure.alpha)
 
 
-def _parse_request(word: str) -> tuple[str, Better | None]:
-    """A measurement, and which way is good where that is said: `accuracy:higher`."""
-    name, _, way = word.rpartition(":")
-    if name and way == "lower":
-        return name, "lower"
-    return (name, "higher") if name and way == "higher" else (word, None)
-
-
-def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
+def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
     found = store.sql(
         "SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name "
         "QUALIFY source = min(source) OVER () ORDER BY point::VARCHAR",
@@ -180,6 +172,11 @@ _MEANT: Final = {
     "unmeasured": "not planned: finished runs do not measure it",
 }
 _ARROWS: Final = {"lower": "↓", "higher": "↑"}
+_NO_BOLD: Final = "Arrows say which way is better. Nothing is bold"
+_BOLD: Final = (
+    "Arrows say which way is better. Bold: not shown to be worse than the best of the column, which itself may be luck "
+    "(paired t tests by seed, Holm over all pairs of its cells, {} together); none is where nothing is told apart."
+)
 
 
 class _Style(NamedTuple):
@@ -251,22 +248,13 @@ def caption(table: CellTable) -> str:
         "values without it are of one seed."
     ]
     if any(column.better for column in table.columns):
-        said.append(_bold_words(table, level))
+        is_bold = any(entry.best for entry in entries)
+        said.append(_BOLD.format(level) if is_bold else f"{_NO_BOLD}: no cell is shown to be worse than the best.")
     if any(0 < entry.seeds < entry.planned for entry in entries):
         said.append("a/b: a of b planned seeds have a value; with a failed one the cell is not judged.")
     marks = [mark for mark in _MARKS if any(entry.missing == mark for entry in entries)]
     said += [f"{_MARKS[mark]}: {_MEANT[mark]}." for mark in marks]
     return " ".join(said)
-
-
-def _bold_words(table: CellTable, level: str) -> str:
-    if not any(entry.best for column in table.columns for entry in column.entries):
-        return "Arrows say which way is better. Nothing is bold: no cell is shown to be worse than the best."
-    return (
-        "Arrows say which way is better. Bold: not shown to be worse than the best of the column, which itself may be "
-        f"luck (paired t tests by seed, Holm over all pairs of its cells, {level} together); none is where nothing is "
-        "told apart."
-    )
 
 
 def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:

@@ -58,16 +58,12 @@ def csv_text(frame: pl.DataFrame) -> str:
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Nested columns as JSON text and bytes as hexadecimal digits, which CSV can hold."""
-    nested = (frame[name] for name, kind in frame.schema.items() if kind.is_nested())
     texts = [
-        pl.Series(each.name, [None if value is None else _json(value) for value in each.to_list()], dtype=pl.String)
-        for each in nested
+        pl.Series(name, [None if value is None else _text(value) for value in frame[name].to_list()], dtype=pl.String)
+        for name, kind in frame.schema.items()
+        if kind.is_nested()
     ]
     return frame.with_columns(*texts, pl.col(pl.Binary).bin.encode("hex"))
-
-
-def _json(value: object) -> str:
-    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _text(value: object) -> str:
@@ -82,4 +78,4 @@ def _text(value: object) -> str:
         return f"{value:f}"
     if isinstance(value, bytes):
         return value.hex()
-    return _json(value) if isinstance(value, dict | list) else str(value)
+    return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list) else str(value)

@@ -1,14 +1,12 @@
 """The rows behind a grid as flat tables, for other programs."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from store.database import quoting
 from store.database.queries import in_plan_order
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
 """Tables of measurements that count, by the name that a user writes."""
@@ -16,7 +14,7 @@ TABLES: Final = ("verdicts", "cells", "trials", *MEASUREMENTS)
 _WHO: Final = "g.grid, g.label, g.operator, g.seed"
 
 
-def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
+def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     """One of `TABLES` for the grid, in the order of its plan.
 
     Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.

@@ -4,13 +4,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grid.errors import SpecError
 from store.files.atomic import make_directory
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 _RUNS = """
     SELECT g.trial, g.label, g.seed, CAST(g.axes AS VARCHAR) AS axes, t.status,
@@ -29,7 +27,7 @@ _SCALARS = """
 """
 
 
-def write_tensorboard(store: "Store", grid: str, folder: Path) -> int:
+def write_tensorboard(store: Store, grid: str, folder: Path) -> int:
     """Write a run for every trial of `grid` that has begun; the number of runs.
 
     A run is called by cell and seed. A measurement at a point is called `mse/sigma_f=5,sigma_x=1`. The page HParams of
@@ -48,7 +46,7 @@ def write_tensorboard(store: "Store", grid: str, folder: Path) -> int:
     return len(runs)
 
 
-def _write_run(store: "Store", run: Mapping[str, Any], place: Path) -> None:
+def _write_run(store: Store, run: Mapping[str, Any], place: Path) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter

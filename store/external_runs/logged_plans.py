@@ -20,18 +20,8 @@ from typing import Any, Final
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
 from grid.names import label_of, require_name, require_slug
-from store.files.atomic import (
-    add_seal,
-    environment_problem,
-    make_directory,
-    parse_object,
-    read_bytes,
-    read_json,
-    sync_directory,
-    temporary_name,
-    write_atomic,
-    write_json,
-)
+from store.files import atomic
+from store.files.atomic import environment_problem, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
@@ -43,10 +33,7 @@ _MOST_DIFFERENCES: Final = 3
 
 
 def require_logged(layout: Layout, grid: str) -> None:
-    """Refuse a grid's name that is none, or that a grid of a spec file has.
-
-    Raises SpecError: it is one of these; StoreError: the grid's header is damaged, or of another version.
-    """
+    """Raise SpecError for a name that no grid of logged runs can have, or that a grid of a spec file has."""
     require_slug(grid)
     require_version(layout, grid)
     try:
@@ -93,11 +80,7 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
 
 
 def publish(layout: Layout, line: Line) -> str:
-    """Make the run of `line` part of its grid; the name of its submission.
-
-    Raises SpecError: the grid has another cell of that label, or the same with other axes; EnvironmentProblem: the
-    campaign cannot be written.
-    """
+    """Make the run of `line` part of its grid; the name of its submission. Raises SpecError: it does not fit."""
     _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
     trust_new(layout)
     submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
@@ -105,7 +88,9 @@ def publish(layout: Layout, line: Line) -> str:
     try:
         _require_fits(line, logged_lines(layout, line["grid"]))  # another may have come in between
     except SpecError:
-        _withdraw(layout, submission)
+        for name in ("logged.json", "manifest.jsonl", "manifest.idx"):
+            (layout.submission(submission) / name).unlink(missing_ok=True)
+        layout.submission(submission).rmdir()
         raise
     derive(layout, line["grid"])
     return submission
@@ -114,7 +99,11 @@ def publish(layout: Layout, line: Line) -> str:
 def _require_fits(line: Line, others: Sequence[Line]) -> None:
     for other in others:
         if other["label"] == line["label"] and other["cell"] != line["cell"]:
-            told = _differences(other["spec"]["config"], line["spec"]["config"])
+            before, now = other["spec"]["config"], line["spec"]["config"]
+            pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
+            changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
+            more = len(changed) - _MOST_DIFFERENCES
+            told = ", ".join(changed[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
                 f"another config: {told}; give this one another label, or log it into another grid"
@@ -126,33 +115,18 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             )
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    missing = "nothing"
-    pairs = {name: (before.get(name, missing), now.get(name, missing)) for name in sorted({*before, *now})}
-    told = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
-    more = f" and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
-    return ", ".join(told[:_MOST_DIFFERENCES]) + more
-
-
 def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
     place = layout.submission(submission)
-    draft = place.with_name(temporary_name(place.name))
-    make_directory(draft)
+    draft = place.with_name(atomic.temporary_name(place.name))
+    atomic.make_directory(draft)
     try:
         write_atomic(draft / "manifest.jsonl", _encode([line]))
         write_atomic(draft / "manifest.idx", struct.pack("<Q", 0))
         write_json(draft / "logged.json", {"schema": FILE_SCHEMA, "grid": line["grid"], "began": time.time()})
         draft.rename(place)
-        sync_directory(place.parent)
+        atomic.sync_directory(place.parent)
     except OSError as error:
         raise environment_problem("write", place, error) from error
-
-
-def _withdraw(layout: Layout, submission: str) -> None:
-    place = layout.submission(submission)
-    for name in ("logged.json", "manifest.jsonl", "manifest.idx"):
-        (place / name).unlink(missing_ok=True)
-    place.rmdir()
 
 
 def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:
@@ -165,7 +139,7 @@ def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[s
         with suppress(NotFoundError, StoreError, FileNotFoundError):
             about = read_json(layout.submission(submission) / "logged.json")
             if about.get("grid") == grid:
-                yield float(about["began"]), submission, parse_object(read_bytes(manifest), str(manifest))
+                yield float(about["began"]), submission, atomic.parse_object(read_bytes(manifest), str(manifest))
 
 
 def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
@@ -188,11 +162,7 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
 
 
 def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
-    """Write down what `grid` is compared by; None leaves what was said before.
-
-    Raises SpecError: the name is none for a grid of logged runs, or the baseline is no label; EnvironmentProblem: the
-    campaign cannot be written.
-    """
+    """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
     if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
         raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
@@ -212,37 +182,32 @@ def _read_judged(layout: Layout, grid: str) -> dict[str, Any]:
 
 
 def derive(layout: Layout, grid: str) -> None:
-    """Write the files of `grid` from all of its runs, until they say what the runs do.
-
-    Raises EnvironmentProblem: the campaign cannot be written.
-    """
+    """Write the files of `grid` from all of its runs, until they say what the runs do."""
     while True:
         lines = logged_lines(layout, grid)
         trials, header = _encode(lines), _header(grid, lines, _read_judged(layout, grid))
-        if not lines or _lies_there(layout, grid, trials, header):
+        with suppress(FileNotFoundError, NotFoundError, StoreError):  # a file that is missing or torn is written anew
+            if read_json(layout.grid_header(grid)) == header and read_bytes(layout.grid_trials(grid)) == trials:
+                return
+        if not lines:
             return
         write_atomic(layout.grid_trials(grid), trials)
         write_json(layout.grid_header(grid), header)
 
 
-def _lies_there(layout: Layout, grid: str, trials: bytes, header: Mapping[str, Any]) -> bool:
-    try:
-        return read_bytes(layout.grid_trials(grid)) == trials and read_json(layout.grid_header(grid)) == header
-    except (FileNotFoundError, NotFoundError, StoreError):
-        return False
-    except OSError as error:
-        raise environment_problem("read", layout.grid_trials(grid), error) from error
-
-
 def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:
     cells = {line["label"]: line["cell"] for line in lines}
+    labels: dict[str, dict[str, None]] = {}
+    for line in lines:
+        for name, value in line["axes"].items():
+            labels.setdefault(name, {})[label_of(value)] = None
     return {
         "schema": FILE_SCHEMA,
         "grid": grid,
         "cells": len({line["cell"] for line in lines}),
         "trials": len(lines),
         "seeds": sorted({line["seed"] for line in lines}),
-        "axes": _axes(lines),
+        "axes": [{"path": name, "name": name, "labels": list(found)} for name, found in labels.items()],
         "rules": [],
         "baseline": cells.get(judged.get("baseline")),
         "measure": judged.get("measure"),
@@ -251,14 +216,6 @@ def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict
     }
 
 
-def _axes(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, None]] = {}
-    for line in lines:
-        for name, value in line["axes"].items():
-            found.setdefault(name, {})[label_of(value)] = None
-    return [{"path": name, "name": name, "labels": list(labels)} for name, labels in found.items()]
-
-
 def _encode(lines: Sequence[Line]) -> bytes:
     texts = (json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") for line in lines)
-    return b"".join(add_seal(text) + b"\n" for text in texts)
+    return b"".join(atomic.add_seal(text) + b"\n" for text in texts)

@@ -1,22 +1,26 @@
-"""One run of a training loop of your own, as it is logged."""
+"""One run of a training loop of your own, as it is logged: an attempt, claimed while no live process has it."""
 
 import atexit
 import math
 import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
 import pyarrow as pa
 
 from grid.errors import EnvironmentProblem, SpecError
-from store.external_runs.logged_attempts import claim, end, failure, require_free
 from store.external_runs.logged_plans import publish
-from store.files.attempts import Heartbeat
+from store.files.atomic import write_atomic
+from store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
 from store.files.layout import Layout
+from store.files.removals import next_attempt
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
 
@@ -26,6 +30,9 @@ FLUSH_S: Final = 30.0
 MOST_ROWS: Final = 200_000
 """Values that are kept in memory at most."""
 
+REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
+"""Why an attempt can have failed."""
+
 
 def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
     """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
@@ -33,10 +40,38 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
         raise SpecError(f"the steps of a run are a whole number above 0; got {steps!r}")
     if code is not None and (not isinstance(code, str) or not code.strip()):
         raise SpecError(f"the code of a run is a text that names its version, such as a commit; got {code!r}")
-    named = f"{line['label']!r} with seed {line['seed']} of grid {line['grid']!r}"
-    require_free(trial_state(layout, line["trial"]), named)
+    _require_free(layout, line)  # so that what is refused leaves nothing behind
     submission = publish(layout, line)
-    return Run(layout, claim(layout, line["trial"], submission, code, named), line, steps)
+    while True:
+        start = start_record(line["trial"], next_attempt(layout, line["trial"]))
+        _require_free(layout, line)
+        torch = start["versions"]["torch"] if "torch" in sys.modules else None
+        versions = {**start["versions"], "torch": torch, "script": _script()}
+        start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
+        if begin(layout, start):
+            return Run(layout, start, line, steps)
+
+
+def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
+    """Raise SpecError if a live process logs this run."""
+    live = trial_state(layout, line["trial"]).live
+    if live is not None:
+        raise SpecError(
+            f"one process logs a run; {line['label']!r} with seed {line['seed']} of grid {line['grid']!r} is being "
+            f"logged by process {live.start.get('pid')} on {live.start.get('host')}, wait for its end, or choose "
+            "another seed or label"
+        )
+
+
+def _script() -> str | None:
+    """The file that this process runs, and a hash of its text; None in a notebook or at a prompt."""
+    named = getattr(sys.modules.get("__main__"), "__file__", None)
+    if named is None:
+        return None
+    try:
+        return f"{Path(named).name} {blake2b(Path(named).read_bytes(), digest_size=6).hexdigest()}"
+    except OSError:  # it has been moved since
+        return Path(named).name
 
 
 @final
@@ -86,10 +121,7 @@ class Run:
         return self._status is not None
 
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat) -> None:
-        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
-
-        Raises SpecError: the run has ended, the step of a metric does not rise, or a value is no number.
-        """
+        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping."""
         self._require_open()
         _require_step(step)
         wall_s = time.monotonic() - self._began
@@ -139,38 +171,37 @@ class Run:
         head: int | None = None,
         point: Mapping[str, SupportsFloat] | None = None,
     ) -> None:
-        """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
-
-        Raises SpecError: the run has ended, the place was recorded before, or the value is no number.
-        """
+        """Keep one value that was seen inside the model, of a layer and head where it belongs to one."""
         where = self._require_new("probe", step, name, point, layer, head)
         row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
         self._buffer.add("probe", row)
         self._note_step(step, None)
 
     def flush(self) -> None:
-        """Make everything logged so far durable.
-
-        Raises EnvironmentProblem: the disk is full or not writable; the values are kept for the next time.
-        """
+        """Make everything logged so far durable; if that fails, the values are kept for the next time."""
         self._buffer.flush()
         self._flushed = time.monotonic()
 
     def finish(self) -> None:
-        """The run is done, and its result counts.
-
-        Raises SpecError: the run has ended before; EnvironmentProblem: the campaign cannot be written, so that the run
-        does not count.
-        """
+        """The run is done, and its result counts. Raises SpecError: it has ended before."""
         self._end({"status": "ok"})
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> None:
         """The run failed; `reason` is "error", "diverged", "out_of_memory" or "killed", by default told by `error`.
 
         The text of the error is what `ablate logs` shows. Raises SpecError: the run has ended before, or there is no
-        such reason; EnvironmentProblem: the campaign cannot be written.
+        such reason.
         """
-        self._end(failure(error, reason))
+        if reason is not None and reason not in REASONS:
+            raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+        if isinstance(error, str):
+            self._end({"status": "failed", "reason": reason or "error", "message": error})
+            return
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        short = isinstance(error, MemoryError) or "out of memory" in text.lower()
+        reason = reason or ("out_of_memory" if short else "error")
+        trace = "".join(traceback.format_exception(error))
+        self._end({"status": "failed", "reason": reason, "message": text, "traceback": trace})
 
     def __enter__(self) -> Self:
         self._require_open()
@@ -191,8 +222,14 @@ class Run:
     def _end(self, outcome: Mapping[str, Any]) -> None:
         self._require_open()
         self.flush()
-        wrote = self._buffer.list_written(self.trial, self.attempt)
-        end(self._layout, self._start, self._step, {**outcome, "wrote": wrote})
+        layout, place = self._layout, (self.trial, self.attempt)
+        if not layout.start(*place).exists():
+            raise EnvironmentProblem(f"{layout.start(*place)} is gone: the campaign was moved or removed meanwhile")
+        record = end_record(*place, self._step, max(0.0, time.time() - self._start["started"]))
+        said = outcome.get("traceback") or outcome.get("message")
+        if said:
+            write_atomic(layout.log(*place), f"{said.rstrip()}\n".encode("utf-8", "replace"))
+        write_end(layout, {**record, **outcome, "wrote": self._buffer.list_written(*place)})
         self._status = str(outcome["status"])
         self._alive.stop()
         atexit.unregister(self._at_exit)
@@ -219,7 +256,9 @@ class Run:
         """The point of a value that can be recorded at this place."""
         self._require_open()
         _require_step(step)
-        where = _point(point)
+        where = {_name(axis): _number(axis, value) for axis, value in (point or {}).items()}
+        if bad := [axis for axis, value in where.items() if not math.isfinite(value)]:
+            raise SpecError(f"a point has finite coordinates; {bad[0]!r} has {where[bad[0]]!r}")
         place = (table, step, _name(name), *within, *sorted(where.items()))
         if place in self._places:
             told = f"{name!r} at step {step} was recorded there before"
@@ -259,14 +298,6 @@ def _number(name: str, value: SupportsFloat) -> float:
     except (TypeError, ValueError, RuntimeError):
         pass
     raise SpecError(f"what is logged is a number; {_name(name)!r} has {value!r}")
-
-
-def _point(point: Mapping[str, SupportsFloat] | None) -> dict[str, float]:
-    found = {_name(name): _number(name, value) for name, value in (point or {}).items()}
-    for name, value in found.items():
-        if not math.isfinite(value):
-            raise SpecError(f"a point has finite coordinates; {name!r} has {value!r}")
-    return found
 
 
 def _check_evaluation(

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from grid.errors import SpecError, StoreError
@@ -37,7 +38,7 @@ def check_tag(tag: str) -> str:
 
 
 def read_annotations(layout: Layout) -> Annotations:
-    """Read the tags and notes of a campaign. Raises EnvironmentProblem: the file cannot be read."""
+    """Read the tags and notes of a campaign."""
     found = Annotations({}, [], [])
     for number, text in enumerate(_bytes(layout).splitlines(), start=1):
         try:
@@ -62,10 +63,7 @@ def annotate(
     remove: Sequence[str] = (),
     note: str | None,
 ) -> None:
-    """Write tags or a note on each of `subjects`; the caller holds the ingest lock.
-
-    Raises EnvironmentProblem: the campaign cannot be written.
-    """
+    """Write tags or a note on each of `subjects`; the caller holds the ingest lock."""
     said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
     lines = [{"trial": trial, "grid": grid, **said} for trial, grid in subjects]
     write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(_encode, lines)))
@@ -73,18 +71,13 @@ def annotate(
 
 def rename_annotated(layout: Layout, old: str, new: str) -> None:
     """Give what is written on grid `old` to grid `new`; the caller holds the ingest lock."""
-    data = _bytes(layout)
-    if data:
-        lines = [_rename_in(text, old, new) for text in data.splitlines(keepends=True)]
+    lines = _bytes(layout).splitlines(keepends=True)
+    for at, text in enumerate(lines):
+        with suppress(StoreError):  # a damaged line stays as it is
+            line = parse_object(text, "it")
+            lines[at] = _encode({**line, "grid": new}) if line.get("grid") == old else text
+    if lines:
         write_atomic(layout.root / FILE, b"".join(lines))
-
-
-def _rename_in(text: bytes, old: str, new: str) -> bytes:
-    try:
-        line = parse_object(text, "it")
-    except StoreError:
-        return text
-    return _encode({**line, "grid": new}) if line.get("grid") == old else text
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:

@@ -28,20 +28,21 @@ PAUSES_S = (0.05, 0.2, 0.8, 2.0)
 _SEAL: Final = re.compile(rb'(?:, ?)?"seal": ?"([0-9a-f]{16})"\}\s*\Z')
 _SEAL_LENGTH: Final = len(b', "seal": "0123456789abcdef"}\r\n')
 
-_LOST_TOUCH = (
-    "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
-)
 _MOMENTARY = (errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN)
 _REMEDIES = {
-    **dict.fromkeys(_MOMENTARY, _LOST_TOUCH),
+    **dict.fromkeys(
+        _MOMENTARY,
+        "the network file system lost touch: see whether the campaign is mounted here and run the same command again",
+    ),
     errno.ENOSPC: "free some space and run the same command again; what has landed is kept",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again; what has landed is kept",
-    errno.EACCES: "choose a directory you may write to, or change its permissions",
-    errno.EPERM: "choose a directory you may write to, or change its permissions",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "choose a directory you may write to, or change its permissions"),
     errno.EROFS: "the file system is read-only: choose another campaign directory",
     errno.ENOLCK: "the file system has no locks: mount it with locks or choose another campaign directory",
-    errno.ENOTDIR: "a file stands where a directory is needed: choose another campaign directory or move the file",
-    errno.EEXIST: "a file stands where a directory is needed: choose another campaign directory or move the file",
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST),
+        "a file stands where a directory is needed: choose another campaign directory or move the file",
+    ),
 }
 
 
@@ -68,10 +69,7 @@ _TIMEOUT = _Timeout()
 
 
 def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
-    """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
-
-    That is for processes that hold work which would be lost. A long wait is told at its begin and end.
-    """
+    """Have this process wait up to `seconds`, unless `over`, for a file system that is away; `tell` of long waits."""
     _TIMEOUT.seconds, _TIMEOUT.tell, _TIMEOUT.over = seconds, tell, over
 
 
@@ -121,19 +119,12 @@ Durable = Literal["file and name", "file", "nothing"]
 
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:
-    """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash.
-
-    Raises EnvironmentProblem: it cannot be created.
-    """
-
-    def make(missing: list[Path]) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        for made in reversed(missing if durable else []):
-            sync_directory(made.parent)
-
+    """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash."""
     try:
         missing = retry_io(lambda: list(takewhile(lambda each: not each.exists(), (path, *path.parents))))
-        retry_io(lambda: make(missing))
+        retry_io(lambda: path.mkdir(parents=True, exist_ok=True))
+        for made in reversed(missing if durable else []):
+            retry_io(lambda made=made: sync_directory(made.parent))  # type: ignore[misc]
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
@@ -143,8 +134,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Dura
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
 
     It never has other permissions than `mode`; None: those of any new file. A file that is not durable may be empty
-    after a crash of the machine. Raises EnvironmentProblem: the disk is full, or the place is not writable; no file is
-    left behind.
+    after a crash of the machine. On an error no file is left behind.
     """
     make_directory(path.parent, durable=durable == "file and name")
     try:
@@ -192,24 +182,21 @@ def write_json(path: Path, data: Mapping[str, Any], durable: Durable = "file and
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of the file `path`. Raises OSError: it cannot be read, also after some tries."""
+    """Return the bytes of the file `path`, or raise OSError after some tries."""
     return retry_io(path.read_bytes)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`.
 
-    Raises NotFoundError: there is no such file; StoreError: it is torn or altered: not one JSON object, or not even a
-    file.
+    Raises NotFoundError: there is no such file; StoreError: it is torn or altered, or no file.
     """
     try:
         data = read_bytes(path)
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise StoreError(f"{path} must be a file, and a directory stands there; move it away") from error
-    except NotADirectoryError as error:
-        raise StoreError(f"{path.parent} must be a directory, and a file stands there; move it away") from error
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise StoreError(f"{path} must be a file ({error.strerror}); move away what stands there") from error
     except OSError as error:
         raise environment_problem("read", path, error) from error
     return parse_object(data, str(path))

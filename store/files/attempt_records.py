@@ -12,22 +12,13 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from grid.errors import NotFoundError, StoreError
+from store.files import record_fields
 from store.files.atomic import read_json
 from store.files.layout import Layout
-from store.files.record_fields import (
-    Field,
-    Problem,
-    check_record,
-    check_schema,
-    clean_text,
-    fields,
-    file_signature,
-    json_text,
-    relative,
-)
+from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
 from store.files.shards import is_shard_name
 from store.files.trial_status import is_alive
 
@@ -65,46 +56,11 @@ _EVALUATION = fields(
 _RESUMED = fields({"int32": "attempt", "int64": "step"})
 _WROTE = fields({"int64": "rows step", "list": "shards"})
 _STATUSES = ("ok", "failed", "stopped")
+_COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
 
-
-@final
-class AttemptRecord(NamedTuple):
-    """A row of the table `attempt`, in the order of its columns."""
-
-    trial: str
-    attempt: int
-    submission: str | None
-    worker: int | None
-    host: str | None
-    pid: int | None
-    started: float | None
-    resumed_attempt: int | None
-    resumed_step: int | None
-    path: str | None
-    device: str | None
-    threads: int | None
-    code: str | None
-    versions: str | None
-    data: str | None
-    sources: str | None
-    alive: bool
-    status: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    traceback: str | None = None
-    fingerprint: str | None = None
-    step: int | None = None
-    wall_s: float | None = None
-    train_s: float | None = None
-    evaluate_s: float | None = None
-    probe_s: float | None = None
-    ended: float | None = None
-    parameters: int | None = None
-    operator_parameters: int | None = None
-    memory_bytes: int | None = None
-    cost: str | None = None
-    shards: list[str] | None = None
-    signature: str = ""
+AttemptRow = dict[str, Any]
+"""A row of the table `attempt`, with a value for every column."""
 
 
 def attempt_signature(directory: Path | str) -> str:
@@ -112,7 +68,7 @@ def attempt_signature(directory: Path | str) -> str:
     return f"{file_signature(f'{directory}/start.json')} {file_signature(f'{directory}/end.json')}"
 
 
-def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord | None, list[Problem]]:
+def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRow | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
     begun, ended = layout.start(key, attempt), layout.end(key, attempt)
@@ -127,25 +83,15 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     alive = end is None and is_alive(layout, key, attempt, start)
     if end is None and not alive and not problems and _has_lost_end(layout, key, attempt):
         problems.append((relative(layout, ended), "it is missing, and the attempt has ended; restore it"))
-    resumed = start.get("resumed_from") or {}
-    copied: dict[str, Any] = {name: _plain(start.get(name)) for name in _COPIED_FROM_START}
-    copied |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
-    row = AttemptRecord(
-        trial=key,
-        attempt=attempt,
-        resumed_attempt=resumed.get("attempt"),
-        resumed_step=resumed.get("step"),
-        alive=alive,
-        signature=signature,
-        **copied,
-    )
-    if end is not None:
-        wrote = end.get("wrote")
-        shards = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
-        row = row._replace(
-            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END}, cost=json_text(end.get("cost")), shards=shards
-        )
-        row = row._replace(fingerprint=row.fingerprint or fingerprint(row))
+    resumed, end = start.get("resumed_from") or {}, end or {}
+    row: AttemptRow = {"trial": key, "attempt": attempt, "alive": alive, "signature": signature}
+    row |= {"resumed_attempt": resumed.get("attempt"), "resumed_step": resumed.get("step")}
+    row |= {name: _plain(start.get(name)) for name in _COPIED_FROM_START}
+    row |= {name: _plain(end.get(name)) for name in _COPIED_FROM_END}
+    row |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
+    wrote = end.get("wrote")
+    row["shards"] = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
+    row["cost"], row["fingerprint"] = json_text(end.get("cost")), row["fingerprint"] or fingerprint(row)
     return row, problems
 
 
@@ -156,22 +102,18 @@ def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
     return not layout.end(key, attempt).exists()  # it may have been written meanwhile
 
 
-_COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
-
-
 def _plain(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
 
 
 def _read(
-    layout: Layout, path: Path, fields: Mapping[str, Field], place: tuple[str, int], problems: list[Problem]
+    layout: Layout, path: Path, known: record_fields.Fields, place: tuple[str, int], problems: list[Problem]
 ) -> dict[str, Any] | None:
     """`start.json` or `end.json` of the attempt `place`; None if it is not there, or is a problem."""
     try:
         record = read_json(path)
-        check_schema(record)
-        check_record(record, fields)
+        record_fields.check_schema(record)
+        check_record(record, known)
         _check_place(record, *place)
     except NotFoundError:
         return None
@@ -205,12 +147,12 @@ def _check_shards(field: str, names: list[Any]) -> None:
 _CHANGING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|\bnan\b|\binf\b|'[^']*'|\"[^\"]*\"")
 
 
-def fingerprint(row: AttemptRecord) -> str | None:
+def fingerprint(row: Mapping[str, Any]) -> str | None:
     """Equal for failures of the same kind: the reason, the message without its numbers, names and addresses."""
-    if row.status != "failed":
+    if row["status"] != "failed":
         return None
-    last = (row.traceback or row.message or "").strip().rsplit("\n", 1)[-1]
-    text = f"{row.reason}\n{_CHANGING.sub('#', last)}"
+    last = (row["traceback"] or row["message"] or "").strip().rsplit("\n", 1)[-1]
+    text = f"{row['reason']}\n{_CHANGING.sub('#', last)}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -224,7 +166,7 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
     Raises NotFoundError: there is none; StoreError: it is torn or altered, of another version, or of another place.
     """
     record = read_json(layout.evaluation(*place))
-    check_schema(record)
+    record_fields.check_schema(record)
     check_record(record, _EVALUATION)
     if (record["trial"], record["attempt"], record["evaluation"]) != place:
         raise StoreError(

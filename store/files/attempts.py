@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import (
-    environment_problem,
-    make_directory,
-    read_json,
-    retry_io,
-    temporary_name,
-    write_json,
-)
+from store.files.atomic import environment_problem, make_directory, read_json, retry_io, temporary_name, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
@@ -67,8 +60,7 @@ def _versions() -> dict[str, str | None]:
 def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ()) -> bool:
     """Make the attempt's directory appear under its number, with `start.json` and `remarks` in its log.
 
-    False if another process was first. Raises EnvironmentProblem: the campaign cannot be written, or its file system
-    does not answer.
+    False if another process was first.
     """
     final_place = layout.attempt(start["trial"], start["attempt"])
     touch_trial(layout, start["trial"])
@@ -101,10 +93,7 @@ def _publish(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], f
 
 
 def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
-    """Write `record` as the `end.json` of the attempt that it names, and delete its heartbeat.
-
-    Raises EnvironmentProblem: the campaign cannot be written.
-    """
+    """Write `record` as the `end.json` of the attempt that it names, and delete its heartbeat."""
     touch_trial(layout, record["trial"])
     write_json(layout.end(record["trial"], record["attempt"]), record, durable="file")
     with suppress(OSError):  # it only costs room
@@ -133,7 +122,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -147,22 +136,11 @@ class Heartbeat:
 
     def _live(self) -> None:
         while not self._stop.wait(self._every_s):
+            text = ""
+            if self._progress is not None:
+                step, steps, loss = self._progress
+                text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
             # A stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
-            # attempt finds out when it saves.
-            with suppress(OSError):
-                self._beat()
-
-    def _beat(self) -> None:
-        """Opened afresh each time: a stale handle stays stale, and NFS sends what was written when it is closed."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(descriptor, self._line(), 0)
-        finally:
-            os.close(descriptor)
-
-    def _line(self) -> bytes:
-        text = ""
-        if self._progress is not None:
-            step, steps, loss = self._progress
-            text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
-        return f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii")
+            # attempt finds out when it saves. NFS sends what was written when the file is closed.
+            with suppress(OSError), self._path.open("rb+", buffering=0) as file:
+                file.write(f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))

@@ -27,7 +27,7 @@ LOOK_AGAIN_S = 600
 
 
 def touch_trial(layout: Layout, trial: str) -> None:
-    """Say that files of `trial` are about to change. Raises EnvironmentProblem: the directory cannot be written."""
+    """Say that files of `trial` are about to change."""
     directory = layout.trial(trial).parent
     try:
         retry_io(lambda: os.utime(directory))
@@ -43,11 +43,7 @@ Stamp = tuple[int, int, int]
 
 @final
 class DirectoryCache:
-    """The directories of trials as they are now, and which of them are in the database as they are.
-
-    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be. Raises
-    EnvironmentProblem: the file system does not answer, or the store's directory cannot be written.
-    """
+    """The directories of trials, and which are in the database as they are; the caller holds the ingest lock."""
 
     def __init__(self, layout: Layout, *, thorough: bool) -> None:
         self._layout = layout
@@ -63,11 +59,8 @@ class DirectoryCache:
     def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
 
-        Args:
-            troubled: records that could not be read, as paths in the campaign: they are tried again every time.
-            unread: directories that were not read wholly.
-
-        Raises EnvironmentProblem: the store's directory cannot be written.
+        `troubled` are paths of records that could not be read: they are tried again every time. `unread` are
+        directories that were not read wholly.
         """
         again = {*unread, *(Path(file).parts[1] for file in troubled if file.startswith("trials/"))}
         seen = {fan: self._before[fan] for fan in self.same - again}

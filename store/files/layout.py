@@ -27,10 +27,7 @@ _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 
 @final
 class Layout:
-    """The campaign directory `root`; nothing is created or read until asked for.
-
-    Raises EnvironmentProblem: by all that list, where the file system does not answer.
-    """
+    """The campaign directory `root`; nothing is created or read until asked for."""
 
     def __init__(self, root: Path) -> None:
         self.root = root = Path(root)
@@ -64,10 +61,7 @@ class Layout:
         return self.spool / name.split(".")[-2][:2] / name
 
     def check_store(self) -> None:
-        """Refuse a store that is a symbolic link: it would be written, or read, outside the campaign.
-
-        Raises StoreError: it is one.
-        """
+        """Raise StoreError for a store that is a symbolic link: it would be written, or read, outside the campaign."""
         for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
             if path.is_symlink():
                 raise StoreError(

@@ -11,16 +11,7 @@ from typing import Any, final
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
-from store.files.record_fields import (
-    Problem,
-    another_version,
-    check_record,
-    check_schema,
-    fields,
-    file_signature,
-    json_text,
-    relative,
-)
+from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature, json_text, relative
 
 _LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
 _HEADER = fields(
@@ -39,7 +30,10 @@ class PlanFile:
     header: dict[str, Any] | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    known: dict[bytes, dict[str, Any]] | None = None
+
+    def report(self, layout: Layout, path: Path, reason: object) -> None:
+        """Add a problem of a file."""
+        self.problems.append((relative(layout, path), str(reason)))
 
 
 def plan_signatures(layout: Layout) -> dict[str, str]:
@@ -56,16 +50,16 @@ def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | 
     submission repeats the lines of its grid, and decoded specs of very many trials slow down the interpreter.
     """
     folder, name = source.split("/", 1)
-    plan = PlanFile(source, known=known)
+    plan = PlanFile(source)
     if folder == "grids":
-        header = plan.header = _read_header(layout, name, plan)
-        _read_lines(layout, layout.grid_trials(name), plan)
-        if header is not None and header["trials"] != len(plan.lines):
-            told = f"its header promises {header['trials']} trials; {len(plan.lines)} can be read"
-            plan.problems.append((relative(layout, layout.grid_trials(name)), told))
+        plan.header, path = _read_header(layout, name, plan), layout.grid_trials(name)
+        _read_lines(layout, path, plan, known)
+        if plan.header is not None and plan.header["trials"] != len(plan.lines):
+            promised = plan.header["trials"]
+            plan.report(layout, path, f"its header promises {promised} trials; {len(plan.lines)} can be read")
     else:
-        offsets = _read_lines(layout, layout.manifest(name), plan)
-        _check_index(layout, layout.manifest_index(name), offsets, plan)
+        offsets = _read_lines(layout, layout.manifest(name), plan, known)
+        _check_index(layout, name, offsets, plan)
     return plan
 
 
@@ -75,40 +69,34 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
         header = read_json(path)
         check_schema(header)
         check_record(header, _HEADER)
-        _check_inner(header, name)
+        for cell in (header.get("baselines") or {}).values():
+            check_record({"baselines": cell}, fields({"key": "baselines"}))
+        for seed in header["seeds"]:
+            check_record({"seeds": seed}, fields({"int64": "seeds"}))
+        for axis in header["axes"]:
+            check_record({"axes": axis}, fields({"object": "axes"}))
+            check_record(axis, _AXIS)
     except (NotFoundError, StoreError) as error:
-        plan.problems.append((relative(layout, path), str(error)))
+        plan.report(layout, path, error)
+        return None
+    if header["grid"] != name:
+        plan.report(layout, path, f"it is the header of the grid {header['grid']!r}, not of {name!r}")
         return None
     return header
 
 
 def require_version(layout: Layout, name: str) -> None:
-    """Refuse the header of a grid that another version of this program wrote: it is neither read nor replaced.
-
-    Raises StoreError: it is one; says which.
-    """
+    """Raise StoreError for a grid whose header another version wrote: it is neither read nor replaced."""
     path = layout.grid_header(name)
     try:
         header = read_json(path)
     except (NotFoundError, StoreError):  # a torn file is reported, and a run writes it again
         return
-    if another_version(header):
+    if type(header.get("schema")) is int:
         try:
             check_schema(header)
         except StoreError as error:
             raise StoreError(f"{path} cannot be used: {error}") from error
-
-
-def _check_inner(header: Mapping[str, Any], name: str) -> None:
-    if header["grid"] != name:
-        raise StoreError(f"it is the header of the grid {header['grid']!r}, not of {name!r}")
-    for cell in (header.get("baselines") or {}).values():
-        check_record({"baselines": cell}, fields({"key": "baselines"}))
-    for seed in header["seeds"]:
-        check_record({"seeds": seed}, fields({"int64": "seeds"}))
-    for axis in header["axes"]:
-        check_record({"axes": axis}, fields({"object": "axes"}))
-        check_record(axis, _AXIS)
 
 
 def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
@@ -119,64 +107,59 @@ def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
     return None if header.get("baseline") == cell else header.get("baseline")
 
 
-def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
+def _read_lines(layout: Layout, path: Path, plan: PlanFile, known: dict[bytes, dict[str, Any]] | None) -> list[int]:
     """Add the sound lines of `path` to `plan`; the byte offsets of all of them."""
-    file = relative(layout, path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        plan.problems.append((file, f"it cannot be read ({error.strerror})"))
-        return []
+    data = _read_bytes(layout, path, plan) or b""
     if data and not data.endswith(b"\n"):
-        plan.problems.append((file, "its last line is torn"))
+        plan.report(layout, path, "its last line is torn")
     offsets, start, seen = [], 0, set[str]()
     for number, text in enumerate(data.splitlines(keepends=True), start=1):
         offsets.append(start)
         start += len(text)
         try:
-            line = _line(text, f"line {number}", seen, plan)
+            line = _read_line(text, f"line {number}", known)
         except StoreError as error:
-            plan.problems.append((file, f"line {number}: {error}"))
+            plan.report(layout, path, f"line {number}: {error}")
             continue
-        plan.lines.append(line)
+        if plan.source.startswith("grids/") and line["grid"] != plan.source.removeprefix("grids/"):
+            plan.report(layout, path, f"line {number}: it belongs to the grid {line['grid']!r}")
+        elif line["trial"] in seen:
+            plan.report(layout, path, f"line {number}: the trial {line['trial']} stands there twice")
+        else:
+            seen.add(line["trial"])
+            plan.lines.append(line)
     return offsets
 
 
-def _line(text: bytes, where: str, seen: set[str], plan: PlanFile) -> dict[str, Any]:
-    line = _read_line(text, where) if plan.known is None else _known_line(text, where, plan.known)
-    if plan.source.startswith("grids/") and line["grid"] != plan.source.removeprefix("grids/"):
-        raise StoreError(f"it belongs to the grid {line['grid']!r}")
-    if line["trial"] in seen:
-        raise StoreError(f"the trial {line['trial']} stands there twice")
-    seen.add(line["trial"])
-    return line
+def _read_bytes(layout: Layout, path: Path, plan: PlanFile) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        plan.report(layout, path, f"it cannot be read ({error.strerror})")
+        return None
 
 
-def _read_line(text: bytes, where: str) -> dict[str, Any]:
+def _read_line(text: bytes, where: str, known: dict[bytes, dict[str, Any]] | None) -> dict[str, Any]:
+    digest = blake2b(text, digest_size=16).digest()
+    if known is not None and digest in known:
+        return known[digest]
     line = parse_object(text, where)
     check_record(line, _LINE)
+    if known is not None:
+        line = known[digest] = {**line, "spec": json_text(line["spec"])}
     return line
 
 
-def _known_line(text: bytes, where: str, known: dict[bytes, dict[str, Any]]) -> dict[str, Any]:
-    digest = blake2b(text, digest_size=16).digest()
-    if digest not in known:
-        line = _read_line(text, where)
-        known[digest] = {**line, "spec": json_text(line["spec"])}
-    return known[digest]
-
-
-def _check_index(layout: Layout, path: Path, offsets: list[int], plan: PlanFile) -> None:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        plan.problems.append((relative(layout, path), f"it cannot be read ({error.strerror})"))
+def _check_index(layout: Layout, submission: str, offsets: list[int], plan: PlanFile) -> None:
+    path = layout.manifest_index(submission)
+    data = _read_bytes(layout, path, plan)
+    if data is None:
         return
     if len(data) > 8 * len(offsets):
-        manifest = relative(layout, path.with_suffix(".jsonl"))
-        plan.problems.append((manifest, f"it has {len(offsets)} lines, and its index {len(data) // 8}"))
+        told = f"it has {len(offsets)} lines, and its index {len(data) // 8}"
+        plan.report(layout, layout.manifest(submission), told)
     elif data != struct.pack(f"<{len(offsets)}Q", *offsets):
-        plan.problems.append((relative(layout, path), "it does not hold the offsets of its manifest's lines"))
+        plan.report(layout, path, "it does not hold the offsets of its manifest's lines")
 
 
 def column_type(values: Iterable[Any]) -> str:

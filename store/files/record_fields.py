@@ -3,9 +3,10 @@
 import json
 import os
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final
 
 from grid.errors import StoreError
 from store.files.layout import FILE_SCHEMA, Layout
@@ -24,64 +25,40 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-@final
-class Field(NamedTuple):
-    """One field of a record: its kind, and whether it may be null or missing."""
-
-    kind: str
-    optional: bool = False
+Fields = Mapping[str, tuple[str, bool]]
+"""By name the kind of a field, and whether it may be null or missing."""
 
 
-def fields(required: Mapping[str, str], optional: Mapping[str, str] | None = None) -> dict[str, Field]:
+def fields(required: Mapping[str, str], optional: Mapping[str, str] | None = None) -> Fields:
     """Fields by kind: `{"key": "trial cell"}` has two keys."""
     return {
-        name: Field(kind, given is optional)
+        name: (kind, given is optional)
         for given in (required, optional or {})
         for kind, names in given.items()
         for name in names.split()
     }
 
 
-def check_record(record: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
-    """Check `record` against `fields`; further fields are allowed, for later versions.
-
-    Raises StoreError: the first field that is missing or wrong.
-    """
-    for name, field in fields.items():
+def check_record(record: Mapping[str, Any], fields: Fields) -> None:
+    """Raise StoreError for the first field that is missing or wrong; further ones are of later versions."""
+    for name, (kind, optional) in fields.items():
         value = record.get(name)
-        if not (value is None and field.optional) and not _fits(value, field.kind):
-            raise StoreError(f"field {name!r} must be {field.kind}, got {_short(value)}")
+        fits = isinstance(value, _TYPES[kind]) and not isinstance(value, bool)
+        if isinstance(value, int):
+            fits = fits and abs(value) < 2 ** _INT_BITS.get(kind, 63)
+        if kind == "key":
+            fits = fits and _KEY.fullmatch(str(value)) is not None
+        if not fits and not (value is None and optional):
+            raise StoreError(f"field {name!r} must be {kind}, got {reprlib.repr(value)}")
 
 
 def check_schema(record: Mapping[str, Any]) -> None:
-    """Check the version of a record that carries one.
-
-    Raises StoreError: it has none, or one this program does not read.
-    """
+    """Raise StoreError for a record without a version, or of one that this program does not read."""
     version = record.get("schema")
     if version != FILE_SCHEMA or isinstance(version, bool):
         older = isinstance(version, int) and version < FILE_SCHEMA
         remedy = "read it with the ablate that wrote it" if older else "upgrade ablate"
-        raise StoreError(f"it has schema version {_short(version)}, and this ablate reads {FILE_SCHEMA}; {remedy}")
-
-
-def another_version(record: Mapping[str, Any]) -> bool:
-    """Whether a record is of another version than this program's, and so neither damaged nor to be replaced."""
-    version = record.get("schema")
-    return isinstance(version, int) and not isinstance(version, bool) and version != FILE_SCHEMA
-
-
-def _fits(value: object, kind: str) -> bool:
-    if isinstance(value, bool) or not isinstance(value, _TYPES[kind]):
-        return False
-    if isinstance(value, int):
-        return bool(abs(value) < 2 ** _INT_BITS.get(kind, 63))
-    return kind != "key" or (isinstance(value, str) and _KEY.fullmatch(value) is not None)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        raise StoreError(f"it has schema version {version!r:.60}, and this ablate reads {FILE_SCHEMA}; {remedy}")
 
 
 def clean_text(text: str | None) -> str | None:

@@ -18,10 +18,7 @@ from store.files.record_fields import file_signature
 
 
 def removed_attempts(layout: Layout) -> dict[str, int]:
-    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none.
-
-    Raises StoreError: a record of a removal is damaged; EnvironmentProblem: the file system does not answer.
-    """
+    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none."""
     found: dict[str, int] = {}
     for path in sorted(layout.removals.glob("*.json")):
         for trial, last in _read(path, file_signature(path)).items():
@@ -41,10 +38,7 @@ def next_attempt(layout: Layout, trial: str) -> int:
 
 @final
 class Trash:
-    """One removal; what it takes away keeps its path below `trash/<name>`.
-
-    Raises EnvironmentProblem: the campaign cannot be written.
-    """
+    """One removal; what it takes away keeps its path below `trash/<name>`."""
 
     def __init__(self, layout: Layout, name: str, trials: Iterable[str]) -> None:
         """Record the removal of `trials` first, so that the numbers of their attempts are never given again."""
@@ -57,16 +51,14 @@ class Trash:
     def keep(self, path: Path) -> None:
         """Copy a file that will be written anew."""
         if path.is_file():
-            make_directory(self._of(path).parent)
-            shutil.copy2(path, self._of(path))
+            shutil.copy2(path, self._place_for(path))
 
     def take(self, path: Path) -> None:
         """Move a file or directory, if it is there."""
         if not path.exists():
             return
-        make_directory(self._of(path).parent)
         try:
-            path.rename(self._of(path))
+            path.rename(self._place_for(path))
             sync_directory(path.parent)
         except OSError as error:
             raise environment_problem("move", path, error) from error
@@ -76,5 +68,7 @@ class Trash:
         touch_trial(self._layout, trial)
         self.take(self._layout.trial(trial))
 
-    def _of(self, path: Path) -> Path:
-        return self.place / path.relative_to(self._layout.root)
+    def _place_for(self, path: Path) -> Path:
+        place = self.place / path.relative_to(self._layout.root)
+        make_directory(place.parent)
+        return place

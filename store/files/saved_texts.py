@@ -27,17 +27,13 @@ class SavedTexts(NamedTuple):
     """How to save one, with `{name}` where its name goes."""
 
     def every(self, layout: Layout) -> dict[str, str]:
-        """The saved texts by name, in the order of names. Raises EnvironmentProblem: one cannot be read."""
-        found = sorted(self._directory(layout).glob(f"*.{self.ending}"))
+        """The saved texts by name, in the order of names."""
+        found = sorted((layout.root / self.folder).glob(f"*.{self.ending}"))
         kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
         return {path.stem: self._read(path) for path in kept}
 
     def text(self, layout: Layout, name: str) -> str:
-        """The saved text `name`.
-
-        Raises SpecError: `name` cannot be one; NotFoundError: there is none of that name; says which there are;
-        EnvironmentProblem: it cannot be read.
-        """
+        """The saved text `name`. Raises SpecError: `name` cannot be one; NotFoundError: there is none."""
         path = self._path(layout, name)
         if not path.is_file():
             known = list(self.every(layout))
@@ -47,10 +43,7 @@ class SavedTexts(NamedTuple):
         return self._read(path)
 
     def save(self, layout: Layout, name: str, text: str) -> bool:
-        """Keep `text` as `name`; whether that replaced another.
-
-        Raises SpecError: `name` cannot be one; EnvironmentProblem: it cannot be written.
-        """
+        """Keep `text` as `name`; whether that replaced another. Raises SpecError: `name` cannot be one."""
         path = self._path(layout, name)
         replaced = path.is_file() and self._read(path).strip() != text.strip()
         write_atomic(path, f"{text.strip()}\n".encode())
@@ -59,10 +52,7 @@ class SavedTexts(NamedTuple):
     def _path(self, layout: Layout, name: str) -> Path:
         if not is_name(name):
             raise SpecError(f"a saved {self.noun} is named by lower-case letters, digits, _ and -; got {name!r}")
-        return self._directory(layout) / f"{name}.{self.ending}"
-
-    def _directory(self, layout: Layout) -> Path:
-        return layout.root / self.folder
+        return layout.root / self.folder / f"{name}.{self.ending}"
 
     def _read(self, path: Path) -> str:
         if not path.resolve().is_relative_to(path.parents[1].resolve()):

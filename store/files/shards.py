@@ -94,7 +94,16 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
         raise SpecError(f"{table!r} is not a shard table; there are {sorted(TABLES)}")
     if set(columns) != set(schema.names):
         raise SpecError(f"a {table} shard has the columns {schema.names}; got {sorted(columns)}")
-    arrays = [_array(columns[field.name], field) for field in schema]
+    arrays = []
+    for field in schema:
+        values = columns[field.name]
+        if field.type == POINT:
+            values = [None if point is None else sorted(point.items()) for point in values]
+        array = pa.array(values, type=field.type)
+        if array.null_count and not field.nullable:
+            missing = array.null_count
+            raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {missing} have none")
+        arrays.append(array)
     return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
 
 
@@ -108,10 +117,7 @@ def _encode(table: str, rows: pa.Table, prefix: str, more: Mapping[str, str] | N
 
 
 def encode_members(shards: Sequence[ShardInfo]) -> EncodedShard:
-    """Join small shards of one table to a large one, whose footer lists them.
-
-    Raises BadShard: one of them cannot be read any more.
-    """
+    """Join small shards of one table to a large one, whose footer lists them. Raises BadShard."""
     first = shards[0]
     parts = [pq.read_table(pa.BufferReader(_bytes(each.path))).cast(TABLES[first.table]) for each in shards]
     members = json.dumps([(each.path.name, each.rows) for each in shards])
@@ -120,25 +126,11 @@ def encode_members(shards: Sequence[ShardInfo]) -> EncodedShard:
 
 
 def describe_member(name: str) -> re.Match[str]:
-    """Return the parts of a shard's name: submission, worker, sequence, table, blake2b.
-
-    Raises StoreError: it is no name of a shard.
-    """
+    """Return the parts of a shard's name, by the groups of `_NAME`. Raises StoreError: it is none."""
     named = _NAME.fullmatch(name)
     if named is None:
         raise StoreError(f"{name} is no name of a shard; its file was altered")
     return named
-
-
-def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    if field.type == POINT:
-        values = [None if point is None else sorted(point.items()) for point in values]
-    array = pa.array(values, type=field.type)
-    if array.null_count and not field.nullable:
-        raise SpecError(
-            f"column {field.name!r} of a shard must have a value in every row; {array.null_count} have none"
-        )
-    return array
 
 
 Written = dict[str, dict[str, Any]]
@@ -175,11 +167,7 @@ def write_shard(
     worker: int,
     sequence: int,
 ) -> Path:
-    """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping.
-
-    Raises SpecError: the table or its columns are not those of the wire format; EnvironmentProblem: the disk is full or
-    not writable; nothing of the shard is visible.
-    """
+    """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping."""
     encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
     return write_atomic(layout.shard(encoded.name), encoded.data)
 
@@ -231,10 +219,7 @@ class ShardBuffer:
         self._written.pop((trial, attempt), None)
 
     def flush(self, durable: Durable = "file and name") -> list[Path]:
-        """Publish all rows; afterwards they survive a crash of the machine as far as `durable` says.
-
-        Raises EnvironmentProblem: the disk is full or not writable; the rows are still here, so flush again later.
-        """
+        """Publish all rows as durably as `durable` says; if that fails, they are kept for the next flush."""
         self._encode()
         written: list[Path] = []
         while self._unwritten:
@@ -250,25 +235,19 @@ class ShardBuffer:
                 columns = dict(zip(TABLES[table].names, zip(*rows, strict=True), strict=True))
                 shard = encode_shard(table, columns, prefix)
                 self._unwritten.append(shard)
-                self._count(table, rows, shard.name)
+                found: dict[tuple[str, int], dict[str, Any]] = {}
+                for row in rows:
+                    part = found.setdefault(row[:2], {"rows": 0, "step": 0, "shards": [shard.name]})
+                    part["rows"] += 1
+                    part["step"] = max(part["step"], row[2])
+                for place, part in found.items():
+                    self._written[place] = add_written(self._written.get(place, {}), {table: part})
                 self._rows[table] = []
         self._sequence += 1
 
-    def _count(self, table: str, rows: Iterable[tuple[Any, ...]], shard: str) -> None:
-        found: dict[tuple[str, int], dict[str, Any]] = {}
-        for row in rows:
-            part = found.setdefault(row[:2], {"rows": 0, "step": 0, "shards": [shard]})
-            part["rows"] += 1
-            part["step"] = max(part["step"], row[2])
-        for place, part in found.items():
-            self._written[place] = add_written(self._written.get(place, {}), {table: part})
-
 
 def verify_shard(path: Path) -> ShardInfo:
-    """Check that `path` is a whole, unaltered shard of a known table and version.
-
-    Raises BadShard: it is not; `reason` says why.
-    """
+    """Check that `path` is a whole, unaltered shard of a known table and version; raise BadShard with the reason."""
     named = _NAME.fullmatch(path.name)
     if named is None:
         raise BadShard(path, "its name is not <submission>-<worker>-<sequence>-<table>.<blake2b>.parquet")

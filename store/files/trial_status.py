@@ -130,22 +130,19 @@ def lease_s(start: Mapping[str, Any]) -> float:
 
 
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
-    """When the attempt gave its last sign of life, in nanoseconds by whichever clock stamps files; None if never.
-
-    Raises EnvironmentProblem: the file system does not answer.
-    """
+    """When the attempt gave its last sign of life, in nanoseconds by the clock that stamps files; None if never."""
     path = layout.heartbeat(key, attempt)
+
+    def modified_ns() -> int:
+        with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
+            return os.fstat(file.fileno()).st_mtime_ns
+
     try:
-        return retry_io(lambda: _modified_ns(path))
+        return retry_io(modified_ns)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise environment_problem("read", path, error) from error
-
-
-def _modified_ns(path: Path) -> int:
-    with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
-        return os.fstat(file.fileno()).st_mtime_ns
 
 
 def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
@@ -203,13 +200,13 @@ def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_aliv
 
     A damaged `end.json` counts as none: what it said is lost, so the trial is done again.
     """
-    records: list[dict[str, Any] | None] = [None, None]
-    for at, path in enumerate((layout.start(key, attempt), layout.end(key, attempt))):
-        with suppress(NotFoundError, StoreError):
-            records[at] = read_json(path)
-    start, end = records
-    if start is None:
+    end = None
+    try:
+        start = read_json(layout.start(key, attempt))
+    except (NotFoundError, StoreError):
         return None
+    with suppress(NotFoundError, StoreError):
+        end = read_json(layout.end(key, attempt))
     return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
 
 

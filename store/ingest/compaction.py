@@ -19,19 +19,13 @@ LEAST, MOST = 1000, 5000
 
 
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:
-    """Join the small shards of each table that has many; return the number of joined files.
-
-    The caller has ingested them and holds the ingest lock. Raises EnvironmentProblem: the disk is full or not writable;
-    every shard stays.
-    """
+    """Join the small shards of each table that has many, after their ingest; return the number of joined files."""
     small = connection.execute(
         'SELECT "table", list(file ORDER BY number) FROM shard WHERE NOT later AND inside IS NULL AND bytes < $small '
         'GROUP BY "table" HAVING count(*) >= $least ORDER BY ALL',
         {"small": SMALL_BYTES, "least": LEAST},
     ).fetchall()
-    if not small:
-        return 0
-    paths = {path.name: path for path in layout.shards()}
+    paths = {path.name: path for path in layout.shards()} if small else {}
     joined = 0
     for _, names in small:
         shards: list[ShardInfo] = []

@@ -5,23 +5,12 @@ from hashlib import blake2b
 import duckdb
 
 _WHAT = {
-    "grid": "*",
-    "axis": "*",
-    "grid_trial": "*",
-    "planned": "*",
+    **dict.fromkeys(("grid", "axis", "grid_trial", "planned", "counted", "doubt", "tag", "note", "recorded"), "*"),
+    **dict.fromkeys(("metric", "evaluation", "item", "probe"), "* EXCLUDE (shard)"),
     # whether a process lives is a fact of the moment, so a running trial counts as pending here
     "trial": "* REPLACE (CASE WHEN status = 'running' THEN 'pending' ELSE status END AS status)",
     "attempt": "* EXCLUDE (alive, signature)",
-    "metric": "* EXCLUDE (shard)",
-    "evaluation": "* EXCLUDE (shard)",
-    "item": "* EXCLUDE (shard)",
-    "probe": "* EXCLUDE (shard)",
     "evaluated": "* EXCLUDE (signature)",
-    "counted": "*",
-    "doubt": "*",
-    "tag": "*",
-    "note": "*",
-    "recorded": "*",
     "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last
     "shard": "* EXCLUDE (number, bytes, inside, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",

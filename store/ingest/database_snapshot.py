@@ -9,10 +9,7 @@ from store.files.layout import Layout
 
 
 def publish(layout: Layout) -> Path:
-    """Copy the live database to the snapshot; the caller holds the ingest lock and has closed the database.
-
-    Raises EnvironmentProblem: the disk is full or not writable; the last snapshot stays.
-    """
+    """Copy the live database to the snapshot; the caller holds the ingest lock and has closed the database."""
     temporary = layout.snapshot.with_name(temporary_name(layout.snapshot.name))
     try:
         try:

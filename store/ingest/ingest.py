@@ -67,18 +67,11 @@ def ingest(
 ) -> Ingested:
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
-    Args:
-        root: the campaign directory.
-        wait: whether to wait while another process ingests, or to return at once, `busy`.
-        threads: cores to use; give 1 while trials train on the others.
-        snapshot: whether to publish.
-        thorough: whether to look at every trial, or only where something has changed by what
-        `store.files.change_tracker` remembers.
-        most_s: seconds after which it reads no more new shards and attempts, and no plans that are too large for them;
-        what begins with `unread` says what is left.
-
-    Raises StoreError: another version wrote the database, or it cannot be read; says what to do; EnvironmentProblem:
-    the disk is full or not writable; what was there stays.
+    While another process ingests, it waits, or without `wait` returns at once, `busy`. Give one of `threads` while
+    trials train on the other cores. Without `thorough` it looks only where something has changed, by
+    `store.files.change_tracker`. After `most_s` seconds it reads no more new shards and attempts, and no plans that are
+    too large; what begins with `unread` says what is left.
+    Raises StoreError: another version wrote the database, or it cannot be read.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     with ingest_lock(layout, wait=wait) as held:
@@ -106,10 +99,7 @@ def ingest(
 def ingest_into(
     layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = (), most_s: float = math.inf
 ) -> Ingested:
-    """Bring everything new into the database behind `connection`; the caller holds the lock.
-
-    The directories `same` of trials hold nothing new.
-    """
+    """Bring everything new into the database; the caller holds the lock. Directories `same` hold nothing new."""
     records, shards = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
     if math.isfinite(most_s):
         left = Ingested(unread_fans=frozenset(layout.fans()), unread_plans=records.large_plans())

@@ -11,13 +11,7 @@ from store.files.layout import Layout
 
 @contextmanager
 def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock of the campaign's one ingester.
-
-    Yields:
-        False if another process holds it and `wait` is off; otherwise True, after waiting if need be.
-
-    Raises StoreError: the store is a symbolic link; EnvironmentProblem: the store's directory cannot be written.
-    """
+    """Hold the lock of the campaign's one ingester; yield False if another process holds it and `wait` is off."""
     layout.check_store()
     make_directory(layout.store)
     try:

@@ -10,14 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from store.database.connection import transaction
+from store.files import attempt_records
 from store.files.annotations import FILE, read_annotations
-from store.files.attempt_records import (
-    AttemptRecord,
-    attempt_signature,
-    evaluated_on_disk,
-    evaluated_row,
-    read_attempt,
-)
+from store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
 from store.files.record_fields import Problem, clean_text, json_text, signed_size
@@ -68,8 +63,7 @@ class RecordIngest:
         with transaction(self._connection):
             self._plans()
             self._removals()
-            problems = [*self._attempts(), *self._read_evaluations()]
-            self._replace_problems(problems)
+            self._replace_problems("trials/", [*self._attempts(), *self._read_evaluations()])
             if self.plans + self.attempts + self.problems:
                 derive_trials(self._connection)
             self._annotations()
@@ -118,13 +112,15 @@ class RecordIngest:
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         same = ("trial", "cell", "seed", "operator")
-        about = {"source": plan.source}
-        rows = [{name: _plain(line[name]) for name in same} | about | {"spec": line["spec"]} for line in plan.lines]
-        self._insert("planned", rows)
+        rows = [{name: _plain(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
+        self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
         header = plan.header or {}
         if plan.source.startswith("grids/"):
-            name = plan.source.removeprefix("grids/")
-            self._insert("grid_trial", [_grid_trial(name, header, at, line) for at, line in enumerate(plan.lines)])
+            for position, (row, line) in enumerate(zip(rows, plan.lines, strict=True)):
+                row |= {"grid": row.pop("source").removeprefix("grids/"), "label": _plain(line["label"])}
+                row |= {"position": position, "baseline": baseline_of_cell(header, line["cell"])}
+                row["axes"] = json_text(line["axes"])
+            self._insert("grid_trial", rows)
         if header:
             plain = {name: header.get(name) for name in ("grid", "cells", "trials", "seeds", "baseline")}
             texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
@@ -153,18 +149,21 @@ class RecordIngest:
                 execute(f"DELETE FROM {table}")
                 self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
                 self.plans += 1
-        before = execute(
-            "SELECT file, reason FROM bad_record WHERE file = $file ORDER BY ALL", {"file": FILE}
-        ).fetchall()
-        if before != sorted(found.problems):
-            execute("DELETE FROM bad_record WHERE file = $file", {"file": FILE})
-            self._problems(found.problems)
-            self.problems += not found.problems
+        self._replace_problems(FILE, found.problems)
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
         self._insert("bad_record", rows)
         self.problems += len(rows)
+
+    def _replace_problems(self, beginning: str, problems: Sequence[Problem]) -> None:
+        """Problems of the files whose names begin so: those that are whole or gone by now are dropped."""
+        execute, of = self._connection.execute, "FROM bad_record WHERE starts_with(file, $beginning)"
+        found = execute(f"SELECT file, reason {of} ORDER BY ALL", {"beginning": beginning}).fetchall()
+        if found != sorted(problems):
+            execute(f"DELETE {of}", {"beginning": beginning})
+            self._problems(problems)
+            self.problems += not problems
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
@@ -172,10 +171,10 @@ class RecordIngest:
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
-        columns = ", ".join(AttemptRecord._fields)
-        rows_before = execute(f"SELECT {columns} FROM attempt WHERE status IS NULL").fetchall()
-        open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
-        rows: list[AttemptRecord] = []
+        unended = execute("FROM attempt WHERE status IS NULL")
+        columns = [column[0] for column in unended.description]
+        open_before = {row[:2]: dict(zip(columns, row, strict=True)) for row in unended.fetchall()}
+        rows: list[AttemptRow] = []
         problems: list[Problem] = []
         seen, fresh = set[str](), False
         missing = {*signatures, *open_before}
@@ -197,7 +196,13 @@ class RecordIngest:
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
         gone += sorted(place for place in missing if place[0][:2] in seen or place[0][:2] not in self.unread_fans)
-        self._replace_attempts(rows, gone)
+        places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
+        if places:
+            leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
+            self._connection.register("leaving", leaving)
+            execute("DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)")
+            self._connection.unregister("leaving")
+        self._insert("attempt", rows)
         self.attempts += len(rows) + len(gone)
         return problems
 
@@ -236,34 +241,13 @@ class RecordIngest:
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]
-        found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]
+        found = [attempt_records.evaluated_row(self._layout, place, on_disk[place]) for place in changed]
         rows = [each for each in found if isinstance(each, dict)]
         for place in leaving:
             execute("DELETE FROM evaluated WHERE trial = ? AND attempt = ? AND evaluation = ?", place)
         self._insert("evaluated", rows)
         self.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
         return [each for each in found if isinstance(each, tuple)]
-
-    def _replace_attempts(self, rows: Sequence[AttemptRecord], gone: Sequence[tuple[str, int]]) -> None:
-        places = [*gone, *((row.trial, row.attempt) for row in rows)]
-        if places:
-            leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
-            self._connection.register("leaving", leaving)
-            self._connection.execute(
-                "DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)"
-            )
-            self._connection.unregister("leaving")
-        self._insert("attempt", [row._asdict() for row in rows])
-
-    def _replace_problems(self, problems: Sequence[Problem]) -> None:
-        """Records of attempts that are damaged now; those that were and are whole or gone by now are dropped."""
-        before = self._connection.execute(
-            "SELECT file, reason FROM bad_record WHERE starts_with(file, 'trials/') ORDER BY ALL"
-        ).fetchall()
-        if before != sorted(problems):
-            self._connection.execute("DELETE FROM bad_record WHERE starts_with(file, 'trials/')")
-            self._problems(problems)
-            self.problems += not problems
 
     def _insert(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:
@@ -275,12 +259,6 @@ class RecordIngest:
 
 def _plain(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
-
-
-def _grid_trial(grid: str, header: dict[str, Any], position: int, line: dict[str, Any]) -> dict[str, Any]:
-    same = {name: _plain(line[name]) for name in ("trial", "cell", "seed", "label", "operator")}
-    baseline = baseline_of_cell(header, line["cell"])
-    return {**same, "grid": grid, "axes": json_text(line["axes"]), "position": position, "baseline": baseline}
 
 
 def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,8 +18,13 @@ from store.files.record_fields import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
 
 _REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
-
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"
+
+_PROMISED = """
+    SELECT DISTINCT file FROM (SELECT unnest(a.shards) AS file FROM attempt a JOIN counted c USING (trial, attempt)
+                               WHERE a.status = 'ok' AND c.until IS NULL) ANTI JOIN shard USING (file)
+"""
+"""Shards that the record of a result names and the database does not have."""
 
 BATCH_ROWS = 2_000_000
 """Rows that one transaction inserts at most, unless one shard has more: what a kill in the middle can undo."""
@@ -44,22 +49,19 @@ class ShardIngest:
         """New shards that were left, since the time was over."""
 
     def run(self, until: float = math.inf) -> None:
-        """Insert every new sound shard; quarantine the others. `until` is when to begin no more.
-
-        Raises EnvironmentProblem: the disk is full; what was inserted before stays.
-        """
-        named = self._list_evaluated()
+        """Insert every new sound shard; quarantine the others. `until` is when to begin no more."""
+        execute, named = self._connection.execute, self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
-        files |= {name: self._layout.shard(name) for name in self._list_promised() if name not in files}
-        found = self._connection.execute("SELECT file, signature, reason FROM bad_shard").fetchall()
+        files |= {name: self._layout.shard(name) for (name,) in execute(_PROMISED).fetchall() if name not in files}
+        found = execute("SELECT file, signature, reason FROM bad_shard").fetchall()
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
         for name in self._quarantined.keys() - files.keys():
-            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+            execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
             self.forgotten += 1
-        ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
-        joined = self._connection.execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall()
-        members, joined_files = dict(joined), {inside for _, inside in joined}
+        ledger = dict(execute("SELECT file, blake2b FROM shard").fetchall())
+        members = dict(execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall())
+        joined_files = set(members.values())
         known = set(ledger.values())
         batch: list[ShardInfo] = []
         waiting = 0
@@ -75,15 +77,13 @@ class ShardIngest:
             info = self._verify(path, known)
             if info is None:
                 continue
-            if info.members:
+            if info.members or (batch and waiting + info.rows > BATCH_ROWS):
                 self._insert(batch)
                 batch, waiting = [], 0
+            if info.members:
                 self.insert_joined(info)
                 ledger |= dict.fromkeys((name for name, _ in info.members), info.blake2b)
                 continue
-            if batch and waiting + info.rows > BATCH_ROWS:
-                self._insert(batch)
-                batch, waiting = [], 0
             batch.append(info)
             known.add(info.blake2b)
             waiting += info.rows
@@ -99,14 +99,6 @@ class ShardIngest:
                 with transaction(self._connection):
                     self._withdraw([number], table)
         return named
-
-    def _list_promised(self) -> list[str]:
-        """Shards that the record of a result names and the database does not have."""
-        found = self._connection.execute(
-            "SELECT DISTINCT file FROM (SELECT unnest(a.shards) AS file FROM attempt a JOIN counted c "
-            "USING (trial, attempt) WHERE a.status = 'ok' AND c.until IS NULL) ANTI JOIN shard USING (file)"
-        )
-        return [name for (name,) in found.fetchall()]
 
     def _recheck(self, files: Mapping[str, Path]) -> None:
         """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
@@ -125,7 +117,7 @@ class ShardIngest:
                 with transaction(self._connection):
                     self._withdraw(numbers, table)
                     for lost in dict.fromkeys((name, *members)):
-                        self._enter_bad(lost, error.reason + self._remedy(path, error), "" if error.passing else now)
+                        self._enter_bad(lost, _in_words(path, error), "" if error.passing else now)
                 self.bad_shards += 1
             else:
                 row = {"numbers": numbers, "signature": now}
@@ -152,19 +144,12 @@ class ShardIngest:
         try:
             info = verify_shard(path)
         except BadShard as error:
-            self._quarantine(path.name, error.reason + self._remedy(path, error), "" if error.passing else signature)
+            self._quarantine(path.name, _in_words(path, error), "" if error.passing else signature)
             return None
         if info.blake2b in known:
             self._quarantine(path.name, "its bytes are those of another shard, whose rows count already", signature)
             return None
         return info
-
-    def _remedy(self, path: Path, error: BadShard) -> str:
-        if not error.lost:
-            return ""
-        if _is_later(path):
-            return _REMEDY_LATER
-        return _REMEDY if is_shard_name(path.name) else ""
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
         """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""
@@ -214,22 +199,25 @@ class ShardIngest:
                         {"paths": paths},
                     )
                     self._summarise(table, first)
-            self._note_recorded(first)
-            self._enter(batch)
+            rows = [_ledger_row(info.path.name, info.table, info.rows, info.bytes) for info in batch]
+            for row, info in zip(rows, batch, strict=True):
+                row |= {"later": _is_later(info.path), "signature": self._signatures[row["file"]]}
+            connection.register("incoming", pa.Table.from_pylist(rows))
+            connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
+            connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
+            connection.unregister("incoming")
             connection.unregister("numbered")
         self.rows += sum(info.rows for info in batch)
         self.shards += len(batch)
 
     def _summarise(self, table: str, first: int) -> None:
-        """Keep the last values of the shards from the number `first` on."""
+        """Keep the last values of the shards from the number `first` on, and which attempts have any."""
         value = "arg_max(value, step)" if table == "metric" else "NULL"
         self._connection.execute(
             "INSERT INTO last_value SELECT shard, $table, trial, attempt, name, max(step), "
             f"{value} FROM {table} WHERE shard >= $first GROUP BY shard, trial, attempt, name",
             {"table": table, "first": first},
         )
-
-    def _note_recorded(self, first: int) -> None:
         self._connection.execute(
             "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value "
             "ANTI JOIN recorded USING (trial, attempt) WHERE shard >= $first",
@@ -237,10 +225,7 @@ class ShardIngest:
         )
 
     def insert_joined(self, info: ShardInfo) -> None:
-        """Insert the rows of those members of a large shard that are not in yet; then it stands for all of them.
-
-        The members' own files are deleted.
-        """
+        """Insert the rows of a large shard that are not in yet, and delete the files of its members."""
         connection, signature = self._connection, file_signature(info.path)
         names = [name for name, _ in info.members]
         query = "SELECT file FROM shard WHERE list_contains($names, file)"
@@ -259,7 +244,6 @@ class ShardIngest:
                 connection.execute('INSERT INTO shard BY NAME SELECT * EXCLUDE ("first", until) FROM member')
                 connection.unregister("member")
                 self._summarise(info.table, first)
-                self._note_recorded(first)
             connection.execute(
                 "UPDATE shard SET inside = $inside, signature = $signature WHERE list_contains($names, file)",
                 {"inside": info.path.name, "signature": signature, "names": names},
@@ -275,16 +259,11 @@ class ShardIngest:
     def _next_number(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(number), 0) + 1 FROM shard").fetchall()[0][0])
 
-    def _enter(self, batch: Sequence[ShardInfo]) -> None:
-        """Enter the shards of `batch`, which `numbered` has with their numbers, into the ledger."""
-        rows = []
-        for info in batch:
-            name, later = info.path.name, _is_later(info.path)
-            rows.append(_ledger_row(name, info.table, info.rows, info.bytes, self._signatures[name], later=later))
-        self._connection.register("incoming", pa.Table.from_pylist(rows))
-        self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
-        self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
-        self._connection.unregister("incoming")
+
+def _in_words(path: Path, error: BadShard) -> str:
+    """Describe what is wrong with a shard, and what brings its rows back."""
+    remedy = _REMEDY_LATER if _is_later(path) else _REMEDY if is_shard_name(path.name) else ""
+    return error.reason + (remedy if error.lost else "")
 
 
 def _is_later(path: Path) -> bool:
@@ -292,8 +271,8 @@ def _is_later(path: Path) -> bool:
     return path.parent.name == "evaluations"
 
 
-def _ledger_row(name: str, table: str, rows: int, size: int, signature: str, *, later: bool) -> dict[str, Any]:
-    """The row of the table `shard` of a file, without its number."""
+def _ledger_row(name: str, table: str, rows: int, size: int) -> dict[str, Any]:
+    """The row of the table `shard` of a file, without its number, signature and `later`."""
     named = describe_member(name)
     return {
         "file": name,
@@ -305,8 +284,6 @@ def _ledger_row(name: str, table: str, rows: int, size: int, signature: str, *, 
         "submission": named["submission"],
         "worker": int(named["worker"]),
         "sequence": int(named["sequence"]),
-        "later": later,
-        "signature": signature,
         "ingested": time.time(),
     }
 
@@ -319,7 +296,7 @@ def _members(info: ShardInfo, known: Collection[str], first: int, signature: str
     ends = accumulate(rows for _, rows in info.members)
     fresh = [(name, rows, end) for (name, rows), end in zip(info.members, ends, strict=True) if name not in known]
     return [
-        _ledger_row(name, info.table, rows, 0, signature, later=False)
-        | {"number": number, "first": end - rows, "until": end}
+        _ledger_row(name, info.table, rows, 0)
+        | {"later": False, "signature": signature, "number": number, "first": end - rows, "until": end}
         for number, (name, rows, end) in enumerate(fresh, start=first)
     ]

@@ -109,11 +109,6 @@ def _file() -> dict[str, Any]:
     return found
 
 
-def version() -> int:
-    """Raised with every change of a cell or of what is said of it."""
-    return int(_file()["version"])
-
-
 def file_hash() -> str:
     """blake2b-128 of the file, 32 hexadecimal digits."""
     return blake2b(_text().encode(), digest_size=16).hexdigest()
@@ -128,8 +123,13 @@ def papers() -> Mapping[str, str]:
 @cache
 def cells() -> tuple[PublishedCell, ...]:
     """Every cell, table by table, row by row."""
-    found = list(_read_cells())
-    return tuple(PublishedCell(id=number, **facts, **_trust(facts)) for number, facts in enumerate(found))
+    found = []
+    for number, facts in enumerate(_read_cells()):
+        told = {at: note for at, note in enumerate(_file()["notes"], start=1) if _concerns(note, facts)}
+        unusable = any(note["unusable"] for note in told.values())
+        about: dict[str, Any] = {"notes": tuple(told), "trust": trust_of(told), "unusable": unusable}
+        found.append(PublishedCell(id=number, **facts, **about))
+    return tuple(found)
 
 
 @cache
@@ -186,13 +186,6 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     }
 
 
-def _trust(facts: Fact) -> dict[str, Any]:
-    """Which notes concern a cell, and their words."""
-    told = [number for number, each in enumerate(_file()["notes"], start=1) if _concerns(each, facts)]
-    unusable = any(_file()["notes"][number - 1]["unusable"] for number in told)
-    return {"notes": tuple(told), "trust": trust_of(told), "unusable": unusable}
-
-
 def trust_of(numbers: Iterable[int]) -> str | None:
     """The words of the notes with these numbers; None without any."""
     told = [_file()["notes"][number - 1] for number in numbers]
@@ -209,11 +202,7 @@ def _concerns(note: Fact, facts: Fact) -> bool:
 
 
 def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
-    """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
-
-    `metric` is the name of a measurement, such as "mse", or part of the paper's own words. Raises NotFoundError:
-    nothing is so called; says what there is.
-    """
+    """The cells of a paper ("003", "3"), a table ("T1", "1") and a metric, by name or part of the paper's own words."""
     found: Sequence[PublishedCell] = cells()
     if paper is not None:
         number = _number(paper)
@@ -254,7 +243,7 @@ def fill(connection: "duckdb.DuckDBPyConnection") -> None:
         connection.unregister("rows_to_insert")
     connection.execute(
         "INSERT INTO meta VALUES ('published_version', $version), ('published_hash', $hash)",
-        {"version": str(version()), "hash": file_hash()},
+        {"version": str(_file()["version"]), "hash": file_hash()},
     )
 
 

@@ -25,6 +25,7 @@ COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
 
 _TOO_FEW = "a verdict needs at least"
+_UNFAIR = "failures differ between the groups ({}), so the survivors are not a fair sample"
 _UNREADABLE = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
 _MIXED = (
     "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
@@ -149,19 +150,14 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
 
 def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
     """Each arm that is no baseline, with its baseline. Raises NotFoundError for a baseline that is no cell."""
-    if isinstance(baseline, str):
-        base = _baseline_arm(found, baseline)
-        return [(arm, base) for arm in found.values() if arm is not base]
-    return [(arm, _baseline_arm(found, baseline[cell])) for cell, arm in found.items() if cell in baseline]
-
-
-def _baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
-    if baseline not in found:
-        raise NotFoundError(
-            f"the baseline {baseline!r} is not among the {len(found)} cells"
-            f"{suggest_name(baseline, list(found))}; pass a cell key of this grid"
-        )
-    return found[baseline]
+    bases = dict.fromkeys(found.keys() - {baseline}, baseline) if isinstance(baseline, str) else baseline
+    for base in [baseline] if isinstance(baseline, str) else [bases[cell] for cell in found if cell in bases]:
+        if base not in found:
+            raise NotFoundError(
+                f"the baseline {base!r} is not among the {len(found)} cells{suggest_name(base, list(found))}; "
+                "pass a cell key of this grid"
+            )
+    return [(arm, found[bases[cell]]) for cell, arm in found.items() if cell in bases]
 
 
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
@@ -177,39 +173,27 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     codes = {run.code for run in used}
     problem = (
-        _every_run(arm, base, lambda run: run.failed, "all {} here failed")
-        or _every_run(arm, base, lambda run: run.unmeasured, "the {} here ended without recording the measure")
+        _every_run(arm, base, lambda run: run.failed, "all {} {} failed")
+        or _every_run(arm, base, lambda run: run.unmeasured, "the {} {} ended without recording the measure")
         or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
         or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
         or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
-        or (_too_few(arm, base, len(shared)) if paired else None)
+        or (_too_few(arm, base, len(shared)) if paired and len(shared) < MIN_PAIRS else None)
         or (None if spread else _no_spread(ours, theirs, paired=paired))
     )
     unread = sum(run.unread for side in (arm, base) for run in side.runs.values())
     caution = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_UNREADABLE}" if unread else ""
     problem = f"{caution}; {problem}" if problem and caution else problem
     notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), caution]
-    return Pairing(
-        arm,
-        "paired t" if paired else "Welch",
-        ours,
-        theirs,
-        len(shared),
-        spread,
-        problem,
-        "; ".join(filter(None, notes)),
-        _seed_wall_s(arm, base),
-        {run.gpu for run in used} == {True},
-    )
-
-
-def _seed_wall_s(arm: Arm, base: Arm) -> float | None:
-    """Seconds of one more seed in both arms, by the medians of finished runs; None if an arm has none."""
+    note = "; ".join(filter(None, notes))
+    method: Method = "paired t" if paired else "Welch"
     took = [
         [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
     ]
-    return sum(float(np.median(each)) for each in took) if all(took) else None
+    wall_s = sum(float(np.median(each)) for each in took) if all(took) else None
+    on_gpu = {run.gpu for run in used} == {True}
+    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, wall_s, on_gpu)
 
 
 def count_planned_pairs(arm: Arm, base: Arm) -> int:
@@ -224,14 +208,13 @@ def only_survivors(here: int, there: int, runs: int) -> str | None:
     if where:
         return f"all {runs} runs {' and '.join(where)} failed, so there is nothing to compare"
     told = ", ".join(f"{n} failed only {where}" for n, where in counts)
-    return f"failures differ between the groups ({told}), so the survivors are not a fair sample" if told else None
+    return _UNFAIR.format(told) if told else None
 
 
 def _every_run(arm: Arm, base: Arm, holds: Callable[[SeedRun], bool], words: str) -> str | None:
     for side, where in ((arm, "here"), (base, "in the baseline")):
         if side.runs and all(map(holds, side.runs.values())):
-            told = words.format(_count(len(side.runs), "run")).replace("here", where)
-            return f"{told}, so there is nothing to compare"
+            return f"{words.format(_count(len(side.runs), 'run'), where)}, so there is nothing to compare"
     return None
 
 
@@ -241,28 +224,24 @@ def _failures_differ(arm: Arm, base: Arm, *, paired: bool) -> str | None:
         return only_survivors(here, there, count_planned_pairs(arm, base))
     ours, theirs = len(arm.failed), len(base.failed)
     counts = f"{ours} here, {theirs} in the baseline"
-    unfair = f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
-    return None if ours == theirs else unfair
+    return None if ours == theirs else _UNFAIR.format(counts)
 
 
 def _budgets_differ(arm: Arm, base: Arm, pairs: list[int] | None, used: Iterable[SeedRun]) -> str | None:
+    def amount(run: SeedRun) -> str:
+        return "no recorded budget" if run.budget is None else f"{run.budget:.0f}"
+
     if pairs is None:
-        amounts = sorted({_amount(run.budget) for run in used})
+        amounts = sorted(set(map(amount, used)))
         return f"unequal budgets: unpaired runs with {' and '.join(amounts)}" if len(amounts) > 1 else None
     for seed in pairs:
-        ours, theirs = arm.runs[seed].budget, base.runs[seed].budget
-        if ours != theirs:
-            return f"unequal budgets: seed {seed} has {_amount(ours)} here and {_amount(theirs)} in the baseline"
+        ours, theirs = arm.runs[seed], base.runs[seed]
+        if ours.budget != theirs.budget:
+            return f"unequal budgets: seed {seed} has {amount(ours)} here and {amount(theirs)} in the baseline"
     return None
 
 
-def _amount(budget: float | None) -> str:
-    return "no recorded budget" if budget is None else f"{budget:.0f}"
-
-
-def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
-    if pairs >= MIN_PAIRS:
-        return None
+def _too_few(arm: Arm, base: Arm, pairs: int) -> str:
     planned = count_planned_pairs(arm, base)
     if not planned:
         runs = f"{_count(len(arm.measured), 'run')} here and {len(base.measured)} in the baseline"

@@ -91,10 +91,9 @@ def compare(
 
 
 def _check(scale: str, better: str, rope: float, alpha: float) -> None:
-    if scale not in get_args(Scale):
-        raise SpecError(f"a measure's scale is one of {list(get_args(Scale))}; got {scale!r}")
-    if better not in get_args(Better):
-        raise SpecError(f"a measure's better is one of {list(get_args(Better))}; got {better!r}")
+    for name, given, known in (("scale", scale, get_args(Scale)), ("better", better, get_args(Better))):
+        if given not in known:
+            raise SpecError(f"a measure's {name} is one of {list(known)}; got {given!r}")
     if not (math.isfinite(rope) and rope >= 0):
         raise SpecError(f"a measure's rope is a finite number >= 0; got {rope!r}")
     if not 0 < alpha < 1:
@@ -200,7 +199,7 @@ def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
 
 def _shapiro(differences: Floats) -> float:
     if differences.size < ROBUST_PAIRS or not np.isfinite(differences).all():
-        return float("nan")
+        return math.nan
     from scipy import stats  # slow to import, and needed here alone
 
     return float(stats.shapiro(differences).pvalue)

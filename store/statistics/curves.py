@@ -147,14 +147,11 @@ def compare_curves(
         question = _Question(name, at, first, rule)
         of = [_row(cells[cell], cells[bases[cell]], question, cell) for cell in cells if cell in bases]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
-        rows += [_adjust(row, float(p), rule.alpha) for row, p in zip(of, adjusted, strict=True)]
+        for row, p in zip(of, adjusted, strict=True):
+            caution = few() if p <= rule.alpha and row["pairs"] < ROBUST_PAIRS else ""
+            row |= {"p_holm": or_null(p), "note": "; ".join(filter(None, (row["note"], caution)))}
+        rows += of
     return pl.DataFrame(rows, schema=SCHEMA)
-
-
-def _adjust(row: Mapping[str, Any], p: float, alpha: float) -> dict[str, Any]:
-    cautious = p <= alpha and row["pairs"] < ROBUST_PAIRS
-    note = "; ".join(filter(None, (row["note"], few() if cautious else "")))
-    return {**row, "p_holm": or_null(p), "note": note}
 
 
 class _Question(NamedTuple):

@@ -43,9 +43,10 @@ def item_bars(differences: Floats, alpha: float = 0.05) -> ItemBars:
     mean = float(differences.mean()) if differences.size else np.nan
     by_seed, by_item = _error(differences.mean(1)), _error(differences.mean(0))
     both, freedom = _joint(differences, by_seed, by_item)
-    intervals = (
-        _interval(mean, error, of, alpha) for error, of in ((by_seed, seeds - 1), (by_item, items - 1), (both, freedom))
-    )
+    intervals = []
+    for error, of in ((by_seed, seeds - 1), (by_item, items - 1), (both, freedom)):
+        half = float(special.stdtrit(of, 1 - alpha / 2)) * error if of > 0 else np.nan
+        intervals.append((mean - half, mean + half))
     return ItemBars(mean, seeds, items, by_seed, by_item, both, *intervals)
 
 
@@ -63,11 +64,6 @@ def _joint(differences: Floats, by_seed: float, by_item: float) -> tuple[float, 
     variance = max(by_seed**2 + by_item**2 - alone, by_seed**2, by_item**2)
     parts = by_seed**4 / (seeds - 1) + by_item**4 / (items - 1) + alone**2 / ((seeds - 1) * (items - 1))
     return float(np.sqrt(variance)), variance**2 / parts if parts > 0 else np.nan
-
-
-def _interval(mean: float, error: float, freedom: float, alpha: float) -> tuple[float, float]:
-    half = float(special.stdtrit(freedom, 1 - alpha / 2)) * error if freedom > 0 else np.nan
-    return mean - half, mean + half
 
 
 def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 0.05) -> pl.DataFrame:

@@ -52,10 +52,7 @@ def wilson_interval(events: int, n: int, alpha: float = 0.05) -> tuple[float, fl
 
 
 def fisher_p(events: int, n: int, other_events: int, other_n: int) -> float:
-    """Two-sided exact test that two proportions are equal (Fisher): all tables as unlikely as this one or more.
-
-    NaN if one of the groups is empty.
-    """
+    """Two-sided exact test that two proportions are equal (Fisher); NaN if one of the groups is empty."""
     if not n or not other_n:
         return math.nan
     total, events_in_all = n + other_n, events + other_events

@@ -7,7 +7,6 @@ A cell is *on the front* if against each other cell it is shown to be better in 
 without a usable run is compared with none, and counts in the adjustment, so that a family cannot shrink by failures.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,7 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats
+from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, Scale, back, response
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
@@ -187,5 +186,4 @@ def _one_sided(table: Floats, exact: np.ndarray) -> tuple[Floats, np.ndarray]:
 
 def _mean(units: Floats, objective: Objective) -> float | None:
     known = units[np.isfinite(units)] * (1 if objective.better == "lower" else -1)
-    value = back(float(known.mean()), objective.scale) if known.size else math.nan
-    return value if math.isfinite(value) else None
+    return or_null(back(float(known.mean()), objective.scale)) if known.size else None

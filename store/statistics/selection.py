@@ -78,17 +78,13 @@ def select_then_report(
     if split == "apart" and len(seeds) < 2:
         raise SpecError(f"a selection needs seeds to report on beside those that select; there is {len(seeds)}")
     selecting, reported = (tuple(seeds[::2]), tuple(seeds[1::2])) if split == "apart" else (tuple(seeds),) * 2
-    selected = _in_units(values.filter(pl.col("seed").is_in(selecting)), scale)
-    choices = _choices(selected, over, within, better)
+    selected = values.filter(pl.col("seed").is_in(selecting))
+    numbers = selected["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    usable = (selected["status"] == "ok").to_numpy() & np.isfinite(numbers)
+    units = forward(np.where(usable, numbers, np.nan), scale)
+    choices = _choices(selected.with_columns(pl.Series("units_", units).fill_nan(None)), over, within, better)
     found = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
     return Selected(found, choices, selecting, reported, _warning(choices, over) if split == "same" else "")
-
-
-def _in_units(values: pl.DataFrame, scale: Scale) -> pl.DataFrame:
-    numbers = values["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    usable = (values["status"] == "ok").to_numpy() & np.isfinite(numbers)
-    units = forward(np.where(usable, numbers, np.nan), scale)
-    return values.with_columns(pl.Series("units_", units).fill_nan(None))
 
 
 def _choices(
@@ -105,8 +101,9 @@ def _choices(
     for row in cells.iter_rows(named=True):
         settings.setdefault(tuple(str(row[name]) for name in within), []).append(row)
     found: dict[str, TunedChoice] = {}
+    sign = 1 if better == "lower" else -1
     for group in settings.values():
-        best = min(group, key=lambda row: _rank(row, better))
+        best = min(group, key=lambda row: (-row["n_"], sign * (row["mean_"] or 0.0)))  # the complete ones first
         among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
         sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_")}
         levels = {name: best[name] for name in over}
@@ -116,19 +113,10 @@ def _choices(
     return found
 
 
-def _rank(row: Mapping[str, Any], better: Better) -> tuple[int, float]:
-    """The complete ones first, then the best; a cell without a value is last."""
-    if row["mean_"] is None:
-        return 0, np.inf
-    return -row["n_"], row["mean_"] if better == "lower" else -row["mean_"]
-
-
 def _warning(choices: Mapping[str, TunedChoice], over: Sequence[str]) -> str:
     """The greatest optimism of the choices."""
-    flattery, among, values = max(
-        ((expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()),
-        default=(0.0, 0, 0),
-    )
+    known = [(expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()]
+    flattery, among, values = max(known, default=(0.0, 0, 0))
     if among < 2:
         return ""
     return (

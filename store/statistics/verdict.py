@@ -94,18 +94,12 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
         ["no verdict", "better", "worse", "real, size unproven", "equivalent"],
         "undecided",
     )
-    return Judgement(words, p, zero, _level(words, questions, alpha))
-
-
-def _level(words: NDArray[np.str_], questions: tuple[Floats, Floats, Floats], alpha: float) -> Floats:
-    """Return the level of the question that decided.
-
-    For "real, size unproven" the level is chosen so that its interval excludes zero and still touches the band.
-    """
-    zero, beyond, within = (holm_levels(each, alpha) for each in questions)
+    not_zero, outside, inside = (holm_levels(each, alpha) for each in questions)
+    # the interval of "real, size unproven" excludes zero and still touches the band
+    both = np.minimum(not_zero, np.maximum(outside, np.sqrt(questions[0] * questions[1])))
     decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
-    both = np.minimum(zero, np.maximum(beyond, np.sqrt(questions[0] * questions[1])))
-    return np.select([*decided, words == "undecided"], [beyond, both, within, np.minimum(zero, within)], np.nan)
+    levels = [outside, both, inside, np.minimum(not_zero, inside)]
+    return Judgement(words, p, zero, np.select([*decided, words == "undecided"], levels, np.nan))
 
 
 class VerdictRule(NamedTuple):

@@ -63,30 +63,6 @@ def test_what_ran_on_a_failed_node_is_silent_and_runs_elsewhere(
     assert cluster.run("srun", "-w", failed, "hostname").strip() == failed
 
 
-def test_a_controller_that_restarts_loses_nothing(cluster: Cluster, count: Callable[..., tuple[int, Path]]) -> None:
-    number, out = count("-w", "n1", "-c2")
-    waiting = cluster.submit("true", "-w", "n1", "-c2", "--array=0-3", "-o", "/dev/null")
-    cluster.restart_controller()
-    assert job(cluster, number, "%T") == "RUNNING"
-    assert job(cluster, waiting, "%T") == "PENDING"
-    before = len(lines(out))
-    wait_for(lambda: len(lines(out)) > before, "the job to go on")
-    assert set(lines(out)) == {"n1 0"}
-    cluster.run("scancel", str(number))
-    wait_for(lambda: not cluster.run("squeue", "-h"), "what waited to run")
-
-
-def test_an_urgent_job_requeues_a_job_that_may_be_preempted(
-    cluster: Cluster, count: Callable[..., tuple[int, Path]], tmp_path: Path
-) -> None:
-    number, out = count("-p", "preempt", "-w", "n1", "-c2", "--requeue")
-    cluster.submit(f"cp {out} {tmp_path}/seen", "-p", "urgent", "-w", "n1", "-c2", "-o", "/dev/null")
-    wait_for(lambda: (tmp_path / "seen").exists(), "the urgent job")
-    assert set(lines(tmp_path / "seen")) == {"n1 0"}
-    wait_for(lambda: lines(out)[-1] == "n1 1", "the other to run again")
-    assert job(cluster, number, "%T") == "RUNNING"
-
-
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """A directory whose path leaves room for the names of sockets, which may have 107 characters."""
@@ -117,20 +93,3 @@ def test_nothing_is_left_of_a_cluster_whose_holder_is_killed(slurm_installed: No
     wait_for(lambda: not processes_that_know(root), "the death of all")
     holder.stdout.close()
     holder.stdin.close()
-
-
-WARNED = """
-import signal, sys
-signal.signal(signal.SIGUSR2, lambda *_: sys.exit(print("told", flush=True)))
-print("ready", flush=True)
-while True: signal.pause()
-"""
-
-
-def test_usr2_reaches_the_step_before_the_time_limit(cluster: Cluster, tmp_path: Path) -> None:
-    """slurmctld checks time limits twice a minute, so the signal is asked for 55 s before the end."""
-    (tmp_path / "step.py").write_text(WARNED)
-    options = ("--time=1", "--signal=USR2@55", "-o", str(tmp_path / "out"))
-    number = cluster.submit(f"srun {sys.executable} {tmp_path}/step.py", *options)
-    wait_for(lambda: not job(cluster, number, "%i"), "the job to end")
-    assert lines(tmp_path / "out") == ["ready", "told"]

@@ -77,16 +77,3 @@ def test_a_cluster_without_arrays_accounting_and_gpus(cluster: Cluster, monkeypa
             other.submit("true", "--array=0-1")
         other.submit("sleep 60", "-o", "/dev/null")
         assert read_limits().room().tasks == 6
-
-
-def test_the_most_tasks_of_an_array_may_be_fewer_than_its_indices(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {"SchedulerParameters": "max_array_tasks=4,bf_interval=1"}
-    with Cluster(Shape(nodes=1, accounting=False, settings=settings)) as other:
-        monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
-        (size,) = arrays(4, read_limits())
-        other.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
-        with pytest.raises(ClusterBroken, match="Invalid job array"):
-            other.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")
-        assert arrays(5, read_limits()) == [3, 2]

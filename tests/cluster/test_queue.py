@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster, ClusterBroken, wait_for
+from cluster.cluster import Cluster, wait_for
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import SlurmScheduler, TaskId, TaskStatus, cancel, release
-from runners.slurm.submit.cluster_limits import arrays, read_limits
+from runners.slurm.scheduler import SlurmScheduler, TaskId, TaskStatus, release
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"
@@ -46,17 +45,14 @@ def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> No
         assert (answer.tasks, answer.problem) == ({}, None)
     assert not release(TaskId(GONE))
     assert not release(TaskId(GONE, 3))
-    cancel([TaskId(GONE), TaskId(GONE, 3)])
+    assert SlurmScheduler().cancel([GONE]) is None
 
 
 def test_cancelling_ends_what_is_named_and_nothing_else(cluster: Cluster) -> None:
     job = cluster.submit(FOREVER, "--array=0-9%1", "-o", "/dev/null")
     other = cluster.submit(FOREVER, "-o", "/dev/null")
     wait_for(lambda: running(job) and running(other), "both to run")
-    cancel([TaskId(job, 0), *(TaskId(job, number) for number in range(3, 10)), TaskId(GONE)])
-    wait_for(lambda: set(found(job)) == {f"{job}_1", f"{job}_2"}, "two tasks to be left")
-    assert running(other) == [str(other)]
-    cancel([TaskId(job)])
+    assert SlurmScheduler().cancel([job, GONE]) is None
     wait_for(lambda: not found(job), "none to be left")
     assert running(other) == [str(other)]
 
@@ -72,7 +68,7 @@ def test_accounting_tells_how_each_task_ended(cluster: Cluster) -> None:
     script = "case $SLURM_ARRAY_TASK_ID in 0) ;; 1) exit 86;; 2) kill -KILL $$;; *) " + FOREVER + ";; esac"
     job = cluster.submit(script, "--array=0-7", "-o", "/dev/null")
     wait_for(lambda: len(running(job)) == 4 and len(found(job)) == 5, "three to end and four to run")
-    cancel([TaskId(job, 3)])
+    cluster.run("scancel", f"{job}_3")
     wait_for(lambda: f"{job}_3" not in found(job), "a fourth to end")
     ends = ("COMPLETED", "FAILED", "CANCELLED")
 
@@ -102,16 +98,3 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):
         release(TaskId(1))
-
-
-def test_partitions_and_sizes_of_arrays_are_read(cluster: Cluster) -> None:
-    limits = read_limits()
-    assert set(limits.partitions) == {"debug", "short", "preempt", "urgent"}
-    debug, short = limits.partitions["debug"], limits.partitions["short"]
-    assert limits.default_partition == debug
-    assert (debug.state, debug.nodes, debug.cpus, debug.memory_mb, debug.gpus) == ("UP", 2, 2, 8000, {"toy": 2})
-    assert (debug.max_time_s, short.max_time_s) == (None, 300)
-    (size,) = arrays(1001, limits)
-    cluster.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
-    with pytest.raises(ClusterBroken, match="Invalid job array"):
-        cluster.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,6 @@ def attempt_of(layout: Layout, mine: Claim, checkpoint_s: float = 20.0) -> Attem
 
 def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
     return attempt_of(layout, claimed(layout, **how), checkpoint_s)
-
-
-def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: claim(layout, TRIAL, ABOUT, retry=False), range(40)))
-    assert sum(isinstance(each, Claim) for each in found) == 1
-    assert {each.status for each in found if isinstance(each, Taken)} == {"running"}
-    assert [path.name for path in layout.trial(TRIAL).iterdir()] == ["001"]
 
 
 def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:

@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +18,12 @@ from user_work_tree import copied_rooms, git
 
 from grid.errors import StoreError
 from runners.cli.app import execute
+from runners.execution.progress import ProgressDisplay
 from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
 from runners.rerun import rerun
 from runners.trial import Execution
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
-from store.files.trial_status import TrialProgress
 from store.files.trust import trust
 from store.store import Store
 
@@ -233,30 +232,7 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
     assert differences(before, before) == []
 
 
-class Kept:
-    def __init__(self, fails_at: int | None = None, seen: Path | None = None) -> None:
-        self.looks: list[TrialProgress | None] = []
-        self.status: str | None = None
-        self.fails_at, self.seen = fails_at, seen
-
-    def tell(self, text: str) -> None: ...
-
-    @contextmanager
-    def training(self, line: Mapping[str, Any]) -> Iterator["Kept"]:  # noqa: ARG002
-        yield self
-
-    def show_progress(self, found: TrialProgress | None) -> None:
-        if len(self.looks) == self.fails_at:
-            raise KeyboardInterrupt
-        self.looks.append(found)
-        if found is not None and self.seen is not None:
-            self.seen.touch()
-
-    def show_end(self, status: str | None) -> None:
-        self.status = status
-
-
-def test_training_is_watched_and_ends_with_its_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_watched_and_ends_with_who_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
     layout = Layout(tmp_path / "c")
     key = next(layout.trial_keys())
@@ -272,12 +248,23 @@ def test_training_is_watched_and_ends_with_its_watcher(tmp_path: Path, monkeypat
     monkeypatch.setattr("runners.execution.repro.sys.executable", str(program))
     monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
 
-    kept = Kept(seen=tmp_path / "seen")
+    looks: list[tuple[int, int, float | None]] = []
+
+    def tick(display: ProgressDisplay) -> None:
+        looks.extend((each.step, each.steps, each.loss) for each in display._tally.running.values())
+        if looks[-1][2] is not None:
+            seen.touch()
+        if len(looks) == stops_at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressDisplay, "tick", tick)
+    seen, stops_at = tmp_path / "seen", 0
     with Store.open(tmp_path / "c") as store:
         with pytest.raises(StoreError, match="no record of how the trial ended"):
-            reproduce(store, key, tmp_path / "again", None, kept)
-        assert kept.looks[-1] == TrialProgress(3, 9, 0.5)
-        assert kept.status is None
-        (tmp_path / "seen").unlink()
+            reproduce(store, key, tmp_path / "again", None, lambda _: None)
+        assert looks[-1] == (3, 9, 0.5)
+        seen.unlink()
+        looks.clear()
+        stops_at = 2
         with pytest.raises(KeyboardInterrupt):  # and nobody is left who beats
-            reproduce(store, key, tmp_path / "once more", None, Kept(fails_at=2))
+            reproduce(store, key, tmp_path / "once more", None, lambda _: None)

@@ -115,10 +115,10 @@ def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, un
     """From the start of the process on, while it imports, and while trials run; to it alone or to its whole group."""
     chance = random.Random("usr2")
     sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
-    moments = [0.0, 0.1, 0.3, *(chance.uniform(0.0, 0.3) for _ in range(4))]
+    moments = [0.0, 0.2, *(chance.uniform(0.0, 0.3) for _ in range(3))]
     resumed = 0
     for number, moment in enumerate(moments):
-        early = number < 3
+        early = number < 2
         task = sent.start(fresh=early)
         if not early:
             until(lambda: live(sent), task)
@@ -157,12 +157,11 @@ def _went_on(state: TrialState) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_to_the_whole_group_saves_and_asks_to_be_queued_again(tmp_path: Path, name: str) -> None:
+def test_term_to_the_whole_group_saves_and_asks_to_be_queued_again(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
     task = sent.start()
     until(lambda: len(live(sent)) == 2, task)
-    os.killpg(task.pid, getattr(signal, name))
+    os.killpg(task.pid, signal.SIGTERM)
     status, out, err = end_of(task)
     assert (status, err, reasons(sent)) == (85, "", ["signal"]), out
     ends = [state.attempts[-1].end for state in states(sent)]
@@ -185,7 +184,7 @@ def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, u
         if worker in over:
             worker = 1 - worker
         task = tasks[worker]
-        if task.poll() is None and hits < 16 and live(sent):
+        if task.poll() is None and hits < 10 and live(sent):
             name = chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGUSR2])
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(_group(task.pid) or [task.pid]), name)
@@ -198,7 +197,7 @@ def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, u
                 known = task.returncode in (85, -9) or (task.returncode == 1 and "starts workers died" in out)
                 assert known, f"{task.returncode}\n{out}\n{err}"
                 tasks[worker] = sent.start(worker)
-    assert hits == 16 or all(state.status == "ok" for state in states(sent))
+    assert hits == 10 or all(state.status == "ok" for state in states(sent))
     assert {state.status for state in states(sent)} == {"ok"}
     assert plain(tables(tmp_path)) == undisturbed
     oks = [sum((found.end or {}).get("status") == "ok" for found in state.attempts) for state in states(sent)]

@@ -1,7 +1,5 @@
 """Shells that submit to one campaign from several login nodes, some of which are cut off."""
 
-import fcntl
-import os
 import shutil
 import threading
 import time
@@ -76,7 +74,7 @@ def test_what_another_shell_took_back_is_not_released(
     assert slurm.jobs() == {}
     assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # calls of sbatch
     assert slurm.calls("scontrol release") == []
-    assert list(layout.submissions.iterdir()) == []
+    assert layout.submission_ids() == []
 
 
 def test_cancelled_jobs_are_no_submission(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +115,10 @@ def test_an_interrupt_or_a_full_disk_while_jobs_are_queued_takes_them_back(
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
     assert not (slurm.place / "released").exists()
-    assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
+    assert Layout(tmp_path / "campaign").submission_ids() == []
 
 
-def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> None:
-    """The first removes the file that the second waits for, which then is no lock to a third."""
-    layout = Layout(tmp_path)
+def test_a_second_shell_waits_for_the_lock(tmp_path: Path) -> None:
     waits, events = threading.Event(), list[str]()
 
     def tell(text: str) -> None:
@@ -130,20 +126,17 @@ def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> No
         waits.set()
 
     def second() -> None:
-        with submit_lock(layout, tell):
-            held = os.open(layout.submissions / ".lock", os.O_RDWR | os.O_CREAT)
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.close(held)
+        with submit_lock(Layout(tmp_path), tell):
             events.append("locked")
 
-    with submit_lock(layout, pytest.fail):
+    with submit_lock(Layout(tmp_path), pytest.fail):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(60)
+        events.append("released")
     thread.join()
-    assert events == ["another shell is submitting to this campaign, or cancels; waiting for it", "locked"]
-    assert list(layout.submissions.iterdir()) == []
+    told = "another shell is submitting to this campaign, or cancels; waiting for it"
+    assert events == [told, "released", "locked"]
 
 
 @pytest.mark.parametrize("called_off", [False, True])

@@ -25,11 +25,12 @@ from runners.attempts.submission_record import (
     Unreadable,
     read_submission_record,
     record_run,
+    runs_at_work,
+    runs_here,
     submission_records,
     write_submission_record,
 )
 from runners.attempts.worker import WorkOrder
-from runners.execution.local_runs import runs_at_work, runs_here
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import TrialLocations, locate_trials
 from runners.planning.survey import Surveyed

@@ -17,7 +17,6 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Outcome, Worker, WorkerEntry, WorkOrder
-from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.training.failure import Failure, failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout
@@ -222,18 +221,6 @@ def test_an_interrupt_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
             worker.run(row)
     assert not Layout(tmp_path).end(lines[0]["trial"], 1).exists()
     assert end_of(tmp_path, lines[1]["trial"])["status"] == "stopped"
-
-
-def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_found(tmp_path: Path) -> None:
-    lines = toy_lines()
-    key, layout = lines[0]["trial"], Layout(tmp_path)
-    worker = worker_for(tmp_path, lines)
-    assert worker.run(0).status == "ok"
-    write_start(layout, key, 2)
-    for attempt in (1, 2):  # the second trains it once more
-        save_checkpoint(layout.checkpoint(key, attempt), key, 7, {})
-    assert worker.run(0).status == "was_ok"
-    assert [has_checkpoints(layout, key, attempt) for attempt in (1, 2)] == [False, True]
 
 
 def broken(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:

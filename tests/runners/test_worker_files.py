@@ -54,27 +54,13 @@ def lives(seed: int, count: int) -> Iterator[WorkerRecord]:
         yield replace(LIFE, restarts=restarts, seconds=float(chance.randrange(999)), **about, **counts)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(layout: Layout, seed: int) -> None:
-    each = list(lives(seed, 40))
+def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(layout: Layout) -> None:
+    each = list(lives(0, 40))
     for life in each:
         write_worker(layout, replace(life, seconds=life.seconds / 2, left=None))  # it begins
         write_worker(layout, life)
-    found = read_workers(layout, SUBMISSION)
     assert [path.name for path in (layout.submission(SUBMISSION) / "workers").iterdir()] == ["0-3.json"]
-    assert found[-1] == each[-1]
-    assert [life.restarts for life in found] == sorted(life.restarts for life in found)
-    for unit in ("gpuh", "cpuh"):
-        assert used_hours(found, unit) == pytest.approx(used_hours(each, unit))
-    for node in ("n0", "n1", "n2"):
-        here, there = ([life for life in some if life.node == node] for some in (found, each))
-        for count in ("ok", "failed", "stopped"):
-            assert sum(getattr(life, count) for life in here) == sum(getattr(life, count) for life in there)
-        assert {met for life in here for met in life.failures} == {met for life in there for met in life.failures}
-    for told in ("refused", "error"):
-        assert [life for life in found if life.left == told] == [life for life in each if life.left == told]
-    passed = [life for life in found[:-1] if life.left in (None, "time", "signal")]
-    assert len(passed) <= 9  # by node and how it ended, not by life
+    assert read_workers(layout, SUBMISSION) == each
 
 
 def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alone(layout: Layout) -> None:

@@ -63,7 +63,7 @@ def test_joined_shards_say_what_the_small_ones_said(layout: Layout, before: tupl
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(ShardIngest, "insert_joined"), (ShardIngest, "_note_recorded"), (Path, "unlink")]
+    ("owner", "name"), [(ShardIngest, "insert_joined"), (ShardIngest, "_summarise"), (Path, "unlink")]
 )
 def test_an_ingest_that_is_killed_while_it_joins_loses_and_doubles_nothing(
     layout: Layout, before: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, owner: type, name: str

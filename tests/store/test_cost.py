@@ -1,6 +1,7 @@
 """The cost of a trial is the sum over the attempts of its result; unmeasured costs are null."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,6 @@ from synthetic import plan_header, plan_lines, publish_grid, write_end, write_st
 
 from store.files.layout import Layout
 from store.store import Store
-
-OpenStore = Callable[..., Store]
 
 COST = {
     "steps": 10,
@@ -24,12 +23,7 @@ COST = {
 }
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> str:
-    """A planned trial."""
-    lines = plan_lines(["softmax"], range(1), "g", {})
-    publish_grid(Layout(tmp_path), plan_header(lines, "g", {}, ["softmax"]), lines)
-    return str(lines[0]["trial"])
+Write = Callable[..., None]
 
 
 def attempt(
@@ -40,16 +34,65 @@ def attempt(
     write_end(Layout(root), key, number, **({} if cost is None else {"cost": cost}), **end)
 
 
-def found(store: Store) -> dict[str, Any]:
-    rows = store.sql("FROM v_cost")
-    assert rows.height == 1
-    return rows.row(0, named=True)
+def one(write: Write) -> None:
+    write(1, COST, memory_bytes=77)
 
 
-def test_one_attempt_is_its_own_cost(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    attempt(tmp_path, key, 1, COST, memory_bytes=77)
-    row = found(opened(tmp_path))
-    assert (row["grid"], row["trial"], row["label"], row["seed"], row["attempts"]) == ("g", key, "softmax", 0, 1)
+def went_on(write: Write) -> None:
+    """The second failed before a checkpoint of its own; nobody went on from it."""
+    slower = {**COST, "steps": 30, "tokens": 3000, "flops": 24e9, "train_s": 14.0, "compile_s": 6.0}
+    slower |= {"compile_tokens": 100, "compile_flops": 8e8}
+    write(1, COST, status="stopped", memory_bytes=99)
+    write(2, {**COST, "steps": 7}, resumed=1, status="stopped", memory_bytes=1000)
+    write(3, slower, resumed=1, memory_bytes=77)
+
+
+def unmeasured(name: str) -> Callable[[Write], None]:
+    def attempts(write: Write) -> None:
+        write(1, {each: value for each, value in COST.items() if each != name}, status="stopped")
+        write(2, COST, resumed=1)
+
+    return attempts
+
+
+def killed(write: Write) -> None:
+    """A process that was killed leaves no record. The rates of the others are known."""
+    write(1, None, status="failed")
+    write(2, COST, resumed=1)
+
+
+def compiled(write: Write) -> None:
+    """One of two equal steps took nearly all the time."""
+    write(1, {**COST, "train_s": 9.0, "compile_s": 8.0, "compile_tokens": 500, "compile_flops": 4e9})
+
+
+CASES = {
+    "one": one,
+    "went on": went_on,
+    "joules": unmeasured("joules"),
+    "flops": unmeasured("flops"),
+    "killed": killed,
+    "compiled": compiled,
+}
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The row of a trial of each case, by its label."""
+    root = tmp_path_factory.mktemp("cost")
+    lines = plan_lines(list(CASES), [0], "g", {})
+    publish_grid(Layout(root), plan_header(lines, "g", {}, list(CASES)), lines)
+    for line in lines:
+        CASES[line["label"]](partial(attempt, root, line["trial"]))
+    with Store.open(root) as store:
+        rows = store.sql("FROM v_cost").rows(named=True)
+    assert len(rows) == len(CASES)
+    return {row["label"]: row for row in rows}
+
+
+def test_one_attempt_is_its_own_cost(costs: dict[str, dict[str, Any]]) -> None:
+    row = costs["one"]
+    assert (row["grid"], row["seed"], row["attempts"]) == ("g", 0, 1)
     assert (row["steps"], row["tokens"], row["train_s"], row["memory_bytes"], row["joules"]) == (10, 1000, 2, 77, 50)
     assert row["tokens_per_s"] == 500
     assert row["flops_per_s"] == 4e9
@@ -58,14 +101,8 @@ def test_one_attempt_is_its_own_cost(tmp_path: Path, key: str, opened: OpenStore
     assert row["probe_share"] == pytest.approx(0.1 / 2.6)
 
 
-def test_attempts_that_went_on_from_each_other_add_up(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """The second failed before a checkpoint of its own; nobody went on from it."""
-    slower = {**COST, "steps": 30, "tokens": 3000, "flops": 24e9, "train_s": 14.0, "compile_s": 6.0}
-    slower |= {"compile_tokens": 100, "compile_flops": 8e8}
-    attempt(tmp_path, key, 1, COST, status="stopped", memory_bytes=99)
-    attempt(tmp_path, key, 2, {**COST, "steps": 7}, resumed=1, status="stopped", memory_bytes=1000)
-    attempt(tmp_path, key, 3, slower, resumed=1, memory_bytes=77)
-    row = found(opened(tmp_path))
+def test_attempts_that_went_on_from_each_other_add_up(costs: dict[str, dict[str, Any]]) -> None:
+    row = costs["went on"]
     assert (row["attempts"], row["steps"], row["tokens"], row["train_s"]) == (2, 40, 4000, 16)
     assert row["tokens_per_s"] == pytest.approx(3900 / 10)  # the six seconds and the step that compiled apart
     assert row["flops_per_s"] == pytest.approx(31.2e9 / 10)
@@ -73,34 +110,24 @@ def test_attempts_that_went_on_from_each_other_add_up(tmp_path: Path, key: str, 
     assert (row["joules"], row["memory_bytes"], row["compile_s"]) == (100, 99, 6)
 
 
-@pytest.mark.parametrize("name", ["joules", "flops"])
-def test_what_one_attempt_could_not_measure_is_null(tmp_path: Path, key: str, opened: OpenStore, name: str) -> None:
-    attempt(tmp_path, key, 1, {each: value for each, value in COST.items() if each != name}, status="stopped")
-    attempt(tmp_path, key, 2, COST, resumed=1)
-    row = found(opened(tmp_path))
-    gone = {"joules": ("joules", "joules_per_token"), "flops": ("flops_per_s",)}[name]
-    assert {each for each in row if row[each] is None} == set(gone)
+@pytest.mark.parametrize(("name", "gone"), [("joules", {"joules", "joules_per_token"}), ("flops", {"flops_per_s"})])
+def test_what_one_attempt_could_not_measure_is_null(
+    costs: dict[str, dict[str, Any]], name: str, gone: set[str]
+) -> None:
+    row = costs[name]
+    assert {each for each in row if row[each] is None} == gone
     assert row["flop_utilisation"] == pytest.approx(0.4)  # attempts that have both
     assert row["steps"] == 20
 
 
-SUMS = ("steps", "tokens", "train_s", "joules", "compile_s")
-
-
-def test_a_sum_over_an_attempt_that_left_no_record_is_null(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """A process that was killed leaves none. The rates of the others are known."""
-    attempt(tmp_path, key, 1, None, status="failed")
-    attempt(tmp_path, key, 2, COST, resumed=1)
-    row = found(opened(tmp_path))
+def test_a_sum_over_an_attempt_that_left_no_record_is_null(costs: dict[str, dict[str, Any]]) -> None:
+    row = costs["killed"]
     assert (row["attempts"], row["missing_attempts"]) == (2, 1)
-    assert {name for name in row if row[name] is None} == set(SUMS)
+    assert {each for each in row if row[each] is None} == {"steps", "tokens", "train_s", "joules", "compile_s"}
     assert (row["tokens_per_s"], row["joules_per_token"]) == (500, pytest.approx(0.05))
 
 
-def test_a_step_that_compiled_is_in_no_rate(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """One of two equal steps took nearly all the time."""
-    cost = {**COST, "train_s": 9.0, "compile_s": 8.0, "compile_tokens": 500, "compile_flops": 4e9}
-    attempt(tmp_path, key, 1, cost)
-    row = found(opened(tmp_path))
+def test_a_step_that_compiled_is_in_no_rate(costs: dict[str, dict[str, Any]]) -> None:
+    row = costs["compiled"]
     assert (row["tokens_per_s"], row["flops_per_s"], row["flop_utilisation"]) == (500, 4e9, pytest.approx(0.4))
     assert (row["tokens"], row["train_s"], row["compile_s"]) == (1000, 9, 8)

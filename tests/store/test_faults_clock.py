@@ -56,7 +56,7 @@ def test_a_shard_that_came_whole_in_the_second_in_which_it_was_torn_is_served(
     assert opened(campaign.root).bad_shards().is_empty()
 
 
-@pytest.mark.parametrize("shift_s", [-1e6, 0.0, 1e6])
+@pytest.mark.parametrize("shift_s", [-1e6, 1e6])
 def test_readers_see_what_landed_whatever_the_time_of_the_last_snapshot(
     campaign: Campaign, opened: OpenStore, shift_s: float
 ) -> None:

@@ -198,17 +198,3 @@ def test_looks_of_limited_time_find_everything_in_the_end_and_lose_nothing(
         with Store.open(root, refresh=False) as store:
             hashes.append(store.content_hash())
     assert hashes[0] == hashes[1]
-
-
-def test_looks_without_any_time_get_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = write_campaign(tmp_path, seeds=range(2))
-    clock = itertools.count(0, 100)
-    monkeypatch.setattr(
-        "store.ingest.ingest_records.time", SimpleNamespace(monotonic=lambda: next(clock), time=time.time)
-    )
-    looks = 0
-    while ingest(campaign.root, thorough=False, most_s=1.0).unread_fans:
-        looks += 1
-        assert looks <= len(campaign.lines)
-    with Store.open(campaign.root, refresh=False) as store:
-        assert store.sql("SELECT count(*) FROM attempt").item() == len(campaign.lines)

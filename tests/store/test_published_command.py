@@ -16,12 +16,6 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
     return found.out, found.err
 
 
-def test_without_words_every_table_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = told(capsys)
-    assert sum(line.startswith(("000 ", "002 ", "003 ", "004 ")) for line in out.splitlines()) == 38
-    assert "1255 cells" in err
-
-
 def test_a_table_shows_its_cells_and_what_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = told(capsys, "3", "t2", "--metric", "lambada")
     assert sum(line.startswith("003 T2") for line in out.splitlines()) == 6

@@ -104,33 +104,6 @@ def test_a_flush_publishes_one_shard_per_table_with_rows(tmp_path: Path) -> None
     assert rows_on_disk(layout) == 108
 
 
-@pytest.mark.parametrize("good_writes", range(3))
-def test_a_full_disk_loses_and_doubles_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_writes: int
-) -> None:
-    layout = Layout(tmp_path)
-    for fan in range(256):
-        make_directory(layout.spool / f"{fan:02x}")
-    buffer = filled(layout)
-    left = [2 * good_writes]  # a write syncs its file and its directory
-
-    def fsync(_: int) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(EnvironmentProblem, match="No space left on device; free some space"):
-        buffer.flush()
-    assert not buffer.durable
-    assert len(layout.shards()) == good_writes
-    buffer.add("metric", ROWS["metric"][0])
-    left[0] = 1000
-    buffer.flush()
-    assert buffer.durable
-    assert rows_on_disk(layout) == 108
-
-
 def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,4 @@
-import errno
-import json
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +6,7 @@ import duckdb
 import pytest
 from synthetic import Campaign
 
-from grid.errors import EnvironmentProblem, NotFoundError
+from grid.errors import NotFoundError
 from store.files.layout import Layout
 from store.files.shards import write_shard
 from store.ingest.content_hash import content_hash
@@ -20,7 +16,6 @@ from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]
-Process = Callable[..., subprocess.Popen[str]]
 
 COUNT = "SELECT count(*) AS n FROM metric"
 
@@ -54,26 +49,6 @@ def test_while_another_ingests_a_reader_is_served_at_once_and_told(campaign: Cam
         store = opened(campaign.root)
     assert store.stale == "another process is ingesting; its next snapshot has the newest files"
     assert store.sql(COUNT)["n"].item() > 0
-
-
-def test_a_disk_that_is_full_keeps_the_last_snapshot(
-    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = opened(campaign.root).sql(COUNT)["n"].item()
-    deliver(campaign.layout, 0)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(shutil, "copyfile", full)
-        with pytest.raises(EnvironmentProblem, match=r"cannot write .*snapshot\.duckdb: No space left"):
-            ingest(campaign.root)
-        stale = opened(campaign.root)
-    assert stale.sql(COUNT)["n"].item() == before
-    assert "No space left on device" in (stale.stale or "")
-    assert ingest(campaign.root).published  # nothing is new, but readers have not seen it yet
-    assert opened(campaign.root, refresh=False).sql(COUNT)["n"].item() == before + 10
 
 
 def test_what_a_killed_ingester_left_is_swept_away(campaign: Campaign) -> None:
@@ -119,42 +94,6 @@ def test_the_content_hash_notices_one_row(tmp_path: Path, reading: Store) -> Non
                 connection.execute(change.format(table, table))
                 assert content_hash(connection) != reading.content_hash(), (table, change)
                 connection.execute("ROLLBACK")
-
-
-READ = """
-import json, sys, time
-from pathlib import Path
-from store.store import Store
-
-seen = []
-while not Path(sys.argv[2]).exists():
-    with Store.open(Path(sys.argv[1]), refresh=False) as store:
-        rows = store.sql("SELECT (SELECT count(*) FROM metric) AS n, (SELECT sum(rows) FROM shard) AS promised")
-        seen.append(rows.row(0))
-    if len(seen) == 1:
-        print("reading", flush=True)
-print(json.dumps([[int(n), int(promised)] for n, promised in seen]))
-"""
-
-
-def test_another_process_reads_whole_snapshots_while_this_one_ingests(
-    tmp_path: Path, opened: OpenStore, process: Process
-) -> None:
-    layout = Layout(tmp_path / "campaign")
-    deliver(layout, 0)
-    ingest(layout)
-    reader = process(READ, layout.root, tmp_path / "stop")
-    assert reader.stdout is not None
-    assert reader.stdout.readline() == "reading\n"
-    for sequence in range(1, 15):
-        deliver(layout, sequence)
-        ingest(layout)
-    (tmp_path / "stop").touch()
-    out, _ = reader.communicate(timeout=60)
-    seen = json.loads(out)
-    assert all(rows == promised for rows, promised in seen)
-    assert [rows for rows, _ in seen] == sorted(rows for rows, _ in seen)
-    assert opened(layout.root).sql(COUNT)["n"].item() == 150
 
 
 def test_a_path_may_have_a_question_mark(tmp_path: Path) -> None:

@@ -83,14 +83,6 @@ def test_an_attempt_on_another_host_lives_while_its_heartbeat_is_young(layout: L
     assert trial_state(layout, KEY).status == "pending"
 
 
-def test_one_attempt_that_is_ok_is_enough_for_ever(layout: Layout) -> None:
-    for attempt, status in enumerate(["failed", "ok", "failed", "stopped"], start=1):
-        write_start(layout, KEY, attempt)
-        write_end(layout, KEY, attempt, status=status)
-    write_start(layout, KEY, 5)
-    assert trial_state(layout, KEY).status == "ok"
-
-
 @pytest.mark.parametrize(
     ("ends", "status"),
     [

@@ -104,15 +104,6 @@ def test_an_evaluation_has_a_column_per_coordinate(shared: Campaign, reading: St
     assert reading.evaluation("quickstart", "nothing").is_empty()
 
 
-def test_curves_with_a_bucket_per_step_are_the_metric(shared: Campaign, reading: Store) -> None:
-    curves = reading.curves("quickstart", "loss")
-    raw = reading.sql("SELECT trial, step, value FROM v_metric WHERE name = 'loss'")
-    assert sorted(raw.filter(raw["value"].is_finite()).rows()) == sorted(
-        curves.filter(curves["n_finite"] > 0).select("trial", "step", "mean").rows()
-    )
-    assert (curves["n"] == 1).all()
-
-
 @pytest.mark.parametrize("buckets", [1, 2, 5, 7])
 def test_curves_in_buckets_keep_mean_and_extremes(shared: Campaign, reading: Store, buckets: int) -> None:
     curves = reading.curves("quickstart", "loss", buckets=buckets)
@@ -136,13 +127,6 @@ def test_a_diverged_loss_does_not_swallow_its_bucket(shared: Campaign, reading: 
     assert math.isfinite(diverged["mean"])
     with pytest.raises(SpecError, match="at least one bucket"):
         reading.curves("quickstart", "loss", buckets=0)
-
-
-def test_progress_counts_every_planned_trial(shared: Campaign, reading: Store) -> None:
-    found = reading.progress("quickstart")
-    assert found["label"].to_list() == ["softmax · 8", "softmax · 16", "SSA · 8", "SSA · 16"]
-    states = found.select("planned", "ok", "failed", "running", "pending").rows()
-    assert states == [(3, 2, 0, 1, 0), (3, 2, 0, 0, 1), (3, 2, 1, 0, 0), (3, 2, 1, 0, 0)]
 
 
 def test_a_resumed_trial_counts_each_step_once(shared: Campaign, reading: Store) -> None:

@@ -45,8 +45,7 @@ def queued_elsewhere(
 ) -> AlreadyQueued:
     """Find which of `wanted` workers of earlier submissions will take; `planned` are the keys of grids.
 
-    Raises:
-        EnvironmentProblem: the scheduler does not answer.
+    Raises EnvironmentProblem if the scheduler does not answer.
     """
     statuses, notes = read_submission_status(layout, scheduler)
     queued = AlreadyQueued(notes=list(notes))
@@ -120,10 +119,8 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
 def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], None]) -> list[str]:
     """Remove submissions whose shell died before it knew all its jobs; return a sentence for each.
 
-    `certain` is True if locks are enforced. `cancel` cancels the jobs of a name.
-
-    Raises:
-        EnvironmentProblem: a shell on another host may still be submitting.
+    `certain` is True if locks are enforced. `cancel` cancels the jobs of a name. Raises EnvironmentProblem if a shell
+    on another host may still be submitting.
     """
     notes = []
     for record in _slurm_records(layout):
@@ -131,7 +128,9 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
         has_begun = (layout.submission(submission) / "workers").exists()  # jobs are held until all are known
         if has_begun or not record.has_unknown_jobs:
             continue
-        wait_s = _remaining_s(record, certain=certain)
+        alive = local_process(vars(record))
+        gone = alive is False or (record.pid == os.getpid() and alive)
+        wait_s = 0.0 if gone else (_SURELY_S if certain else _BY_NOW_S) - (time.time() - record.written)
         if wait_s > 0:
             raise EnvironmentProblem(
                 f"a shell on {record.host or 'another host'} is queueing submission {submission}, or was cut off; the "
@@ -143,23 +142,18 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
     return notes
 
 
-def _remaining_s(record: Submission, *, certain: bool) -> float:
-    """Return for how many seconds its shell may still be submitting."""
-    alive = local_process(vars(record))
-    if alive is False or (record.pid == os.getpid() and alive):
-        return 0.0
-    return (_SURELY_S if certain else _BY_NOW_S) - (time.time() - record.written)
-
-
 def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object]) -> list[str]:
     """Release jobs whose shell died after it knew them all; return a sentence for each submission.
 
-    Raises:
-        EnvironmentProblem: the scheduler refuses, or the campaign cannot be written.
+    Raises EnvironmentProblem if the scheduler refuses, or the campaign cannot be written.
     """
     notes = []
     for record in _slurm_records(layout):
-        if record.released or record.has_unknown_jobs or _is_cancelled(layout, record.submission):
+        try:
+            cancelled = read_cancelled(layout, record.submission).all
+        except StoreError:  # it may have been
+            cancelled = True
+        if record.released or record.has_unknown_jobs or cancelled:
             continue
         queue = scheduler.read_queue(record.jobs, ())
         if queue.asked is None:  # the next question reports that the scheduler does not answer
@@ -173,14 +167,6 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
             listed = " ".join(map(str, jobs))
             notes.append(f"submission {record.submission} was cut off before its jobs were released; {listed} are now")
     return notes
-
-
-def _is_cancelled(layout: Layout, submission: str) -> bool:
-    """Return True if all of it was cancelled, or may have been."""
-    try:
-        return read_cancelled(layout, submission).all
-    except StoreError:
-        return True
 
 
 def _slurm_records(layout: Layout) -> Iterator[Submission]:

@@ -1,11 +1,9 @@
-"""Checks before anything is queued: requests that the cluster cannot meet, unshared disks, nodes with faults."""
+"""Checks before anything is queued: requests that the cluster cannot meet, unshared disks, nodes that lost trials."""
 
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from grid.durations import format_duration
 from grid.errors import SpecError
@@ -14,44 +12,31 @@ from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.submit.cluster_limits import Limits, Partition
-from runners.slurm.worker_records import read_workers
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
+from store.files.trial_status import trial_state
 
 _LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 
-_LEAST_FAILURES = 3
-"""Least failures that count against a node; fewer may be chance."""
-_MAX_AGE_S = 7 * 86_400.0
-
 
 def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -> None:
-    """Refuse names that do not exist and amounts that no partition has.
-
-    Raises:
-        SpecError: a partition, account, QOS or GPU type does not exist, or a node or partition is too small.
-    """
+    """Raise SpecError if an account, QOS, partition or GPU type does not exist, or a node or partition is too small."""
     if not limits.partitions:
         return
     _require_one_of("account", slurm.account, limits.accounts, "your accounts")
     _require_one_of("qos", slurm.qos, limits.qualities or None, "QOS here")
-    for resources in wanted:
+    for each in wanted:
         listed = slurm.gpu_option == "gres"  # by sinfo
-        _require_any_partition(resources if listed else replace(resources, gpus=0, gpu_type=None), limits)
-
-
-def _require_any_partition(resources: Resources, limits: Limits) -> None:
-    problems = [_problem(resources, partition, limits) for partition in partitions_of(resources.partition, limits)]
-    if None not in problems:
-        intro = "none of the partitions takes the workers: " if len(problems) > 1 else ""
-        raise SpecError(f"{intro}{' / '.join(filter(None, problems))}")
+        resources = each if listed else replace(each, gpus=0, gpu_type=None)
+        problems = [_problem(resources, partition, limits) for partition in partitions_of(resources.partition, limits)]
+        if None not in problems:
+            intro = "none of the partitions takes the workers: " if len(problems) > 1 else ""
+            raise SpecError(f"{intro}{' / '.join(filter(None, problems))}")
 
 
 def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
     """Return the partitions of a comma-separated list; None: the default partition. Without SLURM, none is known.
 
-    Raises:
-        SpecError: a partition does not exist.
+    Raises SpecError if a partition does not exist.
     """
     if not limits.partitions:
         return []
@@ -66,10 +51,8 @@ def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
 
 
 def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, label: str) -> None:
-    if given is None or known is None:
-        return
-    names = sorted(known)
-    if given not in names:
+    names = sorted(known or ())
+    if given is not None and known is not None and given not in names:
         listed = ", ".join(names) or "none"
         raise SpecError(f"there is no {flag} {given!r} for you; {label}: {listed}{suggest_name(given, names)}")
 
@@ -120,83 +103,25 @@ def warn_if_not_shared(root: Path) -> str | None:
     )
 
 
-class Faults(NamedTuple):
-    """Lost and failed trials, by node."""
-
-    lost: Counter[str]
-    """Missing trials whose latest attempt never ended and has no process any more."""
-    failed: Counter[str]
-    """Failed or killed attempts of cells that other nodes trained and this node never did."""
-
-
-def count_faults(layout: Layout, wanted: Iterable[Surveyed], trials: Iterable[Surveyed]) -> Faults:
-    """Count the faults of nodes: losses in `wanted`, the missing trials, and failures in all `trials`."""
-    return Faults(_count_lost(layout, wanted), _count_failed(layout, trials))
-
-
-def _count_lost(layout: Layout, wanted: Iterable[Surveyed]) -> Counter[str]:
+def count_lost(layout: Layout, wanted: Iterable[Surveyed]) -> Counter[str]:
+    """Count by node the missing trials whose latest attempt never ended and has no process any more."""
     counts: Counter[str] = Counter()
     for trial in wanted:
         if trial.status != "pending" or not layout.trial(trial.key).exists():
             continue
         attempts = trial_state(layout, trial.key).attempts
-        if attempts and attempts[-1].end is None and (node := _node(attempts[-1])) is not None:
-            counts[node] += 1
+        node = (attempts[-1].start.get("place") or {}).get("node") if attempts else None
+        if node and attempts[-1].end is None:
+            counts[str(node)] += 1
     return counts
 
 
-def _count_failed(layout: Layout, trials: Iterable[Surveyed]) -> Counter[str]:
-    """Read the trials only if some node had several failures, by its workers' records."""
-    counts: Counter[str] = Counter()
-    if not _has_suspects(layout):
-        return counts
-    failures: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    successes: dict[tuple[str, str], set[str | None]] = defaultdict(set)
-    for trial in trials:
-        if trial.status == "pending" or not layout.trial(trial.key).exists():
-            continue
-        cell = trial.grid, trial.cell
-        for attempt in trial_state(layout, trial.key).attempts:
-            end, node = attempt.end or {}, _node(attempt)
-            if end.get("status") == "ok":
-                successes[cell].add(node)
-            elif node is not None and end.get("reason") in ("error", "killed") and _is_recent(end["ended"]):
-                failures[cell][node] += 1
-    for cell, nodes in failures.items():
-        for node, count in nodes.items():
-            if successes[cell] and node not in successes[cell]:
-                counts[node] += count
-    return Counter({node: count for node, count in counts.items() if count >= _LEAST_FAILURES})
-
-
-def _has_suspects(layout: Layout) -> bool:
-    failures: Counter[str] = Counter()
-    for submission in layout.submission_ids():
-        for worker in read_workers(layout, submission):
-            if _is_recent(worker.touched):
-                failures[worker.node] += worker.failed
-    return any(count >= _LEAST_FAILURES for count in failures.values())
-
-
-def _is_recent(moment: float) -> bool:
-    return time.time() - moment < _MAX_AGE_S
-
-
-def _node(attempt: AttemptState) -> str | None:
-    place = attempt.start.get("place") or {}
-    return str(place["node"]) if place.get("node") else None
-
-
-def choose_excluded(found: Faults, places: Sequence[Partition]) -> tuple[list[str], list[str]]:
-    """Return the nodes to exclude and remarks; no nodes if they are half of a partition or more."""
-    nodes = sorted({*found.lost, *found.failed})
-    if not nodes:
+def choose_excluded(lost: Counter[str], places: Sequence[Partition]) -> tuple[list[str], list[str]]:
+    """Return the nodes that lost trials, to exclude, and remarks; no nodes if they are half of a partition or more."""
+    if not lost:
         return [], []
-    words = ", ".join(
-        f"trials {what} on {', '.join(f'{node} ({counts[node]})' for node in sorted(counts))}"
-        for what, counts in (("were lost", found.lost), ("failed that other nodes do well", found.failed))
-        if counts
-    )
+    nodes = sorted(lost)
+    words = f"trials were lost on {', '.join(f'{node} ({lost[node]})' for node in nodes)}"
     if any(2 * len(nodes) >= partition.nodes for partition in places):
         return [], [f"{words}; these are too many nodes of the partition to do without"]
     return nodes, [f"{words}; no worker is sent there this time"]

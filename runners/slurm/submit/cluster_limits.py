@@ -5,7 +5,7 @@ Read for each submission from scontrol, sinfo, squeue and, with accounting, sacc
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
@@ -153,11 +153,7 @@ def arrays(tasks: int, limits: Limits) -> list[int]:
 
 
 def read_limits() -> Limits:
-    """Read the limits of the cluster.
-
-    Raises:
-        EnvironmentProblem: SLURM is not installed, or does not answer.
-    """
+    """Read the limits of the cluster. Raises EnvironmentProblem if SLURM is not installed, or does not answer."""
     config = settings(_need("scontrol", "show", "config"))
     options = settings(config.get("SchedulerParameters", "").replace(",", "\n"))
     shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G"))
@@ -211,14 +207,30 @@ def settings(text: str) -> dict[str, str]:
 
 
 def partitions(shown: str, nodes: str) -> dict[str, Partition]:
-    """Parse `scontrol -o show partition` and sinfo's groups of equal nodes."""
-    groups: dict[str, list[list[str]]] = {}
-    for line in nodes.splitlines():
-        name, *fields = line.split("|")
-        groups.setdefault(name, []).append(fields)
-    lines = (line for line in shown.splitlines() if line.startswith("PartitionName="))
-    parsed = (_partition(dict(re.findall(r"(\S+?)=(\S*)", line)), groups) for line in lines)
-    return {partition.name: partition for partition in parsed}
+    """Parse `scontrol -o show partition` and sinfo's groups of equal nodes: `partition|cores|MiB|gres`."""
+    groups = [row for line in nodes.splitlines() if len(row := line.split("|")) == 4]
+    found = {}
+    for line in shown.splitlines():
+        values = dict(re.findall(r"(\S+?)=(\S*)", line))
+        if "PartitionName" not in values:
+            continue
+        name = values["PartitionName"]
+        own = [row for row in groups if row[0] == name]
+        most: Counter[str] = Counter()
+        for row in own:
+            most |= gpus(row[3])  # the larger count of each type
+        found[name] = Partition(
+            name=name,
+            default=values.get("Default") == "YES",
+            state=values.get("State", "UP"),
+            max_time_s=seconds(values.get("MaxTime", "")),
+            nodes=_number(values.get("TotalNodes")) or 0,
+            cpus=max((_number(row[1]) or 0 for row in own), default=0),
+            memory_mb=max((_number(row[2]) or 0 for row in own), default=0),
+            gpus=dict(most),
+            limiting_qos=values.get("QoS", "N/A").replace("N/A", ""),
+        )
+    return found
 
 
 def count_queued(text: str, me: str) -> QueuedTasks:
@@ -244,12 +256,12 @@ def qos_levels(text: str) -> dict[str, int | None]:
     return {name: _number(most) for name, most in rows}
 
 
-def gpus(gres: str) -> dict[str, int]:
+def gpus(gres: str) -> Counter[str]:
     """Count GPUs by type in a list such as `gpu:a100:4(S:0-1),gpu:h100:2,shard:8`."""
     counts: Counter[str] = Counter()
     for kind, count in re.findall(r"(?:^|,)gpu:(?:([^:,()]+):)?(\d+)", gres):
         counts[kind] += int(count)
-    return dict(counts)
+    return counts
 
 
 def _need(program: str, *arguments: str) -> str:
@@ -260,25 +272,6 @@ def _need(program: str, *arguments: str) -> str:
             "log in to a machine of the cluster, or wait for its controller"
         )
     return said.text
-
-
-def _partition(shown: Mapping[str, str], groups: Mapping[str, Sequence[Sequence[str]]]) -> Partition:
-    name = shown["PartitionName"]
-    nodes = [row for row in groups.get(name, ()) if len(row) == 3]
-    most: dict[str, int] = {}
-    for kind, count in (each for row in nodes for each in gpus(row[2]).items()):
-        most[kind] = max(most.get(kind, 0), count)
-    return Partition(
-        name=name,
-        default=shown.get("Default") == "YES",
-        state=shown.get("State", "UP"),
-        max_time_s=seconds(shown.get("MaxTime", "")),
-        nodes=_number(shown.get("TotalNodes")) or 0,
-        cpus=max((_number(row[0]) or 0 for row in nodes), default=0),
-        memory_mb=max((_number(row[1]) or 0 for row in nodes), default=0),
-        gpus=most,
-        limiting_qos="" if shown.get("QoS", "N/A") == "N/A" else shown["QoS"],
-    )
 
 
 def _number(text: str | None) -> int | None:

@@ -1,11 +1,11 @@
 """Drafts of submissions: the classes of trials, their numbers of workers and their scripts; nothing is written."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
@@ -24,7 +24,7 @@ from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
     choose_excluded,
-    count_faults,
+    count_lost,
     partitions_of,
     require_allowed,
     warn_if_not_shared,
@@ -53,13 +53,6 @@ class SubmitOptions:
     """Show what would be queued; a machine without SLURM can do so, too."""
 
 
-class Script(NamedTuple):
-    """The input of sbatch for one array."""
-
-    name: str
-    text: str
-
-
 @final
 @dataclass(frozen=True)
 class Draft:
@@ -68,8 +61,8 @@ class Draft:
     submission: str
     groups: tuple[Group, ...]
     classes: tuple[ResourceClass, ...]
-    scripts: tuple[Script, ...]
-    """One per array, in the order of classes and arrays."""
+    scripts: dict[str, str]
+    """The input of sbatch for each array, in the order of classes and arrays."""
     elsewhere: AlreadyQueued
     wanted: tuple[Surveyed, ...]
     """All missing trials, including those in `elsewhere`."""
@@ -77,12 +70,10 @@ class Draft:
 
     @property
     def workers(self) -> int:
-        """Workers of all classes."""
         return sum(each.workers for each in self.classes)
 
     @property
     def trials(self) -> int:
-        """Trials of this submission."""
         return sum(len(group.trials) for group in self.groups)
 
 
@@ -124,7 +115,7 @@ class Drafter:
         self.survey = found.without_results(self.lost)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
-        self._faults = count_faults(self.layout, self._wanted, self.survey.trials)
+        self._lost_on = count_lost(self.layout, self._wanted)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
@@ -136,19 +127,14 @@ class Drafter:
     def draft(self) -> Draft:
         """Draft a submission and let sbatch test its scripts.
 
-        Raises:
-            SpecError, EnvironmentProblem: SLURM would refuse it, or the campaign cannot take it.
+        Raises SpecError or EnvironmentProblem if SLURM would refuse it, or the campaign cannot take it.
         """
         draft = self.make_draft()
-        if not self._limits.partitions:
-            return draft
-        arrays = self.arrays(draft.submission)
-        for script in {script.name.partition(" from ")[0]: script for script in reversed(draft.scripts)}.values():
-            arrays.test(script.text)
+        for each in draft.classes if self._limits.partitions else ():
+            self.arrays(draft.submission).test(draft.scripts[each.name])
         return draft
 
     def make_draft(self) -> Draft:
-        """Draft a submission without a test by sbatch."""
         known = bool(self._limits.partitions)
         planned = {grid.name: frozenset(trial.key for trial in self.survey.trials) for grid in self.grids}
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, planned) if known else AlreadyQueued()
@@ -170,7 +156,14 @@ class Drafter:
             )
         if groups and (warning := warn_if_not_shared(self.layout.root)):
             notes.append(warning)
-        scripts = tuple(self._scripts(submission, groups, classes, at_once))
+        arrays, shares = self.arrays(submission), iter(at_once)
+        scripts = {
+            f"{each.name} from {array.first}" if array.first else each.name: arrays.script(
+                number, array, next(shares), group.resources
+            )
+            for number, (group, each) in enumerate(zip(groups, classes, strict=True))
+            for array in each.arrays
+        }
         asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
         notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
         notes += elsewhere.notes
@@ -186,9 +179,9 @@ class Drafter:
             )
 
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
-        """Exclude nodes that lost or failed trials, from this submission only; it is not part of the request."""
+        """Exclude nodes that lost trials, from this submission only; it is not part of the request."""
         partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = choose_excluded(self._faults, partitions)
+        nodes, remarks = choose_excluded(self._lost_on, partitions)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
@@ -225,7 +218,6 @@ class Drafter:
         return f"; your other accounts: {', '.join(others)}" if others else ""
 
     def _trial_seconds(self, group: Group) -> float | None:
-        """Estimate a trial of a class, once for several drafts."""
         if group.name not in self._trial_s:
             self._trial_s[group.name] = workload.trial_s(self.survey, self.grids, group)
         return self._trial_s[group.name]
@@ -244,18 +236,7 @@ class Drafter:
         counts = [array.tasks for each in classes for array in each.arrays]
         return classes, workload.at_once(counts, self.asked.max_parallel)
 
-    def _scripts(
-        self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
-    ) -> Iterator[Script]:
-        arrays = self.arrays(submission)
-        shares = iter(at_once)
-        for number, (group, each) in enumerate(zip(groups, classes, strict=True)):
-            for array in each.arrays:
-                name = f"{each.name} from {array.first}" if array.first else each.name
-                yield Script(name, arrays.script(number, array, next(shares), group.resources))
-
     def arrays(self, submission: str) -> Arrays:
-        """Return the writer of a submission's scripts."""
         tree: list[str] = []
         if self.packed is not None:
             snapshot = self.packed.snapshot

@@ -101,28 +101,20 @@ class Arrays(SlurmExecutor):
         return f"{text}\n"
 
     def test(self, script: str) -> None:
-        """Let bash and sbatch test the script; nothing is queued.
-
-        Raises:
-            SpecError, EnvironmentProblem: one of them refuses it.
-        """
+        """Let bash and sbatch test the script; raise SpecError or EnvironmentProblem if one of them refuses it."""
         _require_readable(script)
         try:
             sbatch(script, "--test-only")
         except Refused as refused:
-            if not refused.passing:
-                raise self._explain(refused, script) from None
+            if not re.search(_PASSING, str(refused)):
+                raise self._explain(str(refused), script) from None
 
     def submit_held(self, script: str) -> int:
-        """Queue the script, held; return the job.
-
-        Raises:
-            SpecError, EnvironmentProblem: sbatch refuses it.
-        """
+        """Queue the script, held; return the job. Raises SpecError or EnvironmentProblem if sbatch refuses it."""
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise self._explain(refused, script) from None
+            raise self._explain(str(refused), script) from None
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
         if named is None:
             raise EnvironmentProblem(
@@ -131,15 +123,18 @@ class Arrays(SlurmExecutor):
             )
         return int(named[1])
 
-    def _explain(self, refused: "Refused", script: str) -> AblateError:
+    def _explain(self, said: str, script: str) -> AblateError:
         """Return why sbatch refused; excluded nodes may be the reason."""
-        nodes = self._slurm.exclude
-        if nodes is None or not re.search(_TOO_MUCH, str(refused)):
-            return refused.explanation
-        names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
-        own = _own_words(str(refused))
-        partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
-        if _excludes_all(nodes, partition and partition[1]):
+        excluded = self._slurm.exclude
+        if excluded is None or not re.search(_TOO_MUCH, said):
+            return in_words(said)
+        names = excluded if len(excluded) < _MOST_NAMES else f"{excluded[:_MOST_NAMES]}..."
+        own = _own_words(said)
+        partition = re.findall(r"^#SBATCH (--partition=\S+)", script, re.MULTILINE)
+        nodes = ask("sinfo", "--noheader", "--Node", *partition, "--format=%N")
+        without = ask("scontrol", "show", "hostnames", excluded)
+        known = nodes.problem is None and without.problem is None
+        if known and set(nodes.text.split()) <= set(without.text.split()):
             return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
         return SpecError(
             f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
@@ -168,21 +163,12 @@ def setup_lines(
 
 def _require_readable(script: str) -> None:
     """Refuse a script that bash cannot parse; the reason is in the user's `setup`."""
-    bash = shutil.which("bash")
-    if bash is None:  # a login node need not have what nodes have
+    if shutil.which("bash") is None:  # a login node need not have what nodes have
         return
-    done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
         raise SpecError(f"the lines of setup are no shell that bash can read ({said}); correct --setup or setup=")
-
-
-def _excludes_all(excluded: str, partition: str | None) -> bool:
-    """Return True if the partitions (None: the default) have only excluded nodes."""
-    option = [f"--partition={partition}"] if partition else []
-    nodes = ask("sinfo", "--noheader", "--Node", *option, "--format=%N")
-    without = ask("scontrol", "show", "hostnames", excluded)
-    return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
 def _interpreter(slurm: Slurm) -> list[str]:
@@ -226,12 +212,7 @@ def require_commands() -> None:
 
 @final
 class Refused(Exception):
-    """sbatch refused a script; `explanation` says why, `passing` is True if it may accept later."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.explanation = in_words(said)
-        self.passing = re.search(_PASSING, said) is not None
+    """sbatch refused a script, in these words."""
 
 
 def sbatch(script: str, *options: str) -> str:

@@ -82,9 +82,10 @@ class Demands:
         self._where = [{path: _plain(value) for path, value in needs.where.items()} for needs in slurm.needs]
 
     def add_cell(self, grid: str, planned: Planned) -> None:
-        """Record the requirements of a cell."""
         execution = getattr(planned.trial, "execution", None)
-        matches = [at for at, where in enumerate(self._where) if self._matches_all(planned.trial, where)]
+        trial = planned.trial  # every path is looked up, for `check`
+        looks = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]
+        matches = [at for at, found in enumerate(looks) if all(found)]
         self._matches.update(matches)
         self._cells[grid, planned.cell] = Demand(
             matches[0] if matches else None,
@@ -93,10 +94,6 @@ class Demands:
             float(getattr(execution, "checkpoint_s", 0.0)),
             getattr(execution, "device", "auto") == "cuda",
         )
-
-    def _matches_all(self, trial: Spec, where: Mapping[str, Any]) -> bool:
-        matches = [self._has_value(trial, path, value) for path, value in where.items()]  # look up every path
-        return all(matches)
 
     def _has_value(self, trial: Spec, path: str, expected: Any) -> bool:
         try:
@@ -110,11 +107,7 @@ class Demands:
         return bool(_plain(value) == expected)
 
     def check(self) -> list[str]:
-        """Return a remark for each `Needs` that matches no trial.
-
-        Raises:
-            SpecError: a path that no trial has, or `seed`.
-        """
+        """Return a remark for each `Needs` that matches no trial; raise SpecError for `seed` or an unknown path."""
         for needs in self._slurm.needs:
             for path in needs.where:
                 if path == "seed":
@@ -130,9 +123,8 @@ class Demands:
     def groups(self, layout: Layout, trials: Iterable[Surveyed]) -> list[Group]:
         """Group `trials` by the resources of their workers.
 
-        Raises:
-            SpecError: a class's time limit is too short for a start and a checkpoint, there is no more memory to give,
-                or trials need CUDA and torch is a build for the CPU.
+        Raises SpecError if a time limit is too short for a start and a checkpoint, or there is no more memory to give.
+        It also does if trials need CUDA and torch is a build for the CPU.
         """
         by_kind: dict[WorkerKind, list[Surveyed]] = {}
         for trial in trials:
@@ -143,8 +135,12 @@ class Demands:
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))
             self._require_time(resources, max(demand.checkpoint_s for demand in demands))
-            if not self._slurm.python:
-                _require_cuda(sum(demand.cuda for demand in demands))
+            count = sum(demand.cuda for demand in demands)
+            if count and not self._slurm.python and torch_without_cuda():
+                raise SpecError(
+                    f"execution.device is 'cuda' in {format_count(count, 'trial')} and torch is a build for the CPU "
+                    "here, which is what nodes use too; install a CUDA build of torch, or say execution.device='auto'"
+                )
             merged.setdefault(resources, []).append((kind, members))
         return [
             Group(
@@ -221,7 +217,12 @@ class Demands:
 
     def _name(self, kind: WorkerKind) -> str:
         needs, ranks, memory = kind
-        parts = [f"{path}={_short(value)}" for path, value in self._where[needs].items()] if needs is not None else []
+        where = {} if needs is None else self._where[needs]
+        shown = {
+            path: value.get("name") or value.get("kind") or "..." if isinstance(value, Mapping) else value
+            for path, value in where.items()
+        }
+        parts = [f"{path}={value}" for path, value in shown.items()]
         if ranks > 1:
             parts.append(f"{ranks} GPUs" if self._requests[needs].gpus else f"{ranks} processes")
         if memory.host > 1:
@@ -244,14 +245,6 @@ def _ranks_per_node(request: Slurm, ranks: int) -> int:
     return ranks // nodes
 
 
-def _require_cuda(trials: int) -> None:
-    if trials and torch_without_cuda():
-        raise SpecError(
-            f"execution.device is 'cuda' in {format_count(trials, 'trial')} and torch is a build for the CPU here, "
-            "which is what nodes use too; install a CUDA build of torch, or say execution.device='auto'"
-        )
-
-
 def _scale(amount: int, gpus: int, requested: int) -> int:
     """Scale an amount for `requested` GPUs to `gpus`, rounded up."""
     return -(-amount * gpus // requested) if requested else amount
@@ -261,9 +254,3 @@ def _plain(value: object) -> Any:
     if isinstance(value, Spec):
         return value.data()
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("name") or value.get("kind") or "...")
-    return str(value)

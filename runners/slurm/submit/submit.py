@@ -5,24 +5,20 @@ the release cancels them and removes the submission.
 """
 
 import contextlib
-import os
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
-from runners.attempts.submission_record import Submission, job_data, write_submission_record
+from runners.attempts.submission_record import Submission, new_record, write_submission_record
 from runners.attempts.unreadable_results import give_back
 from runners.attempts.worker import WorkOrder
 from runners.provenance.code_snapshot import write
-from runners.provenance.environment import record
-from runners.provenance.snapshot_contents import user_imports
 from runners.slurm.scheduler import TaskId, ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
@@ -30,7 +26,6 @@ from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.worker_records import logs
 from store.files.atomic import make_directory
 from store.files.layout import Layout
-from store.files.trial_status import pid_space, process_started
 from store.files.trust import trust_new
 
 __all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
@@ -47,8 +42,7 @@ class SubmittedJobs(NamedTuple):
 def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     """Queue the missing trials. A lock admits one shell at a time; the second finds everything queued.
 
-    Raises:
-        SpecError, EnvironmentProblem: it was refused, and nothing of it is left.
+    Raises SpecError or EnvironmentProblem if the submission is refused; nothing of it is left.
     """
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
@@ -78,18 +72,16 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         write_submission_record(layout, record)
         make_directory(logs(layout, draft.submission))
         arrays = drafter.arrays(draft.submission)
-        for script in draft.scripts:
+        for script in draft.scripts.values():
             if jobs:  # show other shells that this one is alive
-                record = replace(record, written=time.time())
-                _update(layout, record)
-            jobs.append(arrays.submit_held(script.text))
+                record = _update(layout, record, written=time.time())
+            jobs.append(arrays.submit_held(script))
         numbers = iter(jobs)
         classes = tuple(
             replace(each, arrays=tuple(replace(array, job=next(numbers)) for array in each.arrays))
             for each in record.classes
         )
-        record = replace(record, classes=classes)
-        _update(layout, record)
+        record = _update(layout, record, classes=classes)
         _release_all(layout, record)
     except BaseException:
         if jobs or folder.exists():
@@ -102,9 +94,11 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
     return record
 
 
-def _update(layout: Layout, record: Submission) -> None:
+def _update(layout: Layout, record: Submission, **fields: Any) -> Submission:
+    record = replace(record, **fields)
     _require_manifest(layout, record)
     write_submission_record(layout, record)
+    return record
 
 
 def _require_manifest(layout: Layout, record: Submission) -> None:
@@ -128,7 +122,7 @@ def _release_all(layout: Layout, record: Submission) -> None:
 
 def _new_record(drafter: Drafter, draft: Draft) -> Submission:
     """Return the record of the request; excluded nodes of this submission are only in the scripts."""
-    options, slurm = drafter.options, drafter.asked
+    options, slurm, budget = drafter.options, drafter.asked, drafter.options.budget
     job = WorkOrder(
         drafter.layout.root,
         draft.submission,
@@ -140,24 +134,15 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         heartbeat_s=slurm.heartbeat_s,
         oom=slurm.oom,
     )
-    snapshot = drafter.packed.snapshot.data() if drafter.packed else None
-    unit = options.budget.unit.lower().replace("-", "") if options.budget else None
-    return Submission(
-        submission=draft.submission,
-        machine="slurm",
-        written=time.time(),
-        job=job_data(job, snapshot),
+    record = new_record(job, "slurm", drafter.packed.snapshot if drafter.packed else None)
+    return replace(
+        record,
         slurm=slurm.data(),
-        snapshot=snapshot,
-        environment=None if slurm.python else record(user_imports()),  # that of another Python is unknown
-        budget={"hours": options.budget.hours, "unit": unit} if options.budget else None,
+        environment=None if slurm.python else record.environment,  # that of another Python is unknown
+        budget=budget and {"hours": budget.hours, "unit": budget.unit.lower().replace("-", "")},
         classes=draft.classes,
-        scripts=dict(draft.scripts),
+        scripts=draft.scripts,
         released=False,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        pid_started=process_started(os.getpid()),
-        pid_space=pid_space(),
     )
 
 

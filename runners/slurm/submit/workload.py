@@ -117,8 +117,7 @@ def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Call
 def plan_allocation(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> EstimateOptions:
     """Plan the workers that `slurm` would give the trials to do, without asking a cluster.
 
-    Raises:
-        SpecError: the request has no meaning for these trials.
+    Raises SpecError if the request has no meaning for these trials.
     """
     demands.check()
     groups = demands.groups(found.layout, found.to_do)

@@ -50,10 +50,7 @@ class CompletedRows:
         return bool(self._bits >> (row - self._first) & 1)
 
     def add(self, row: int) -> None:
-        """Mark a row as done."""
-        if row not in self:
-            self._bits |= 1 << (row - self._first)
-            self._new = True
+        self._merge(1 << (row - self._first))
 
     @property
     def complete(self) -> bool:
@@ -62,16 +59,22 @@ class CompletedRows:
 
     def recall(self) -> None:
         """Read the file of this worker's earlier lives."""
-        self._merge(self._path)
+        self._read(self._path)
 
     def read(self, until: float) -> bool:
-        """Read the other workers' files until that time; return True if all files that are due were read."""
+        """Read the files of the class's other workers until that time; return True if all that are due were read."""
         if self._clock() >= self._read_next:
-            files = self._files()
+            prefix = self._path.name.partition("-")[0] + "-"
+            try:
+                listed = sorted(self._path.parent.glob(f"{prefix}*"))
+            except OSError:
+                listed = []
+            files = [path for path in listed if path != self._path and not is_temporary(path)]
+            random.Random(self._path.name).shuffle(files)
             self._read_next = self._clock() + max(_SHARE_EVERY_S, _READ_S_PER_FILE * len(files))
             self._to_read = iter(files)
         for path in self._to_read:
-            self._merge(path)
+            self._read(path)
             if self.complete:
                 self._to_read = iter(())
             elif self._clock() >= until:
@@ -79,7 +82,6 @@ class CompletedRows:
         return True
 
     def keep(self) -> None:
-        """Publish every minute."""
         if self._clock() >= self._due:
             self.publish()
 
@@ -97,19 +99,7 @@ class CompletedRows:
             return
         self._new = False
 
-    def _files(self) -> list[Path]:
-        """List the files of the class's other workers, in random order."""
-        try:
-            listed = list(self._path.parent.iterdir())
-        except OSError:
-            return []
-        prefix = self._path.name.partition("-")[0] + "-"
-        others = (path for path in listed if path.name.startswith(prefix) and path != self._path)
-        files = sorted(path for path in others if not is_temporary(path))
-        random.Random(self._path.name).shuffle(files)
-        return files
-
-    def _merge(self, path: Path) -> None:
+    def _read(self, path: Path) -> None:
         try:
             data = read_json(path)
             if data["schema"] != FILE_SCHEMA or data["rows"] != [self._first, self._end]:
@@ -118,5 +108,8 @@ class CompletedRows:
         except (EnvironmentProblem, NotFoundError, StoreError, KeyError, TypeError, binascii.Error, zlib.error):
             return
         if len(bits) == (self._end - self._first + 7) // 8:
-            before, self._bits = self._bits, self._bits | int.from_bytes(bits, "little")
-            self._new = self._new or before != self._bits
+            self._merge(int.from_bytes(bits, "little"))
+
+    def _merge(self, bits: int) -> None:
+        self._new = self._new or bool(bits & ~self._bits)
+        self._bits |= bits

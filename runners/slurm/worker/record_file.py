@@ -22,38 +22,34 @@ class WorkerRecordFile:
 
     def __init__(self, assignment: Assignment) -> None:
         self._layout = assignment.layout
-        self._began = time.monotonic()
-        self._due = self._began
+        self._began = self._due = time.monotonic()
         self._failed = False
-        now = time.time()
+        task, place, resources, now = assignment.task, assignment.place, assignment.resources, time.time()
         self.record = WorkerRecord(
-            submission=assignment.task.submission,
-            resource_class=assignment.task.resource_class,
+            submission=task.submission,
+            resource_class=task.resource_class,
             worker=assignment.worker,
-            restarts=assignment.place.restarts,
-            job=assignment.place.job,
-            node=assignment.place.node,
+            restarts=place.restarts,
+            job=place.job,
+            node=place.node,
             host=socket.gethostname(),
             pid=os.getpid(),
             started=now,
             touched=now,
             seconds=0.0,
-            gpus=assignment.resources.gpus * assignment.resources.nodes,
+            gpus=resources.gpus * resources.nodes,
             slots=1,
-            cpus=assignment.resources.cpus * assignment.resources.nodes,
+            cpus=resources.cpus * resources.nodes,
         )
 
     def keep(self) -> None:
-        """Write the record every minute."""
         if time.monotonic() >= self._due:
             self._write()
 
     def set_slots(self, slots: int) -> None:
-        """Record how many trials are trained side by side."""
         self.record = replace(self.record, slots=slots)
 
     def count(self, outcome: Outcome) -> None:
-        """Count a row that came back."""
         if outcome.status in ("ok", "failed", "stopped"):
             count = getattr(self.record, outcome.status) + 1
             self.record = replace(self.record, **{outcome.status: count})
@@ -62,7 +58,6 @@ class WorkerRecordFile:
             self.record = replace(self.record, failures=tuple(failures)[:MOST_FINGERPRINTS])
 
     def close(self, left: Left, says: str | None = None) -> None:
-        """Record why the task leaves."""
         self.record = replace(self.record, left=left, says=says)
         self._write()
         record = self.record
@@ -70,7 +65,6 @@ class WorkerRecordFile:
         self.log(f"leaves: {left}; {counts}" + (f"; {says}" if says else ""))
 
     def log(self, text: str) -> None:
-        """Print a line to the task's log."""
         sys.stdout.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
         sys.stdout.flush()
 

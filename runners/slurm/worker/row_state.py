@@ -28,11 +28,7 @@ class RowState(NamedTuple):
 
 @final
 class RowStates:
-    """Reads the trials of a submission for a worker task on `node`.
-
-    Raises:
-        StoreError: the manifest is damaged.
-    """
+    """Reads the trials of a submission for a worker task on `node`. Raises StoreError if the manifest is damaged."""
 
     def __init__(self, job: WorkOrder, node: str, leases: Leases | None = None) -> None:
         self._job = job
@@ -44,21 +40,15 @@ class RowStates:
         self._first_beats: dict[tuple[str, int], int | None] = {}
 
     def line(self, row: int) -> dict[str, Any]:
-        """Return the row's line of the manifest."""
         return self._manifest.line(row)
 
     def key(self, row: int) -> str:
-        """Return the key of the row's trial."""
         if row not in self._keys:
             self._keys[row] = self._manifest.trial(row)
         return self._keys[row]
 
     def begun(self, row: int) -> bool:
-        """Return True if the trial's directory exists; the cheapest look.
-
-        Raises:
-            EnvironmentProblem: the file system does not answer.
-        """
+        """Return True if the trial's directory exists; EnvironmentProblem if the file system does not answer."""
         path = self._layout.trial(self.key(row))
         try:
             return retry_io(path.exists)
@@ -66,19 +56,18 @@ class RowStates:
             raise environment_problem("look for", path, error) from error
 
     def state_of_row(self, row: int) -> RowState:
-        """Return the current state of a row.
-
-        Raises:
-            EnvironmentProblem: the file system does not answer.
-        """
+        """Return the state of a row; EnvironmentProblem if the file system does not answer."""
         key = self.key(row)
         state = trial_state(self._layout, key, self._leases.alive)
-        if self._is_done(state) and not self._wants_smaller(row, state):
+        halve = self._job.oom == "halve" and state.status == "failed"
+        if self._is_done(state) and not (halve and wants_smaller(state, self.line(row)["spec"])):
             if state.status == "ok":
                 discard_forgotten(self._layout, key, state)
             return RowState("done")
         if state.live is not None:
-            return RowState("held", sure=self._is_alive(key, state.live))
+            beat = last_beat_ns(self._layout, key, state.live.attempt)
+            seen_to_beat = self._first_beats.setdefault((key, state.live.attempt), beat) != beat
+            return RowState("held", sure=seen_to_beat or local_process(state.live.start) is not None)
         return RowState("free", died_here=bool(state.attempts) and self._died_here(state.attempts[-1]))
 
     def memory_bytes(self, rows: Iterable[int], *, gpu: bool) -> int | None:
@@ -112,16 +101,6 @@ class RowStates:
             return state.status in ("ok", "failed")
         ends = [attempt for attempt in state.attempts if attempt.end and attempt.end["status"] == state.status]
         return ends[-1].start.get("submission") == self._job.submission
-
-    def _wants_smaller(self, row: int, state: TrialState) -> bool:
-        """Return True if the trial ran out of memory and has to be tried with smaller micro-batches."""
-        return self._job.oom == "halve" and state.status == "failed" and wants_smaller(state, self.line(row)["spec"])
-
-    def _is_alive(self, key: str, live: AttemptState) -> bool:
-        if local_process(live.start) is not None:
-            return True
-        beat = last_beat_ns(self._layout, key, live.attempt)
-        return self._first_beats.setdefault((key, live.attempt), beat) != beat
 
     def _died_here(self, last: AttemptState) -> bool:
         place = last.start.get("place")

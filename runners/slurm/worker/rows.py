@@ -81,9 +81,7 @@ class NodeRows(RowSource):
         """Rows that are with this task's workers."""
 
     def take(self) -> int | None:
-        if not self._willing():
-            return None
-        row = self._next(self._clock() + _LOOK_S)
+        row = self._next(self._clock() + _LOOK_S) if self._willing() else None
         if row is not None:
             self.out.add(row)
         return row
@@ -101,10 +99,8 @@ class NodeRows(RowSource):
 
     def rows_left(self) -> int:
         """Count the rows that this task may still get: 0 once live workers hold the rest."""
-        if not self._willing():
-            return 0
         here = len(self._back) + len(self._own) + len(self._others) + len(self._last)
-        return here + len(self._later) if here or self.out or self._unsure else 0
+        return here + len(self._later) if self._willing() and (here or self.out or self._unsure) else 0
 
     @property
     def unfinished(self) -> bool:
@@ -115,14 +111,10 @@ class NodeRows(RowSource):
             if row in self._completed or self._is_dropped(row):
                 continue
             state = self._states.state_of_row(row)
-            if (
-                row in mine
-                or self._clock() >= until
-                or not (state.state == "done" or (state.state == "held" and state.sure))
-            ):
-                return True
-            if state.state == "done":
+            if state.state == "done" and row not in mine:
                 self._completed.add(row)
+            if row in mine or self._clock() >= until or not (state.state == "done" or state.sure):
+                return True
         return False
 
     def came_back(self, outcome: Outcome) -> None:
@@ -144,8 +136,7 @@ class NodeRows(RowSource):
 
     def _next(self, until: float) -> int | None:
         while self._back:
-            row = self._back.popleft()
-            if not self._is_dropped(row):
+            if not self._is_dropped(row := self._back.popleft()):
                 return row
         if not self._recalled:
             self._recalled = True
@@ -158,7 +149,7 @@ class NodeRows(RowSource):
         return self._next_of_others(until)
 
     def _next_of_others(self, until: float) -> int | None:
-        """Return a row of another worker; first read which rows the others know to be done."""
+        """Return a row of another worker; read first which rows the others know to be done."""
         if not self._published:
             self._published = True
             self._completed.publish()
@@ -185,8 +176,7 @@ class NodeRows(RowSource):
             if self._clock() >= until:
                 return None
         for _ in range(len(self._last)):
-            row = self._last.popleft()
-            if self._is_free(row, last=True):
+            if self._is_free(row := self._last.popleft(), last=True):
                 return row
         return None
 

@@ -31,7 +31,6 @@ class SignalState:
         return time.monotonic() - self.at > max(seconds - max(_MARGIN_S, _MARGIN * seconds), seconds / 2)
 
     def note(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal."""
         if self.first is None:
             self.first, self.at = signal.Signals(number), time.monotonic()
 

@@ -10,7 +10,7 @@ from typing import final
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.worker import NodeUnsuitable, Outcome
-from runners.execution import Local
+from runners.execution import Local, Overseer
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import format_count
 from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
@@ -78,7 +78,7 @@ def _wait_for_assignment(task: Arguments, signals: SignalState) -> Assignment:
 
 
 @final
-class _Supervisor:
+class _Supervisor(Overseer):
     """Supervises the worker processes of this task; the overseer of its machine."""
 
     def __init__(self, assignment: Assignment, record_file: WorkerRecordFile, signals: SignalState) -> None:
@@ -114,10 +114,14 @@ class _Supervisor:
         groups = device_groups(place.devices(resources.gpus), resources.per_node)
         self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
         self._auto = resources.per_gpu == "auto"
-        self._machine = self._local(groups * (1 if resources.per_gpu == "auto" else resources.per_gpu))
+        devices = groups * (1 if resources.per_gpu == "auto" else resources.per_gpu)
+        if self._auto:
+            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
+            devices += self._packing.grow(known)
+        record_file.set_slots(len(devices))
+        self._machine = Local(len(devices), devices=devices)
 
     def run(self) -> ExitCode:
-        """Work; return the exit code."""
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
         self._record_file.keep()
         self._record_memory_deaths()
@@ -127,14 +131,20 @@ class _Supervisor:
         except _OutOfTime as error:
             refused, unsaved = None, str(error)
         self._completed.publish()
+        if refused is not None and (full := disk_problem(self._layout.root)):
+            return self._leave("full", full, ExitCode.FULL)
         if refused is not None:
-            full = disk_problem(self._layout.root)
-            return (
-                self._leave("full", full, ExitCode.FULL) if full else self._leave("refused", refused, ExitCode.REFUSED)
-            )
+            return self._leave("refused", refused, ExitCode.REFUSED)
         left = self._reason()
-        if left == "time" and self._was_late:
-            return self._leave("late", self._too_late(), ExitCode.LATE)
+        had_time = self._has_begun or self._had_time or self._time.is_enough()  # else the next life has no more
+        if left == "time" and not had_time:
+            task, left_s = self._assignment, max(0.0, self._time.left_s)
+            says = (
+                f"{left_s:.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
+                f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see "
+                f"whether the clock of {task.place.node} is right"
+            )
+            return self._leave("late", says, ExitCode.LATE)
         self._record_file.close(left, unsaved)
         if left in ("time", "signal"):
             return ExitCode.AGAIN
@@ -155,21 +165,6 @@ class _Supervisor:
         sys.stderr.write(f"{says}\n")
         self._record_file.close(left, says)
         return status
-
-    def _too_late(self) -> str:
-        task = self._assignment
-        return (
-            f"{max(0.0, self._time.left_s):.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
-            f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see whether "
-            f"the clock of {task.place.node} is right"
-        )
-
-    def _local(self, devices: list[str | None]) -> Local:
-        if self._auto:
-            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
-            devices = devices + self._packing.grow(known)
-        self._record_file.set_slots(len(devices))
-        return Local(len(devices), devices=devices)
 
     def _check_environment(self) -> str | None:
         """Return why this node's environment must not train these trials; note other differences."""
@@ -227,11 +222,6 @@ class _Supervisor:
     def _stopping(self) -> bool:
         return self._signals.first is not None or self._cancellations.current.all or self._node_problem is not None
 
-    @property
-    def _was_late(self) -> bool:
-        """True if there never was time to begin a row; then the next life would have no more."""
-        return not (self._has_begun or self._had_time or self._time.is_enough())
-
     def _reason(self) -> Left:
         if self._cancellations.current.all:
             return "cancelled"
@@ -270,18 +260,12 @@ class _Supervisor:
         self._forks += 1
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
-    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """Log that a worker process claimed a row."""
-        del worker
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Do nothing: the trial's heartbeat has it."""
-
     def row_ended(self, outcome: Outcome) -> None:
-        """Count and log a row that came back."""
         self._rows.came_back(outcome)
         self._record_file.count(outcome)
         self._node_problem = self._node_problem or self._health.came_back(outcome)
@@ -294,14 +278,13 @@ class _Supervisor:
         if outcome.status == "ok" and outcome.attempt is not None:
             self._time.add(seconds)
             if self._auto:
-                self._pack(outcome.row, outcome.attempt)
+                end = read_json(self._layout.end(self._states.key(outcome.row), outcome.attempt))
+                self._grow(self._packing.grow(end.get("memory_bytes")))
 
     def note(self, text: str) -> None:
-        """Log a line."""
         self._record_file.log(text)
 
-    def _pack(self, row: int, attempt: int) -> None:
-        devices = self._packing.grow(read_json(self._layout.end(self._states.key(row), attempt)).get("memory_bytes"))
+    def _grow(self, devices: list[str | None]) -> None:
         if devices:
             self._machine.grow(devices)
             self._record_file.set_slots(self._machine.workers)

@@ -72,10 +72,7 @@ def _count(environ: Mapping[str, str], name: str) -> int:
 
 
 def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: float | None = None) -> float:
-    """Return the seconds until the task ends: by SLURM's end time, else by this process's age.
-
-    `now` is wall-clock time.
-    """
+    """Return the seconds until the task ends: by SLURM's end and the wall clock (`now`), else by this process's age."""
     try:
         end = float(environ.get("SLURM_JOB_END_TIME", "nan"))
     except ValueError:
@@ -111,7 +108,6 @@ class TimeBudget:
         return self._end - self._clock()
 
     def add(self, seconds: float) -> None:
-        """Count a trial that took `seconds`."""
         self._durations.append(seconds)
 
     @property
@@ -122,5 +118,4 @@ class TimeBudget:
         return min(percentile, self._limit_s / 4)
 
     def is_enough(self) -> bool:
-        """Return True if another trial may begin."""
         return self.left_s - self._signal_s > self.needed_s

@@ -4,15 +4,15 @@ from decimal import Decimal, localcontext
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from markdown_it import MarkdownIt
 from store_export_reader import rows, shown, tokens
 
 from grid.errors import SpecError
 from store.export import latex, markdown
 from store.export.cells import round_to_spread
-from store.export.escape_control import escape_control
 from store.export.formats import encode
+from store.export.plain import escape_control
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",
@@ -29,6 +29,7 @@ def test_a_hostile_name_is_typeset_as_itself(name: str) -> None:
         assert shown(latex.escape(name)) == name.replace("\n", " ").replace("\t", " ")
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=30))
 def test_any_text_is_one_balanced_line_of_latex(text: str) -> None:
     escaped = latex.escape(text)

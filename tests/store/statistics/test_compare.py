@@ -194,15 +194,6 @@ def test_undecided_never_asks_for_fewer_seeds_than_there_are(frame) -> None:
     assert int(row["reason"].split("about ")[1].split(" ")[0]) > 5
 
 
-def test_a_larger_family_needs_more_seeds(frame) -> None:
-    cell = [0.9, 1.6, 0.7, 1.3, 1.0]
-    alone = only(frame({"softmax": BASE, "SSA": cell}))
-    crowd = {f"other {i}": times(1.0) for i in range(5)}
-    crowded = compare(frame({"softmax": BASE, "SSA": cell, **crowd}), **RULES).row(0, named=True)
-    assert crowded["seeds_needed"] > alone["seeds_needed"]
-    assert crowded["detectable"] > alone["detectable"]
-
-
 def test_a_verdict_that_the_sign_flip_test_does_not_share_carries_a_caution(frame) -> None:
     base = [1.0, 1.3, 0.8, 1.1, 0.9, 1.2]
     logs = [0.001, 0.5, 0.55, 0.6, 0.62, -0.01]

@@ -73,7 +73,7 @@ def test_two_seeds_show_nothing_however_far_apart() -> None:
     assert set(pareto(values, TWO)["standing"]) == {"not told apart"}
 
 
-@pytest.mark.parametrize(("seeds", "share"), [(3, 0.12), (5, 0.01)])
+@pytest.mark.parametrize(("seeds", "share"), [(5, 0.01)])
 def test_noise_of_two_outcomes_keeps_the_promise_from_five_pairs_on(seeds: int, share: float) -> None:
     """Half of the runs learn the task, in all cells alike, and costs are clear; docs/factorial.md gives the shares."""
     rng, reps, wrong = np.random.default_rng(11), 300, 0

@@ -16,8 +16,8 @@ def test_power_is_the_rate_at_which_simulated_grids_find_the_difference(n: int, 
     assert low <= found <= high
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.05 / 191, 1e-6])
-@pytest.mark.parametrize("n", [3.0, 4.0, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("alpha", [0.05, 1e-6])
+@pytest.mark.parametrize("n", [3.0, 10.0, 1e6])
 def test_power_rises_with_the_difference_from_the_level_to_one_without_gaps(alpha: float, n: float) -> None:
     sizes = np.geomspace(1e-6, 1e8, 500)
     found = power(sizes, np.ones(500), np.full(500, n), alpha=alpha)

@@ -18,12 +18,6 @@ def test_the_best_of_equal_variants_looks_so_much_better(variants: int, seeds: i
     assert expected_optimism(variants, seeds) == pytest.approx(optimism, abs=0.006)
 
 
-def test_it_is_what_simulated_searches_gain() -> None:
-    best = np.random.default_rng(0).normal(size=(20_000, 8, 3)).mean(-1).max(-1)
-    assert best.mean() == pytest.approx(expected_optimism(8, 3), abs=4 * best.std() / math.sqrt(20_000))
-    assert expected_optimism(2, 1) == pytest.approx(1 / math.sqrt(math.pi))
-
-
 def runs(values: np.ndarray, operator: str = "a") -> pl.DataFrame:
     """`values` [rates, seeds] of one operator at several learning rates."""
     return pl.DataFrame(

@@ -112,8 +112,8 @@ def two_arms(n: int, rho: float, difference: float, reps: int = REPS) -> tuple[n
     return ours + difference, theirs
 
 
-@pytest.mark.parametrize("n", [3, 5, 8])
-@pytest.mark.parametrize("ratio", [1.0, 2.0])
+@pytest.mark.parametrize("n", [3, 8])
+@pytest.mark.parametrize("ratio", [2.0])
 def test_unpaired_families_get_any_false_verdict_at_most_five_times_in_a_hundred(n: int, ratio: float) -> None:
     rng = np.random.default_rng([n, 7])
     base = rng.normal(size=(REPS, 1, n))
@@ -140,7 +140,7 @@ def power(n: int, left: int, rho: float, difference: float) -> tuple[float, floa
     return float((paired <= 0.05).mean()), float((p_zero(welch(ours[:, kept], theirs)) <= 0.05).mean())
 
 
-@pytest.mark.parametrize(("n", "left"), [(4, 1), (5, 1), (5, 2), (8, 1), (8, 2)])
+@pytest.mark.parametrize(("n", "left"), [(4, 1), (8, 2)])
 def test_with_three_pairs_left_pairing_finds_more_as_soon_as_seeds_have_much_in_common(n: int, left: int) -> None:
     for rho in (0.8, 0.95):
         paired, unpaired = power(n, left, rho, 1.0)
