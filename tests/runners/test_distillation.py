@@ -184,3 +184,16 @@ def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
     forward = count_flops(trial.model, trial.operators(), Tokens(256), "auto", Shape(6, 8), training=False)
     alone, together = (training_flops(each) for each in (student.changed(task=taught.task), student))
     assert together == alone + 10 * forward > alone
+
+
+def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> None:
+    """The second half of a window does not depend on the first where that is hidden from it."""
+    data, batch = taught.open(), taught.task.open().batch(1, 1)
+    side = torch.arange(8) >= 4
+    hidden = batch._replace(visible=(side[:, None] == side[None, :]).expand(6, 8, 8))
+    changed = torch.cat((batch.inputs[:, :4].flip(1), batch.inputs[:, 4:]), 1)
+    one, two, plain = (
+        data.complete_batch(each).targets[:, 4:, :-1] for each in (hidden, hidden._replace(inputs=changed), batch)
+    )
+    torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+    assert (plain - one).abs().max() > 1e-4

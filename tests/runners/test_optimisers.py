@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -209,5 +210,36 @@ def test_a_warmup_that_does_not_end_in_time_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"the warm-up ends within training; got .* 11 of 10"):
         Training(steps=10, schedule=Cosine(warmup=11))
     Training(steps=10, schedule=Cosine(warmup=10)).lr(10)
+    training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
+    assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "words"),
+    [
+        ({"kind": "muon", "momentum": 1.0}, "momentum"),
+        ({"kind": "muon", "rest_lr": 0.0}, "rest_lr"),
+        ({"kind": "uncorrected_adamw", "betas": (0.9, 1.0)}, "betas"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(optimiser: dict, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Training.model_validate({"steps": 1, "optimiser": optimiser})
+
+
+def test_evaluation_is_periodic_and_at_the_end() -> None:
+    assert [step for step in range(13) if Training(steps=12, evaluate_every=5).evaluates(step)] == [5, 10, 12]
+    assert [step for step in range(13) if Training(steps=12).evaluates(step)] == [12]
+
+
+def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
+    schedule = WSD(warmup=10, decay=0.25, floor=0.1)
+    factors = [schedule.factor(step, 100) for step in range(100)]
+    assert set(factors[10:76]) == {1.0}
+    steps = [before - after for before, after in pairwise(factors[75:])]
+    assert steps == pytest.approx([0.9 / 25] * 24)
+    assert schedule.after_warmup(100, 100) == pytest.approx(0.1)
+    for constant in (WSD(decay=0), Constant()):
+        assert {constant.factor(step, 9) for step in range(9)} == {1.0}
     training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
     assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])

@@ -117,3 +117,9 @@ def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_i
     with pytest.raises(SpecError, match=rf"does not reach 40 points .* train {first} steps"):
         whole.changed(training=Training(steps=first - 1))
     whole.changed(task=task.changed(curriculum=None), training=Training(steps=1))
+
+
+def test_the_loss_is_the_mean_squared_error_over_all_points() -> None:
+    data = LinearFunctions(points=3, batch=1).open()
+    outputs = torch.tensor([1.0, 99.0, 2.0, 99.0, 4.0])[None, :, None]
+    assert data.loss(outputs, torch.tensor([[0.0, 0.0, 1.0]])).item() == pytest.approx((1 + 4 + 9) / 3)

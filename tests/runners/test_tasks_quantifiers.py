@@ -110,3 +110,11 @@ def test_balanced_accuracy_is_that_of_a_table_counted_by_hand() -> None:
     assert found.value == pytest.approx((2 / 3 + 2 / 3) / 2)
     assert math.isnan(balanced_accuracy(answers, torch.ones_like(labels), {}).value)
     assert balanced_accuracy(answers[:1], labels[:1], {}).se_items is None
+
+
+def test_the_loss_is_the_binary_cross_entropy_over_all_positions() -> None:
+    logits, labels = torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[1.0, 1.0, 0.0]])
+    expected = -(labels * logits.sigmoid().log() + (1 - labels) * (1 - logits.sigmoid()).log()).mean().item()
+    shown = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None]
+    for data, outputs in ((Quantifiers(points=3), shown), (Quantifiers(points=3, labels="hidden"), logits[..., None])):
+        assert data.open().loss(outputs, labels).item() == pytest.approx(expected)

@@ -1,6 +1,7 @@
 """Windows of text: borders of documents, prefixes, replaced tokens, and how much there is to learn from."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,19 @@ def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, obje
     assert len(small(lines, prefix=20, intervention=NoIntervention()).scored) == 1
     with pytest.raises(ValidationError, match=words):
         small(lines, **fields)
+
+
+def test_a_model_predicts_a_packed_document_as_if_it_were_alone(lines: Path) -> None:
+    task = small(lines, packing="documents")
+    model = build_model(trial(task, model=gpt2(layers=2, heads=2, width=16).changed(positions={"kind": "none"})))
+    batch = task.open().batch(3, 5)
+    checked = 0
+    with torch.inference_mode():
+        for row in range(6):
+            ends = (batch.inputs[row] == 0).nonzero()[:, 0].tolist()
+            whole = model(batch.inputs[row : row + 1], batch.visible[row : row + 1])
+            for start, stop in pairwise([*ends, 20]):
+                alone = model(batch.inputs[row : row + 1, start:stop])
+                torch.testing.assert_close(whole[:, start:stop], alone, rtol=1e-4, atol=1e-5)
+                checked += 1
+    assert checked > 5
