@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
 from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
+from runners.trial import build_model
 from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
 
