@@ -1,6 +1,6 @@
 """Files, path operations and fsyncs that a trial costs, counted by strace (Debian package `strace`).
 
-    python benchmarks/file_system.py [--trials 1000] [--campaign DIRECTORY]
+    python benchmarks/file_system.py [--trials 10000] [--campaign DIRECTORY]
 
 Runs `ablate run` with one worker twice: with `trials` short trials, and with one. The difference over the difference of
 the trials is what a trial costs, and the run of one trial is what a worker costs before its first trial.
@@ -54,7 +54,7 @@ def count(folder: Path, trials: int) -> Counter[str]:
 
 def main() -> None:
     """Measure and print."""
-    options = read_options(__doc__, trials=1000)
+    options = read_options(__doc__, trials=10_000)
     tell({**machine(), "trials": options.trials})
     with tempfile.TemporaryDirectory(dir=options.campaign) as folder:
         one, many = count(Path(folder), 1), count(Path(folder), options.trials)

@@ -1,23 +1,33 @@
-"""Seconds that `ablate status` and the functions under it take over a campaign of very many trials.
+"""Seconds that `ablate cancel`, `ablate status` and the functions under it take over a campaign of very many trials.
 
 python benchmarks/many_trials.py [--trials 100000] [--repeat 3] [--campaign DIRECTORY]
 
-Every tenth trial has failed and the last hundredth has not begun. A campaign that is there is used again.
+Every tenth trial has failed and the last hundredth has not begun; ninety finished trials share a shard. The first calls
+find a database that knows the plans alone, or none. The commands have no scheduler to ask. A campaign that is there is
+used again, without these first calls.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from big_campaign import write_attempt, write_plan
+from big_campaign import SUBMISSION, judged, write_attempt, write_plan, write_rows
 from measurement import machine, read_options, report, tell, took
 
+from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from runners.slurm.worker_records import cancelled_path
 from store.files.change_tracker import SETTLED_S
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.store import Store
+
+WORKERS = 100
+ENVIRONMENT = {**os.environ, "PATH": "/nowhere"}
+"""Without a scheduler."""
 
 
 def main() -> None:
@@ -27,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "campaign")
         if not layout.exists():
-            write(layout, options.trials)
+            measure_behind(layout, options.trials, options.repeat)
         report("first_ingest", [took(lambda: ingest(layout))])
         time.sleep(SETTLED_S)  # until then directories that were just written are read again
         report("every_trial", [took(lambda: ingest(layout)) for _ in range(options.repeat)])
@@ -35,18 +45,64 @@ def main() -> None:
         with Store.open(layout.root, refresh=False) as store:
             for name, ask in {"progress": lambda: store.progress("large"), "warnings": store.warnings}.items():
                 report(name, [took(ask) for _ in range(options.repeat)], target_s=1)
-        command = [str(Path(sys.executable).with_name("ablate")), "status", "--campaign", str(layout.root)]
-        runs = [
-            took(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)) for _ in range(options.repeat)
-        ]
-        report("ablate_status", runs, target_s=1)
+        report("ablate_status", [took(lambda: ablate("status", layout)) for _ in range(options.repeat)], target_s=1)
 
 
-def write(layout: Layout, trials: int) -> None:
-    """The plan, and the attempts of all but the last hundredth of its trials."""
+def measure_behind(layout: Layout, trials: int, repeat: int) -> None:
+    """Write the campaign; measure `cancel` and `status` on a store that is behind, and without a store."""
     keys = write_plan(layout, trials)
-    for number, key in enumerate(keys[: len(keys) - len(keys) // 100]):
+    resources = ResourceClass("all", (0, trials), {"time": 60, "gpus": 1}, WORKERS, (Array(0, WORKERS, 7),))
+    write_submission_record(layout, Submission(SUBMISSION, "slurm", time.time(), {}, classes=(resources,)))
+    report("ingest_of_plans", [took(lambda: ingest(layout))])
+    write(layout, keys)
+    tell({"name": "campaign", "files": sum(len(files) for _, _, files in os.walk(layout.root))})
+    for store in ("behind", "absent"):
+        if store == "absent":
+            shutil.rmtree(layout.store)
+        measure_cancel(f"ablate_cancel_store_{store}", layout)
+        measure_status(f"ablate_status_store_{store}", layout, repeat)
+
+
+def write(layout: Layout, keys: list[str]) -> None:
+    """Write the attempts of all but the last hundredth of the trials, and their evaluations."""
+    begun = keys[: len(keys) - len(keys) // 100]
+    for number, key in enumerate(begun):
         write_attempt(layout, key, 1, "ok" if number % 10 else "failed")
+    for number in range(0, len(begun), 100):
+        each = [judged(key, 1) for at, key in enumerate(begun[number : number + 100]) if at % 10]
+        rows = {name: [value for columns in each for value in columns[name]] for name in each[0]}
+        write_rows(layout, "evaluation", rows, number)
+
+
+def measure_status(name: str, layout: Layout, repeat: int) -> None:
+    """Time `ablate status`, and print what it says about its store."""
+    said: list[str] = []
+    report(name, [took(lambda: said.append(ablate("status", layout))) for _ in range(repeat)], target_s=5)
+    tell({"name": f"{name}_says", "stderr": [line for text in said for line in text.splitlines() if "read" in line]})
+
+
+def measure_cancel(name: str, layout: Layout) -> None:
+    """Time `ablate cancel` until its file is there, and until it ends."""
+    file = cancelled_path(layout, SUBMISSION)
+    began, cpu = time.perf_counter(), sum(os.times()[:4])
+    with subprocess.Popen(command("cancel", layout), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not file.exists():
+            time.sleep(0.01)
+        written_s = time.perf_counter() - began
+    spent = {"command_s": time.perf_counter() - began, "cpu_s": sum(os.times()[:4]) - cpu}
+    line = {key: round(value, 3) for key, value in {"written_s": written_s, **spent}.items()}
+    tell({"name": name, **line, "target_s": 2, "met": file.exists() and written_s <= 2, "load": os.getloadavg()[0]})
+    file.unlink()
+
+
+def ablate(name: str, layout: Layout) -> str:
+    """Run a command; return what it wrote to stderr."""
+    return subprocess.run(command(name, layout), check=True, env=ENVIRONMENT, capture_output=True, text=True).stderr
+
+
+def command(name: str, layout: Layout) -> list[str]:
+    """Return the words of a command."""
+    return [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
 
 
 if __name__ == "__main__":

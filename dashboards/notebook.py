@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain, point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.figures import effects as effects_figure, forest, numbers, shift, training
+from dashboards.figures import forest, probe_curves, shift, training
 from dashboards.figures.canvas import canvas, standalone
 from dashboards.figures.states import draw_progress
 from dashboards.theme.styles import PAPER
@@ -25,38 +25,33 @@ from store.campaign import only
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Every variant against the baseline: mean difference, interval, verdict, and the band that counts as equal."""
-    about = _about(campaign, grid)
-    measure = _measure(about)
+    about, measure = _grid_and_measure(campaign, grid)
     found = forest.differences(verdicts(about.store, about.grid), measure)
     if found["difference"].is_null().all():
         return _empty("No difference from the baseline can be computed yet.")
-    figure = forest.draw_differences(
-        found, about.look, measure, {word: mark_verdict(word) for word in ICONS}, about.unit
-    )
+    words = {word: mark_verdict(word) for word in ICONS}
+    figure = forest.draw_differences(found, about.look, measure, words, about.unit)
     return standalone(figure, f"{measure.name}: difference from {about.baseline_name}")
 
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """The measured evaluation along one coordinate of its points, a line with a 95 % band per variant."""
-    about = _about(campaign, grid)
-    measure = _measure(about)
-    along = _coordinate(about, measure, along)
-    found = shift.error_by_shift(about.store, about.grid, measure, along, about.drawn)
+    about, measure = _grid_and_measure(campaign, grid)
+    along, where = _coordinate(about, measure, along)
+    found = shift.average_points(about.store, about.grid, measure, [along], about.drawn)
     figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
-    return standalone(figure, f"{measure.name} by {along}{_describe_point(measure, along)}", legend=True)
+    return standalone(figure, f"{measure.name} by {where}", legend=True)
 
 
 def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """As `error_by`, the changes from the baseline, paired by seed."""
-    about = _about(campaign, grid)
-    measure = _measure(about)
-    along = _coordinate(about, measure, along)
-    found = shift.change_by_shift(about.store, about.grid, measure, along, about.drawn)
+    about, measure = _grid_and_measure(campaign, grid)
+    along, where = _coordinate(about, measure, along)
+    found = shift.average_points(about.store, about.grid, measure, [along], about.drawn, paired=True)
     if found["value"].is_null().all():
         return _empty("No change from the baseline can be computed yet.")
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
-    title = f"{measure.name}: change from {about.baseline_name} by {along}{_describe_point(measure, along)}"
-    return standalone(figure, title, legend=True)
+    return standalone(figure, f"{measure.name}: change from {about.baseline_name} by {where}", legend=True)
 
 
 def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
@@ -64,15 +59,13 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
     A variant `label` is shown as its change from the baseline, paired by seed; the default is the baseline.
     """
-    about = _about(campaign, grid)
-    measure = _measure(about)
-    wide = _list_varying(about, measure)
-    if len(wide) < 2:
+    about, measure = _grid_and_measure(campaign, grid)
+    axes = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))[:2]
+    if len(axes) < 2:
         return _empty(f"{measure.name} has no two coordinates that vary, so there is no map.")
-    labels = {cell.label or cell.operator: cell.cell for cell in about.cells}
-    first = next((name for name, cell in labels.items() if cell == about.baseline), next(iter(labels)))
-    cell = labels[only("variant", first if label is None else label, list(labels), f"grid {about.grid!r}")]
-    axes = (wide[0], wide[1])
+    labels = {cell.label or cell.operator: cell.cell for cell in about.cells}  # the baseline is first
+    usual = next(iter(labels)) if label is None else label
+    cell = labels[only("variant", usual, list(labels), f"grid {about.grid!r}")]
     found = shift.shift_map(about.store, about.grid, measure, axes, [cell])
     if found.is_empty():
         return _empty("No trial of this variant has finished yet.")
@@ -84,12 +77,11 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Draw what each level of each axis does to the measure, against the level of the baseline."""
-    about = _about(campaign, grid)
-    measure = _measure(about)
-    found = effects_figure.effects(about.store, about.grid, measure)
+    about, measure = _grid_and_measure(campaign, grid)
+    found = forest.effects(about.store, about.grid, measure)
     if found is None or found.effects.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
-    return standalone(effects_figure.draw_effects(found.effects, measure), f"Main effects on {measure.name}")
+    return standalone(forest.draw_effects(found.effects, measure), f"Main effects on {measure.name}")
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
@@ -107,12 +99,12 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
     """One learned number of the operators after training, by layer and head."""
     about = _about(campaign, grid)
-    found = numbers.numbers(about.store, about.grid, about.drawn)
+    found = probe_curves.numbers(about.store, about.grid, about.drawn)
     if found.is_empty() and name is None:
         return _empty("No run of this grid has recorded learned numbers.")
     chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
     rows = found.filter(found["name"] == chosen)
-    return standalone(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
+    return standalone(probe_curves.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -146,26 +138,18 @@ def _about(campaign: Campaign, grid: str | None) -> GridContext:
     return grid_context(store, campaign.grid_named(grid), campaign_styles(store))
 
 
-def _measure(about: GridContext) -> GridMeasure:
-    return about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
+def _grid_and_measure(campaign: Campaign, grid: str | None) -> tuple[GridContext, GridMeasure]:
+    about = _about(campaign, grid)
+    return about, about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
 
 
-def _list_varying(about: GridContext, measure: GridMeasure) -> list[str]:
-    """Coordinates with several values, those with most first."""
-    at = shift.coordinates(about.store, about.grid, measure.name)
-    return sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
-
-
-def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) -> str:
-    """The coordinate `wanted`, or the one with most values."""
-    varying = _list_varying(about, measure)
+def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) -> tuple[str, str]:
+    """The coordinate `wanted`, by default that with most values, and in words with the others of the measure."""
+    varying = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))
     default = wanted if wanted is not None or not varying else varying[0]
-    return only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
-
-
-def _describe_point(measure: GridMeasure, along: str) -> str:
+    along = only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
     rest = {name: value for name, value in measure.point.items() if name != along}
-    return f" at {point(rest)}" if rest else ""
+    return along, f"{along} at {point(rest)}" if rest else along
 
 
 def _empty(why: str) -> go.Figure:

@@ -281,7 +281,9 @@ def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
         return f"{plans} is not read yet, nor is what came later; `ablate table` reads all"
     if found.unread_fans:
         left = f"{found.unread_shards} new shards of results" if found.unread_shards else ""
-        left = left or (f"at least {found.unread} new attempts" if found.unread else "new attempts")
+        left = left or (
+            f"at least {found.unread} new attempt{'s' * (found.unread > 1)}" if found.unread else "new attempts"
+        )
         left += f", in {len(found.unread_fans)} of {len(layout.fans())} directories of trials,"
         return f"{left} are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

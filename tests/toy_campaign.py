@@ -17,14 +17,15 @@ QUIET = RunOptions(entry=ENTRY, land_every_s=None, progress=False)
 """Toy training, no store, nothing on stderr."""
 
 TABLES = {
-    "final": "SELECT grid, cell, label, operator, trial, seed, source, name, point, value FROM v_final ORDER BY ALL",
-    "metric": "SELECT trial, step, name, value FROM v_metric ORDER BY ALL",
+    "final": "SELECT grid, cell, label, operator, trial, seed, source, name, point, value FROM v_final "
+    "WHERE NOT starts_with(name, 'system.') ORDER BY ALL",
+    "metric": "SELECT trial, step, name, value FROM v_metric WHERE NOT starts_with(name, 'system.') ORDER BY ALL",
     "evaluation": "SELECT trial, step, name, point, value, items, se_items FROM v_evaluation ORDER BY ALL",
     "probe": "SELECT trial, step, name, layer, head, point, value FROM v_probe ORDER BY ALL",
     "progress": "SELECT grid, cell, planned, ok, failed FROM v_progress ORDER BY ALL",
     "trial": "SELECT trial, spec, status, reason, step FROM trial ORDER BY ALL",
 }
-"""Columns that do not depend on how often a run was interrupted."""
+"""Columns and rows that depend neither on how often a run was interrupted nor on the load of the machine."""
 
 
 def toy_grid(

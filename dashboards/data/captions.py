@@ -1,4 +1,4 @@
-"""Words that several pages and the report share: verdicts, measures, averages and the cells that are shown."""
+"""Words that several pages and the report share: verdicts, answers, measures, averages and the cells that are shown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,6 +20,13 @@ ICONS: Final = {
 }
 """Verdict -> its icon and its CSS class."""
 
+CLAIMS: Final = {
+    "better": "is better than {}",
+    "real, size unproven": "differs from {}, by an amount not shown to matter",
+    "worse": "is worse than {}",
+}
+"""Verdicts that a grid is about, in the order in which they are told."""
+
 
 def mark_verdict(verdict: str) -> str:
     """A verdict as plain text with its icon."""
@@ -30,7 +37,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
     differing = [f"{counts[name]} {name}" for name in ("better", "worse", "real, size unproven") if counts.get(name)]
-    total = sum(counts.get(name, 0) for name in ("better", "worse", "real, size unproven"))
+    total = sum(counts.get(name, 0) for name in CLAIMS)
     variants = count(verdicts.height, "variant")
     first = f"{total} of {variants} {'differs' if total == 1 else 'differ'} from {baseline}"
     if verdicts.height == 1:
@@ -45,6 +52,57 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
             verb = ("has" if n == 1 else "have") if name == "no verdict" else "is" if n == 1 else "are"
             rest.append(f"{n} {verb} {name}")
     return f"{first}. {join_words(rest)}." if rest else f"{first}."
+
+
+def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
+    """The verdict that matters most, and its size: of the best decided variant, else the largest that is not shown."""
+    ordered = found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+    known = ordered.drop_nulls("difference")
+    if known.is_empty():
+        return f"No difference from {baseline} is known yet."
+    for verdict, claim in CLAIMS.items():
+        rows = known.filter(pl.col("verdict") == verdict)
+        if not rows.is_empty():
+            row = rows.row(-1 if verdict == "worse" else 0, named=True)
+            return f"{about.look.names[row['cell']]} {claim.format(baseline)}: {size_of(row, measure)}."
+    equal = known.filter(pl.col("verdict") == "equivalent").height
+    if equal == found.height:
+        return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} equivalent to {baseline}."
+    far = known.sort(pl.col("difference").abs(), descending=True, maintain_order=True).row(0, named=True)
+    largest = f"the largest seen is {about.look.names[far['cell']]}, {size_of(far, measure)}"
+    return f"No variant is shown to differ from {baseline}; {largest}."
+
+
+def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
+    """'mse −33 % (−53 % to −7.4 %)': a difference with the interval that decides, or its own."""
+    ends = ("corrected_low", "corrected_high") if row["corrected_low"] is not None else ("low", "high")
+    low, high = (change(row[end], measure.scale) for end in ends)
+    span = "" if row[ends[0]] is None else f" ({low} to {high})"
+    return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"
+
+
+def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
+    """Which axes are shown to matter, that with the largest effect first, with what its best shown level does."""
+    mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
+    shown = mains.filter(pl.col("verdict").is_in([*CLAIMS]))
+    told = []
+    for factor in shown["factor"].unique(maintain_order=True):
+        best = shown.filter(factor=factor).sort("effect", descending=measure.better == "higher").row(0, named=True)
+        size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
+        told.append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
+    known = set(shown["factor"])
+    rest = [factor for factor in mains["factor"].unique(maintain_order=True) if factor not in known]
+    lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter." if rest else ""
+    axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
+    return " ".join(
+        filter(None, (f"{axes}: {'; '.join(told)}." if told else "", f"{lacking[:1].upper()}{lacking[1:]}"))
+    )
+
+
+def count_words(verdicts: pl.DataFrame) -> str:
+    """'29 variants: 3 better, 20 undecided'."""
+    counts = verdicts["verdict"].value_counts(sort=True).iter_rows()
+    return f"{count(verdicts.height, 'variant')}: {', '.join(f'{n} {verdict}' for verdict, n in counts)}"
 
 
 def describe_measure(measure: GridMeasure, unit: str) -> str:
@@ -83,21 +141,18 @@ def pairs_words(row: Mapping[str, Any]) -> str:
 def describe_selection(
     about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
 ) -> str:
-    """A sentence that says which cells are shown, where it is not all of them.
-
-    They were picked by `measure` beside `baseline`, by default the grid's own.
-    """
+    """Say which cells are shown unless all are; `measure` and `baseline`, by default the grid's, picked them."""
     if len(cells) == len(about.cells):
         return ""
     by, base = measure or about.measure, baseline or about.baseline
     others = len(cells) - (base in cells)
     name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
     with_baseline = f"{name} and " if base in cells else ""
+    if by is None:
+        return f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     return (
         f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
         " so far; they were chosen by this result, so it is biased in their favour."
-        if by is not None
-        else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     )
 
 

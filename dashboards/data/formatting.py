@@ -10,8 +10,7 @@ BETWEEN: Final = " · "  # joins the parts of a cell's label
 MOST_LISTED: Final = 6
 """Entries of a list in one cell of a table; files have all."""
 _MINUS: Final = "\N{MINUS SIGN}"
-
-
+SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NO_MARGIN: Final = "No margin counts as equal."
 """Caption if no difference is too small to count."""
 
@@ -28,10 +27,7 @@ def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str
         large = "e" in short or abs(value) >= 1000 or abs(float(short)) >= 1000
         return _use_minus(f"{value:,.0f}" if large else short.removesuffix("."))
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return _use_minus(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
-
-
-_SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return _use_minus(mantissa) + " × 10" + str(int(exponent)).translate(SUPERSCRIPT)
 
 
 def _use_minus(text: str) -> str:

@@ -14,8 +14,6 @@ from store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9
 """More curves in one picture cannot be told apart."""
-
-
 BASELINE: Final = "baseline"
 """The name of a baseline whose own name is long."""
 

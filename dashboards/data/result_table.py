@@ -38,9 +38,10 @@ def align_numbers(kind: pl.DataType) -> dict[str, Any]:
 
 def plain(value: object) -> str | int | float | None:
     """A value of any type as text, a number or None."""
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return _number(value)
-    text = _text(value)
+    found = _unnest(value)
+    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
+        return found
+    text = _text(found)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -62,14 +63,15 @@ def _fits(column: pl.Series) -> bool:
     return all(-_EXACT <= end <= _EXACT for end in (column.min(), column.max()) if isinstance(end, int))
 
 
-def _number(value: float | None) -> str | float | None:
-    if value is None or (isinstance(value, int) and abs(value) <= _EXACT):
-        return value
-    if isinstance(value, int):
-        return str(value)
-    if math.isnan(value):
-        return "NaN"
-    return value if math.isfinite(value) else "∞" if value > 0 else "\N{MINUS SIGN}∞"
+def _unnest(value: object) -> Any:
+    """A value or nested values, with numbers that JSON has no form for as text."""
+    if isinstance(value, Mapping):
+        return {str(name): _unnest(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | pl.Series):
+        return [_unnest(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "\N{MINUS SIGN}∞"
+    return str(value) if type(value) is int and abs(value) > _EXACT else value
 
 
 def _text(value: object) -> str:
@@ -79,18 +81,9 @@ def _text(value: object) -> str:
         return value[:LONGEST].hex()
     if isinstance(value, Decimal):
         return f"{value:f}"
-    if isinstance(value, Mapping | list | tuple | pl.Series):
-        return json.dumps(_unnest(value), ensure_ascii=False, default=_text)
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=_text)
     return str(value)
-
-
-def _unnest(value: object) -> object:
-    """Nested values, with numbers that JSON has no form for as text."""
-    if isinstance(value, Mapping):
-        return {str(name): _unnest(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | pl.Series):
-        return [_unnest(each) for each in value]
-    return _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:

@@ -11,6 +11,14 @@ import polars as pl
 from dashboards.data.user_errors import Unknown, require
 
 _CONDITION: Final = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
+_COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 HELP: Final = "operator=SSA seed<3 status!=ok cell~head; a word alone is searched in all columns"
 
 
@@ -36,7 +44,7 @@ def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
     given = _CONDITION.fullmatch(part)
     if given is None:
         return pl.any_horizontal(_contains(name, part) for name in found.columns)
-    name, sign, value = given["name"], given["sign"], given["value"]
+    name, sign, value = given.groups()
     short = {column.partition("@")[0]: column for column in reversed(found.columns)}
     column = short.get(name) or require("the table", "column", name, found.columns)
     if sign == "~":
@@ -54,13 +62,3 @@ def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
 def _contains(column: str, text: str) -> pl.Expr:
     lower = pl.col(column).cast(pl.String).str.to_lowercase()
     return lower.str.contains(text.lower(), literal=True).fill_null(value=False)
-
-
-_COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}

@@ -1,7 +1,7 @@
 """Keys of trials, 32 hexadecimal digits, in short: as much of a key as tells it apart."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from dashboards.data.formatting import join_words
@@ -13,25 +13,17 @@ _MOST_TOLD: Final = 4
 
 
 def shorten_keys(store: Store, keys: Sequence[str]) -> list[str]:
-    """The first eight digits of every key, or as many as tell it from all others of the campaign."""
+    """The first eight digits of every key, or as many as tell all from each other and from others of the campaign."""
     alike = store.sql(
         "SELECT trial FROM trial WHERE substr(trial, 1, $digits) IN (SELECT substr(unnest($keys), 1, $digits))",
         {"digits": SHORTEST, "keys": list(keys)},
-    )["trial"].to_list()
-    return _distinct(keys, sorted({*alike, *keys}))
+    )["trial"]
+    digits = _count_digits({*alike, *keys})
+    return [key[:digits] for key in keys]
 
 
-def _distinct(keys: Sequence[str], ordered: Sequence[str]) -> list[str]:
-    """As much of every key as tells it from its neighbours in a sorted list of all."""
-    found = {}
-    for place, key in enumerate(ordered):
-        neighbours = [other for other in ordered[max(place - 1, 0) : place + 2] if other != key]
-        found[key] = key[: max([SHORTEST, *(_count_shared(key, other) + 1 for other in neighbours)])]
-    return [found[key] for key in keys]
-
-
-def _count_shared(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _count_digits(keys: Collection[str]) -> int:
+    return next(n for n in range(SHORTEST, 33) if len({key[:n] for key in keys}) == len(keys))
 
 
 def key_of(store: Store, begins: str) -> str:
@@ -45,6 +37,6 @@ def key_of(store: Store, begins: str) -> str:
     if not found:
         raise Unknown(f"no run of this campaign has a key that begins with {begins!r}")
     if len(found) > 1:
-        some = join_words(_distinct(found, found)[:_MOST_TOLD])
+        some = join_words([key[: _count_digits(found)] for key in found[:_MOST_TOLD]])
         raise Unknown(f"several runs have keys that begin with {begins!r}, such as {some}; say more digits")
     return str(found[0])

@@ -14,7 +14,7 @@ from PIL import Image
 from dashboards.data.formatting import number, plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
-from dashboards.figures.heat import Ramp, heat_ramp
+from dashboards.figures.heat import heat_ramp
 from dashboards.theme.styles import INK, ON_ANY_PAGE
 from store import Store
 from store.analysis.artefacts import StoredArray, arrays
@@ -119,16 +119,31 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
     largest = float(np.abs(flat).max()) or 1.0
     places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS
+    below, above = (bytes.fromhex(color[1:]) for color in ON_ANY_PAGE)
+    above = above if (flat < 0).any() else below
+    opacities = [bytes([round(abs(level) / _LEVELS * 255)]) for level in range(-_LEVELS, _LEVELS + 1)]
+    palette = b"".join((below if i < _LEVELS else above) + opacity for i, opacity in enumerate(opacities))
     picture = Image.fromarray(places.astype(np.uint8))
-    picture.putpalette(_palette(signed=bool((flat < 0).any())), "RGBA")
+    picture.putpalette(palette, "RGBA")
     png = BytesIO()
     picture.save(png, "PNG")  # as a heat map it would be megabytes
     source = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
     figure = canvas(84 + round(n_layers * min(max(1150 / heads, 34), 130)), x="head", y="layer")
-    step = 1 / side
-    half = step / 2 - 0.5
-    figure.add_trace(go.Image(source=source, x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
-    figure.add_trace(_targets(maps))
+    corner = {"x0": 0.5 / side - 0.5, "dx": 1 / side, "y0": 0.5 / side - 0.5, "dy": 1 / side}
+    figure.add_trace(go.Image(source=source, hoverinfo="skip", **corner))
+    rows = list(summary(maps).iter_rows(named=True))
+    words = [
+        f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
+        f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}"
+        for row in rows
+    ]
+    keys = [f"{row['layer']}.{row['head']}" for row in rows]
+    by_layer = {
+        name: np.reshape(of, (n_layers, heads)).tolist() for name, of in (("text", words), ("customdata", keys))
+    }
+    look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
+    # an invisible cell per map, for the pointer and for clicks
+    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), **by_layer, **look))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)
@@ -136,14 +151,6 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     figure.update_xaxes(range=[-0.5, heads - 0.5], tickvals=ticks, showgrid=False, ticks="", constrain="domain")
     layers = {"tickvals": list(range(n_layers)), "ticktext": [str(layer) for layer in maps.layers]}
     return figure.update_yaxes(range=[n_layers - 0.5, -0.5], **layers, showgrid=False, scaleanchor=False)
-
-
-def _palette(*, signed: bool) -> bytes:
-    """Red, green, blue and opacity of each place, as bytes."""
-    blue_, orange = (bytes.fromhex(color[1:]) for color in ON_ANY_PAGE)
-    above, below = (orange, blue_) if signed else (blue_, blue_)
-    levels = range(-_LEVELS, _LEVELS + 1)
-    return b"".join((above if level >= 0 else below) + bytes([round(abs(level) / _LEVELS * 255)]) for level in levels)
 
 
 def shrunk(values: _Array, size: int) -> _Array:
@@ -156,22 +163,6 @@ def shrunk(values: _Array, size: int) -> _Array:
     summed = np.add.reduceat(np.add.reduceat(values, edges, axis=-2), edges, axis=-1)
     means: _Array = summed / (counts[:, None] * counts[None, :])
     return means
-
-
-def _targets(maps: Maps) -> go.Heatmap:
-    """Make an invisible cell per map, for the pointer and for clicks."""
-    layers, heads = maps.weights.shape[:2]
-    rows = [
-        (
-            f"{row['layer']}.{row['head']}",
-            f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
-            f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}",
-        )
-        for row in summary(maps).iter_rows(named=True)
-    ]
-    keys, words = ([[row[i] for row in rows[at * heads : (at + 1) * heads]] for at in range(layers)] for i in (0, 1))
-    look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
-    return go.Heatmap(z=np.zeros((layers, heads)).tolist(), text=words, customdata=keys, **look)
 
 
 def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
@@ -211,6 +202,10 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
     own = maps.beside
     keys = {maps.keys[j] if j < own else f"{j - own + 1} {maps.keys[j]}": maps.keys[j] for j in columns}
     queries = {f"{i + 1} {maps.queries[i]}": maps.queries[i] for i in rows}
+    # colours follow the square root of a weight's size: most weights are small
+    places = np.linspace(-1.0 if ramp.diverging else 0.0, 1.0, len(ramp.colors))
+    squares = np.sign(places) * places**2
+    at = ((squares + 1) / 2 if ramp.diverging else squares).tolist()
     title = {"text": "weight", "side": "right", "font": {"size": TEXT_SIZE}}
     figure.add_trace(
         go.Heatmap(
@@ -219,21 +214,13 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             z=weights.astype(np.float32),
             zmin=ramp.low,
             zmax=ramp.high,
-            colorscale=_root_scale(ramp),
+            colorscale=[*zip(at, ramp.colors, strict=True)],
             colorbar={"title": title, "thickness": 12, "outlinewidth": 0},
             hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
         )
     )
     figure.update_xaxes(**_axis(keys), side="top")
     return figure.update_yaxes(**_axis(queries), autorange="reversed")
-
-
-def _root_scale(ramp: Ramp) -> list[list[Any]]:
-    """The colours of a ramp as they follow the square root of a value's size: most weights are small."""
-    places = np.linspace(-1.0 if ramp.diverging else 0.0, 1.0, len(ramp.colors))
-    squares = np.sign(places) * places**2
-    at = (squares + 1) / 2 if ramp.diverging else squares
-    return [[float(place), color] for place, color in zip(at, ramp.colors, strict=True)]
 
 
 def _axis(names: Mapping[str, str]) -> dict[str, Any]:
@@ -259,25 +246,17 @@ def token_names(inputs: _Array, task: Mapping[str, Any], length: int) -> list[st
     names = [f"sink {i + 1}" if own > 1 else "sink" for i in range(own)]
     if not np.issubdtype(inputs.dtype, np.integer):
         return names + [", ".join(number(float(value), 2) for value in np.ravel(row)[:3]) for row in inputs]
-    is_bytes = (task.get("tokenizer") or {}).get("kind") == "bytes"
+    is_bytes = (task.get("tokenizer") or {}).get("kind") == "bytes" and inputs.max(initial=0) < 256
     return names + (byte_names(inputs.tolist()) if is_bytes else [str(each) for each in inputs.tolist()])
 
 
 def byte_names(ids: Sequence[int]) -> list[str]:
     """Bytes as letters; a letter of several bytes stands at its first, and dots at the others."""
     names: list[str] = []
-    while len(names) < len(ids):
-        rest = ids[len(names) : len(names) + 4]
-        size, letter = next(((n, found) for n in range(1, 5) if (found := _letter(rest[:n]))), (1, ""))
-        shown = _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")
-        names += [shown, *["…"] * (size - 1)] if letter else [f"\\x{rest[0]:02x}"]
+    for letter in bytes(ids).decode("utf-8", "surrogateescape"):
+        if "\udc80" <= letter <= "\udcff":  # a byte that is part of no letter
+            names.append(f"\\x{ord(letter) - 0xDC00:02x}")
+        else:
+            shown = _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")
+            names += [shown, *["…"] * (len(letter.encode()) - 1)]
     return names
-
-
-def _letter(ids: Sequence[int]) -> str:
-    """The letter that these bytes are; empty where they are none, or several."""
-    try:
-        found = bytes(ids).decode("utf-8")
-    except ValueError:  # no byte, or no letter
-        return ""
-    return found if len(found) == 1 else ""

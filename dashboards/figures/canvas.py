@@ -66,11 +66,11 @@ def error_bars(
     width: int = 5,
 ) -> dict[str, Any]:
     """Asymmetric error bars of plotly; a point without a finite interval has none."""
-    ends = [
-        (most - value, value - least) if len(finite([value, least, most])) == 3 else (None, None)  # type: ignore[operator]
-        for value, least, most in zip(values, low, high, strict=True)
-    ]
-    up, down = ([end[i] for end in ends] for i in (0, 1))
+    up, down = list[float | None](), list[float | None]()
+    for value, least, most in zip(values, low, high, strict=True):
+        known = finite([value, least, most])
+        up.append(known[2] - known[0] if len(known) == 3 else None)
+        down.append(known[0] - known[1] if len(known) == 3 else None)
     look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
 
@@ -102,14 +102,10 @@ def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
 
 
 def describe_estimate(
-    value: float | None,
-    low: float | None,
-    high: float | None,
-    n: int | None,
-    *,
-    words: Callable[[float | None], str] = number,
+    row: tuple[float | None, float | None, float | None, int | None], words: Callable[[float | None], str] = number
 ) -> str:
-    """A value and, in a second line, its interval and n, as far as they are known."""
+    """A value (row: value, low, high, n) and, in a second line, its interval and n, as far as they are known."""
+    value, low, high, n = row
     more = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
     more += [f"n {n}"] if n is not None else []
     return "<br>".join([words(value), *([", ".join(more)] if more else [])])

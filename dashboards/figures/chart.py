@@ -62,9 +62,8 @@ def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.Da
                 f"there are at most {MOST_SQUARES:,}"
             )
         return squares
-    group = pl.Series("group", [None] * found.height, dtype=pl.String)
-    if columns.colour is not None:
-        group = _texts(found[columns.colour]).alias("group")
+    texts = [None] * found.height if columns.colour is None else _texts(found[columns.colour])
+    group = pl.Series("group", texts, dtype=pl.String)
     drawn = pl.DataFrame([x, _numbers(found[columns.y]).alias("y"), group]).drop_nulls(["x", "y"])
     drawn = drawn.with_row_index("rank").with_columns(pl.col("rank").min().over("group"))
     keys = ["rank", "x"] if kind == "lines" and drawn["x"].dtype.is_numeric() else ["rank"]
@@ -93,7 +92,7 @@ def draw_chart(
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
     figure = canvas(420, x=columns.x, y=columns.y)
     for (name,), rows in drawn.group_by("group", maintain_order=True):
-        figure.add_trace(_trace(rows, kind, None if name is None else str(name), styles))
+        figure.add_trace(_trace(rows, kind, name, styles))
     figure.update_layout(barmode="group")
     if not drawn["x"].dtype.is_numeric():
         levels = list(dict.fromkeys(drawn["x"]))

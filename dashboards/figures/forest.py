@@ -1,4 +1,4 @@
-"""Rows with intervals: paired differences from the baseline with the margin of equality, and failure rates."""
+"""Rows with intervals: paired differences from the baseline and between levels of axes, and failure rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.captions import change_title
+from dashboards.data.captions import ICONS, change_title, mark_verdict
 from dashboards.data.formatting import change, plain, runs_words
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import (
@@ -25,7 +25,9 @@ from dashboards.figures.canvas import (
 )
 from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
-from store.analysis.verdicts import GridMeasure, failure_rates
+from store.analysis import effects as analysed
+from store.analysis.verdicts import GridMeasure, failure_rates, runs
+from store.statistics import SeedContrasts
 
 MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")
@@ -56,13 +58,15 @@ def draw_differences(
 ) -> go.Figure:
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
     rows, scale = list(found.iter_rows(named=True)), measure.scale
+    roomy = len(rows) <= _ROOMY
     names = [
-        break_name(look.names[cell]) if len(rows) <= _ROOMY else one_line(look.names[cell]) for cell in found["cell"]
+        (break_name if roomy else one_line)(look.names[row["cell"]])
+        + (", unpaired" if row["method"] == "Welch" else "")
+        for row in rows
     ]
-    names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     lines = max((name.count("<br>") for name in names), default=0)
     title = change_title(measure, unit, "difference in")
-    figure = canvas(rows_height(len(rows), (30 if len(rows) <= _ROOMY else 24) + 18 * lines), x=title)
+    figure = canvas(rows_height(len(rows), (30 if roomy else 24) + 18 * lines), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
@@ -108,6 +112,27 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     centres = [abs(value) for value in finite(found["difference"].to_list())]
     widest = max([*centres, 2 * rope_of(measure)])
     return 1.08 * max(widest, min(max(map(abs, _all_ends(found)), default=0.0), 3 * widest))
+
+
+def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | None:
+    """The effects that the cells at hand can tell, the best first, axes before pairs of axes; None without a value."""
+    if not finite(runs(store, grid, measure)["value"].to_list()):
+        return None
+    found = analysed.effects(store, grid, measure=measure._asdict())
+    descending = [False, measure.better == "higher"]
+    ordered = found.effects.drop_nulls("effect").sort("order", "effect", descending=descending, maintain_order=True)
+    return found._replace(effects=ordered)
+
+
+def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
+    """One row per level, with the level that it is compared with, both intervals and the verdict."""
+    named = zip(*found.select("factor", "level", "against").get_columns(), strict=True)
+    names = {str(at): f"{factor} · {level} against {against}" for at, (factor, level, against) in enumerate(named)}
+    rows = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
+        cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
+    )
+    words = {word: mark_verdict(word) for word in ICONS}
+    return draw_differences(rows, CellLook(names, {}), measure, words, unit)
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

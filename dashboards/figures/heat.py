@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -77,43 +78,27 @@ def heat_ramp(values: pl.Series, title: str = "", *, diverging: bool = False, lo
     return Ramp(low, high, log=log, title=title)
 
 
-class _Axis(NamedTuple):
-    names: Mapping[Any, str]
-    """The levels in their order, as plotly shows them literally."""
-    ticks: Sequence[str]
-    """The same, cut."""
-    falls: bool
-    """True if the first is at the top."""
+class _Axis:
+    """The levels of an axis: numbers rise; others stand as they appear, or as their `pl.Enum` lists them."""
 
-    @property
-    def widest(self) -> int:
-        """Pixels of the longest name."""
-        return round(max(map(len, self.ticks), default=0) * _LETTER)
+    def __init__(self, levels: pl.Series, *, falls: bool = False) -> None:
+        kind, known = levels.dtype, levels.drop_nulls()
+        if kind.is_numeric():
+            names = {value: f"{value:.12g}" for value in known.unique().sort()}
+        else:
+            names = {value: str(value) for value in (kind.categories if isinstance(kind, pl.Enum) else known)}
+        self.names = {value: plain(name) for value, name in names.items()}
+        self.ticks = [cut(name, _LONGEST_TICK) for name in names.values()]
+        self.falls = falls and not kind.is_numeric()  # the first is at the top
+        self.widest = round(max(map(len, self.ticks), default=0) * _LETTER)  # pixels of the longest name
 
     def layout(self, pixels: float, *, turns: bool) -> dict[str, Any]:
         """plotly's axis, with as many names as there is room for; names that turn may be longer than a level."""
         every = math.ceil(_LINE / pixels) if not turns or self.widest > pixels else 1
         names, n = list(self.names.values()), len(self.names)
-        return {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": names,
-            "range": [n - 0.5, -0.5] if self.falls else [-0.5, n - 0.5],
-            "tickvals": names[::every],
-            "ticktext": [plain(tick) for tick in self.ticks[::every]],
-        }
-
-
-def _axis(levels: pl.Series, *, falls: bool = False) -> _Axis:
-    """The axis of a column: numbers rise; others stand as they appear, or as their `pl.Enum` lists them."""
-    if levels.dtype.is_numeric():
-        names = {value: f"{value:.12g}" for value in levels.drop_nulls().unique().sort()}
-    else:
-        known = levels.dtype.categories if isinstance(levels.dtype, pl.Enum) else levels.drop_nulls()
-        names = {value: str(value) for value in known}
-    ticks = [cut(name, _LONGEST_TICK) for name in names.values()]
-    literal = {value: plain(name) for value, name in names.items()}
-    return _Axis(literal, ticks, falls and not levels.dtype.is_numeric())
+        ends = [n - 0.5, -0.5] if self.falls else [-0.5, n - 0.5]
+        ticks = {"tickvals": names[::every], "ticktext": [plain(tick) for tick in self.ticks[::every]]}
+        return {"type": "category", "categoryorder": "array", "categoryarray": names, "range": ends, **ticks}
 
 
 class _Cell(NamedTuple):
@@ -151,17 +136,16 @@ def draw_heat(
 
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
-            in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for who points
-            at it), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
+            in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for the
+            tooltip), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
             and partial (whether its text says that it lacks something: where texts have no room, such a cell has a
             diamond).
         ramp: of all panels.
-        x: title of the axis, as campaigns have it.
-        y: the same.
+        x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.
         width: of the whole figure in pixels, about; it decides which texts fit.
     """
-    across, up = _axis(found["x"]), _axis(found["y"], falls=True)
+    across, up = _Axis(found["x"]), _Axis(found["y"], falls=True)
     parts = {"": found}
     if "panel" in found.columns and not found.is_empty():
         parts = {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)}
@@ -177,18 +161,19 @@ def draw_heat(
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
-    rows = [{(row["x"], row["y"]): row for row in part.iter_rows(named=True)} for part in parts.values()]
-    drawn = [
-        [[_cell(at.get((i, j), {}), ramp, across.names[i], up.names[j]) for i in across.names] for j in up.names]
-        for at in rows
-    ]
-    narrow = _are_narrow([cell for cells in drawn for row in cells for cell in row], size)
+    drawn = []
+    for part in parts.values():
+        at = {(row["x"], row["y"]): row for row in part.iter_rows(named=True)}
+        drawn.append(
+            [[_cell(at.get((i, j), {}), ramp, across.names[i], up.names[j]) for i in across.names] for j in up.names]
+        )
+    narrow = _are_narrow(list(chain.from_iterable(chain.from_iterable(drawn))), size)
     for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
         trace = _map(cells, across, up, ramp).update(place, hovertemplate=hover, showscale=bar is not None)
         figure.add_trace(trace.update(colorbar=bar))
-        flat = [cell for row in cells for cell in row]
-        figure.add_traces([trace.update(place) for trace in _marks(flat, ramp, size, narrow=narrow)])
+        marks = _marks(list(chain.from_iterable(cells)), ramp, size, narrow=narrow)
+        figure.add_traces([trace.update(place) for trace in marks])
     return figure
 
 
@@ -196,7 +181,7 @@ def _panel_height(found: pl.DataFrame, ramp: Ramp, levels: int, rows: float) -> 
     """Pixels of a panel of so many levels, of figures with up to 900 pixels."""
     texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
     most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
-    least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and rows <= 1 else 48
+    least = _BAR[0] + _LINE * in_lines(ramp.title, 16).count("<br>") if ramp.title and rows <= 1 else 48
     return max(round(min(max(900 / max(levels, 1) / rows, 4.0), most) * levels), least)
 
 
@@ -217,42 +202,31 @@ def _map(cells: Sequence[Sequence[_Cell]], across: _Axis, up: _Axis, ramp: Ramp)
     )
 
 
-def _bar_title(ramp: Ramp) -> str:
-    return in_lines(ramp.title, 16)
-
-
 def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     """The bar of colours, as tall as all panels at most; it belongs to a map, so that it follows new data."""
     length = min(max(height, _BAR[0]), _BAR[1])
     is_short = len(ramp.title) * _LETTER < length - 40
-    title = plain(ramp.title) if is_short else _bar_title(ramp)
-    found: dict[str, Any] = {
-        "title": {"text": title, "side": "right" if is_short else "top", "font": {"size": TEXT_SIZE}},
-        "thickness": 12,
-        "outlinewidth": 0,
-        "lenmode": "pixels",
-        "len": length,
-        "y": 1,
-        "yanchor": "top",
-    }
-    found |= ramp.ticks
+    title = (
+        {"side": "right", "text": plain(ramp.title)} if is_short else {"side": "top", "text": in_lines(ramp.title, 16)}
+    )
+    ticks = ramp.ticks
     if ramp.log:
         values = log_ticks(ramp.low, ramp.high)
         values = values[:: math.ceil(len(values) * 18 / length)]
-        found |= {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
-    return found
+        ticks = {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
+    place = {"thickness": 12, "outlinewidth": 0, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
+    return {"title": {**title, "font": {"size": TEXT_SIZE}}, **place, **ticks}
 
 
 def _are_narrow(cells: Sequence[_Cell], size: tuple[float, float]) -> bool:
     """Whether a text of any panel has no room in a cell of `size` pixels: then no panel has texts."""
     lines = [cell.words.split("<br>") for cell in cells if cell.shade is not None]
-    longest = max((len(line) for each in lines for line in each), default=0)
+    longest = max(map(len, chain.from_iterable(lines)), default=0)
     return longest * _LETTER + 6 > size[0] or max(map(len, lines), default=1) * _LINE + 7 > size[1]
 
 
 def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, narrow: bool) -> list[go.Scatter]:
     """Signs where there is no value; values in words unless cells, `size` pixels large, are too narrow for them."""
-    pixels = min(max(0.45 * min(size), 3), 9)
     low, high = ramp.ends
     groups: dict[str, list[_Cell]] = {}
     for cell in cells:
@@ -265,6 +239,7 @@ def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, nar
         trace = go.Scatter(x=[cell.x for cell in group], y=[cell.y for cell in group], hoverinfo="skip", mode="markers")
         if narrow or color == MUTED:
             symbols = ["diamond-open" if cell.shade is not None else cell.sign for cell in group]
+            pixels = min(max(0.45 * min(size), 3), 9)
             trace.marker = {"symbol": symbols, "size": pixels, "color": color, "line": {"width": 1.4}}
         else:
             trace.update(mode="text", text=[cell.words for cell in group], textfont={"color": color, "size": 12})

@@ -53,9 +53,9 @@ def count_bins(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
 
 def middles(found: pl.DataFrame) -> pl.DataFrame:
     """series, n, mean and median of the finite values of a frame as of `count_bins`."""
-    kept = found.filter(pl.col("value").is_finite()).group_by("series", maintain_order=True)
     value = pl.col("value")
-    return kept.agg(value.count().alias("n"), value.mean().alias("mean"), value.median().alias("median"))
+    kept = found.filter(value.is_finite()).group_by("series", maintain_order=True)
+    return kept.agg(n=value.count(), mean=value.mean(), median=value.median())
 
 
 def of_bins(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -66,16 +66,13 @@ def of_bins(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     Args:
         found: series, x (middle of a bin; all are as wide), value (count); of a series in rising order.
     """
-    between = found["x"].unique().sort().diff().drop_nulls().to_list()
-    half = min(between, default=1.0) / 2
+    half = min(found["x"].unique().sort().diff().drop_nulls(), default=1.0) / 2
     x, n = pl.col("x"), pl.col("value")
     counts = found.select("series", (x - half).alias("low"), (x + half).alias("high"), n.alias("count"))
     kept = found.filter(n > 0)
-    means = kept.group_by("series", maintain_order=True).agg(
-        n.sum().alias("n"), ((x * n).sum() / n.sum()).alias("mean")
-    )
+    means = kept.group_by("series", maintain_order=True).agg(n=n.sum(), mean=(x * n).sum() / n.sum())
     upper = kept.filter(n.cum_sum().over("series") >= n.sum().over("series") / 2)
-    medians = upper.group_by("series", maintain_order=True).agg(x.first().alias("median"))
+    medians = upper.group_by("series", maintain_order=True).agg(median=x.first())
     return counts, means.join(medians, on="series", maintain_order="left")
 
 
@@ -144,20 +141,17 @@ def draw_bars(found: pl.DataFrame, series: Mapping[str, Series], *, x: str, y: s
         values = [each if finite([each]) else None for each in rows["value"]]
         n, low, high = (rows.get(name) or [None] * len(values) for name in ("n", "low", "high"))
         color, shape = series[key].style.color, _PATTERNS[place % len(_PATTERNS)]
+        pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": PAPER, "size": 6, "solidity": 0.2}
         figure.add_trace(
             go.Bar(
                 x=[groups.index(group) for group in rows["group"]],
                 y=values,
                 name=break_name(series[key].name),
                 legendgroup=key,
-                marker={
-                    "color": color,
-                    "line": {"color": color, "width": 1},
-                    "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": PAPER, "size": 6, "solidity": 0.2},
-                },
+                marker={"color": color, "line": {"color": color, "width": 1}, "pattern": pattern},
                 error_y=error_bars(values, low, high, thickness=1.4, width=3),
                 hovertext=[plain(str(group)) for group in rows["group"]],
-                customdata=[describe_estimate(*each) for each in zip(values, low, high, n, strict=True)],
+                customdata=[*map(describe_estimate, zip(values, low, high, n, strict=True))],
                 hovertemplate="%{hovertext}: %{customdata}",
             )
         )

@@ -36,12 +36,7 @@ class AxisPair(NamedTuple):
     @property
     def key(self) -> str:
         """As an address calls it."""
-        return key_of(self.axes)
-
-
-def key_of(axes: Sequence[str]) -> str:
-    """A pair of axes as an address calls it."""
-    return "*".join(axes)
+        return "*".join(self.axes)
 
 
 def mains(found: Factorial) -> list[str]:
@@ -72,7 +67,7 @@ def matrix(found: Factorial) -> pl.DataFrame:
     for up, across in product(names, names):
         axes = sorted((across, up), key=names.index)
         term = across if across == up else CROSS.join(axes)
-        key = None if across == up else key_of(axes)
+        key = None if across == up else "*".join(axes)
         rows.append({"x": across, "y": up, "key": key, **_cell(terms.get(term))})
     texts = dict.fromkeys(("text", "note", "reason", "key"), pl.String)
     kinds: dict[str, Any] = {"x": pl.Enum(names), "y": pl.Enum(names), "value": pl.Float64, **texts}

@@ -131,16 +131,17 @@ def draw_panels(
         shown = _clip(found, panel.scale)
         if "least" in shown.columns and most > FEW:
             shown = _spikes(shown, panel.scale)
-        title = {"title": {"text": upright(panel.y, drawing.height)}}
-        axis = title | _value_axis(shown, panel.scale, bands=drawing.bands)
-        figure.update_layout({f"yaxis{place['yaxis'][1:]}": axis})
+        limits = (pl.when(drawing.bands).then(end).alias(end) for end in ("low", "high"))
+        ends = shown.select("value", *limits)
+        wide = [shown.select(value=name) for name in ("least", "greatest") if name in shown.columns]
+        axis = value_axis(pl.concat([ends, *wide], how="diagonal"), panel.scale)
+        figure.update_layout({f"yaxis{place['yaxis'][1:]}": {"title.text": upright(panel.y, drawing.height), **axis}})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
             given = given._replace(group=given.group or str(key))
-            figure.add_traces(
-                [trace.update(place) for trace in _traces(lines, given, drawing, much=much, few=most <= FEW)]
-            )
-    _tick_places(figure, pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique(), drawing)
+            traces = _traces(lines, given, drawing, much=much, few=most <= FEW)
+            figure.add_traces([trace.update(place) for trace in traces])
+    _tick_places(figure, pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique(), drawing)
     return figure
 
 
@@ -207,10 +208,9 @@ def extremes_words(curves: int) -> str:
 
 def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with what is too far off at the `edge` of the figure, and the value itself in column `beyond`."""
-    names: dict[str, Any] = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
-    found = found.with_columns(
-        pl.lit(None, kind).alias(name) for name, kind in names.items() if name not in found.columns
-    )
+    kinds: dict[str, Any] = {"n": pl.Int64, "low": pl.Float64, "high": pl.Float64}
+    lacking = [name for name in kinds if name not in found.columns]
+    found = found.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking)
     ends = [name for name in (*_VALUES, "raw", "low", "high") if name in found.columns]
     found = found.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
     limits = _limits(found, scale)
@@ -257,21 +257,13 @@ def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
     return low - room, high + room
 
 
-def _value_axis(shown: pl.DataFrame, scale: Scale, *, bands: bool) -> dict[str, Any]:
-    """An axis for all that is drawn; an interval alone does not make it wider than `canvas.value_axis` has it."""
-    if not bands:
-        shown = shown.with_columns(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high"))
-    wide = [shown.select(pl.col(name).alias("value")) for name in ("least", "greatest") if name in shown.columns]
-    return value_axis(pl.concat([shown.select("value", "low", "high"), *wide], how="diagonal"), scale)
-
-
 def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
     style, name, group = series.style, break_name(series.name), {"legendgroup": series.group}
     x, y = _numbers(rows["x"]), _numbers(rows["value"])
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
     ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
     low, high = _numbers(ends["low"]), _numbers(ends["high"])
-    traces = [band(x, low, high, style.band(), series.group)] if ends["low"].null_count() < rows.height else []
+    traces = [band(x, low, high, style.color + "1f", series.group)] if ends["low"].null_count() < rows.height else []
     faint = {"mode": "lines", "hoverinfo": "skip", **group}
     if "least" in rows.columns:
         traces.append(_extremes(rows, few=few).update(**faint, line_color=style.color + ("59" if few else "99")))
@@ -280,9 +272,12 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
         traces.append(go.Scatter(x=x, y=_numbers(rows["raw"]), line=line, **faint))
     color = style.color + ("80" if series.thin else "")
     line = {"color": color, "dash": style.dash, "width": 1.0 if series.thin else drawing.width}
-    look = _marks(y, style, drawing) | _tooltips(rows, drawing, much=much) | group
-    main = go.Scatter(x=x, y=y, name=name, line=line, **look)
-    alone = _lone(np.isfinite(y) & np.isfinite(low) & np.isfinite(high))
+    main = go.Scatter(x=x, y=y, name=name, mode="lines", line=line, **_tooltips(rows, drawing, much=much), **group)
+    alone = _lone(y)
+    if drawing.markers or alone.any():  # no line reaches a point between two gaps
+        size = 8 if drawing.markers else np.where(alone, 6, 0).tolist()
+        main.update(mode="lines+markers", marker={"symbol": style.marker, "size": size, "color": style.color})
+    alone = _lone(np.where(np.isfinite(low) & np.isfinite(high), y, np.nan))
     if alone.any():  # no area reaches these intervals
         least, most = (np.where(alone, end, np.nan).tolist() for end in (low, high))
         main.update(error_y=error_bars(y.tolist(), least, most, color, thickness=1.2))
@@ -297,34 +292,24 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     return traces
 
 
-def _lone(known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The known points both of whose neighbours are not."""
-    held = np.concatenate([[False], known, [False]])
-    alone: npt.NDArray[np.bool_] = held[1:-1] & ~held[:-2] & ~held[2:]
+def _lone(values: _Array) -> _Array:
+    """True for the known values both of whose neighbours are missing."""
+    held = np.isfinite(np.pad(values.astype(float), 1, constant_values=np.nan))
+    alone: _Array = held[1:-1] & ~held[:-2] & ~held[2:]
     return alone
 
 
 def _extremes(rows: pl.DataFrame, *, few: bool) -> go.Scatter:
     """Lines along the least and the greatest values, or upright strokes from the line to those there are."""
-    gap = pl.lit(None, pl.Float64)
-    parts = []
+    gap, parts = pl.lit(None, pl.Float64), []
     for name in ("least", "greatest"):
         if few:
-            parts += [rows.select("x", pl.col(name).alias("y")), rows.tail(1).select("x", gap.alias("y"))]
+            parts += [rows.select("x", y=name), rows.tail(1).select("x", y=gap)]
         else:
-            ends = pl.concat_list(pl.col("value"), pl.col(name), gap).alias("y")
-            parts.append(rows.filter(pl.col(name).is_not_null()).select("x", ends).explode("y"))
+            ends = pl.concat_list("value", name, gap)
+            parts.append(rows.filter(pl.col(name).is_not_null()).select("x", y=ends).explode("y"))
     drawn = pl.concat(parts)
     return go.Scatter(x=_numbers(drawn["x"]), y=_numbers(drawn["y"]), line={"width": 0.7 if few else 1.2})
-
-
-def _marks(y: _Array, style: Style, drawing: Drawing) -> dict[str, Any]:
-    """Markers at all points, or at those that no line reaches, since both their neighbours are missing."""
-    alone = _lone(np.isfinite(y))
-    if not drawing.markers and not alone.any():
-        return {"mode": "lines"}
-    size = 8 if drawing.markers else np.where(alone, 6, 0).tolist()
-    return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": size, "color": style.color}}
 
 
 def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
@@ -333,14 +318,14 @@ def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, 
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}%{{y:.4g}}{line}n %{{customdata}}"}
     rows = rows.select("value", "low", "high", "n")
-    texts = [describe_estimate(*row, words=drawing.words).replace("<br>", line) for row in rows.iter_rows()]
+    texts = [describe_estimate(row, drawing.words).replace("<br>", line) for row in rows.iter_rows()]
     return {"text": texts, "hovertemplate": f"{place}%{{text}}"}
 
 
 def band(x: _Array, low: _Array, high: _Array, fill: str, key: str) -> go.Scatter:
     """The area between two lines; where an end is missing (NaN) the area has a gap."""
-    known = np.isfinite(low) & np.isfinite(high)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
+    known = np.pad(np.isfinite(low) & np.isfinite(high), 1)
+    edges = np.flatnonzero(known[1:] != known[:-1])
     xs, ys = [x[:0]], [high[:0]]
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         if last - first > 1:

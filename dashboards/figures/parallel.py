@@ -60,15 +60,19 @@ def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
 ) -> list[ParallelAxis]:
     """Make an axis per list of levels, then an axis per number, which may be logarithmic (true)."""
-    made = [_level_axis(name, of) for name, of in levels.items()]
+    made = []
+    for name, of in levels.items():
+        places = {level: i / max(len(of) - 1, 1) for i, level in enumerate(of)}
+        every = max(1, math.ceil(len(of) / _MOST_TICKS))
+        ticks = [(places[level], plain(cut(level, _LONGEST))) for level in of[::every]]
+        made.append(ParallelAxis(name, places, (0.0, 1.0), log=False, ticks=ticks))
     return made + [_number_axis(name, found[name].to_list(), log=log) for name, log in numbers]
 
 
 def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
     """The rows that have every number, positive where its axis is logarithmic."""
     return found.filter(
-        pl.col(name).is_not_null() & pl.col(name).is_finite() & (pl.col(name) > 0 if log else pl.lit(value=True))
-        for name, log in numbers
+        pl.col(name).is_finite() & (pl.col(name) > 0 if log else pl.lit(value=True)) for name, log in numbers
     )
 
 
@@ -134,14 +138,6 @@ def draw_parallel(
     figure.update_layout(margin_l=16 + _LETTER * max(map(len, texts), default=0), margin_r=36)
     figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
     return figure.update_yaxes(range=[-0.05, 1.14], visible=False)
-
-
-def _level_axis(name: str, levels: Sequence[str]) -> ParallelAxis:
-    step = max(len(levels) - 1, 1)
-    places = {level: i / step for i, level in enumerate(levels)}
-    every = max(1, math.ceil(len(levels) / _MOST_TICKS))
-    ticks = [(places[level], plain(cut(level, _LONGEST))) for level in levels[::every]]
-    return ParallelAxis(name, places, (0.0, 1.0), log=False, ticks=ticks)
 
 
 def _number_axis(name: str, values: Sequence[float], *, log: bool) -> ParallelAxis:

@@ -36,20 +36,19 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
     """Why planned runs have no value: 'failed: diverged', 'failed: diverged 2, error 1; running 1', 'not run'."""
     if runs.is_empty():
         return "not planned"
-    is_failed = pl.col("status") == "failed"
-    failed = Counter(str(why or "unknown") for why in runs.filter(is_failed)["why"])
-    states = Counter(_state(run, scale) for run in runs.filter(~is_failed).iter_rows(named=True))
+    failed, states = Counter[str](), Counter[str]()
+    for run in runs.iter_rows(named=True):
+        if run["status"] == "failed":
+            failed[str(run["why"] or "unknown")] += 1
+        elif run["status"] in _STATES:
+            states[_STATES[run["status"]]] += 1
+        elif run["value"] is None:
+            states["unreadable" if run["unreadable"] else "not recorded"] += 1
+        else:
+            states[_OFF_SCALE[scale] if math.isfinite(run["value"]) else "no finite value"] += 1
     counts = ", ".join(f"{why} {n}" if len(failed) > 1 else why for why, n in failed.most_common())
     words = [f"{word} {n}" if failed or len(states) > 1 else word for word, n in states.most_common()]
     return "; ".join([*([f"failed: {counts}"] if failed else []), *words])
-
-
-def _state(run: Mapping[str, Any], scale: Scale) -> str:
-    if run["status"] in _STATES:
-        return _STATES[run["status"]]
-    if run["value"] is None:
-        return "unreadable" if run["unreadable"] else "not recorded"
-    return _OFF_SCALE[scale] if math.isfinite(run["value"]) else "no finite value"
 
 
 class Settings(NamedTuple):
@@ -160,20 +159,18 @@ def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, 
     found = runs(store, grid, measure)
     header = store.grid(grid)
     levels = levels_of(header, found["axes"].to_list())
-    columns = [pl.Series(_AXIS + name, [of or NOWHERE for of in each], pl.String) for name, each in levels.items()]
+    at = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
+    columns = [pl.Series(_AXIS + name, each, pl.String) for name, each in at.items()]
     why = store.sql(
         "SELECT g.cell, g.seed, g.trial, t.reason AS why, u.trial IS NOT NULL AS unreadable FROM grid_trial g "
         "JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial "
         "WHERE g.grid = $grid",
         {"grid": grid},
     )
-    order = {axis["name"]: list(axis["labels"]) for axis in header["axes"]}
-    for name, each in levels.items():
-        known = set(order[name])
-        order[name] += [level for level in dict.fromkeys(of or NOWHERE for of in each) if level not in known]
     whole = found.with_columns(columns).join(why, on=["cell", "seed"], how="left", maintain_order="left")
-    there = {name: set(whole[_AXIS + name]) for name in order}
-    return whole, {name: [level for level in dict.fromkeys(of) if level in there[name]] for name, of in order.items()}
+    order = {axis["name"]: dict.fromkeys([*axis["labels"], *at[axis["name"]]]) for axis in header["axes"]}
+    there = {name: set(at[name]) for name in order}
+    return whole, {name: [level for level in of if level in there[name]] for name, of in order.items()}
 
 
 def follows(found: pl.DataFrame, axis: str, other: str) -> bool:
@@ -219,7 +216,7 @@ def pivot(
     rest = Settings(names, found["setting"].unique(maintain_order=True).to_list())
     chooses = best and bool(names)
     keys = [_AXIS + name for name in axes]
-    kept, warning = _best(found, measure, names, keys) if chooses else (found, "")
+    kept, warning = _choose_best(found, measure, names, keys) if chooses else (found, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
     parts, stand, averaged = (
         {(str(row[0]), str(row[1])): part for row, part in each.group_by(keys, maintain_order=True)}
@@ -250,6 +247,16 @@ def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
     return None if row["value"] is None else row
 
 
+def _choose_best(
+    found: pl.DataFrame, measure: GridMeasure, rest: Sequence[str], within: Sequence[str]
+) -> tuple[pl.DataFrame, str]:
+    over = [_AXIS + name for name in rest]
+    chosen = select_then_report(
+        found, over=over, within=within, scale=measure.scale, better=measure.better, split="same"
+    )
+    return found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
+
+
 def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:
     """The map; colours follow the logarithm with `log`, and the range of all cells of the grid with `shared`."""
     values = found.frame["value"]
@@ -260,24 +267,6 @@ def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, sh
 
 def runs_at(found: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tuple[str, str], key: str) -> pl.DataFrame:
     """The runs of `table` behind the cell `key` of the map; none where there is no such cell."""
-    parts = key.split(",")
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
-        return found.clear()
-    places = list(zip(axes, map(int, parts), strict=True))
-    if any(place >= len(levels[name]) for name, place in places):
-        return found.clear()
-    return at_levels(found, {name: levels[name][place] for name, place in places})
-
-
-def _best(
-    found: pl.DataFrame, measure: GridMeasure, rest: Sequence[str], within: Sequence[str]
-) -> tuple[pl.DataFrame, str]:
-    chosen = select_then_report(
-        found,
-        over=[_AXIS + name for name in rest],
-        within=within,
-        scale=measure.scale,
-        better=measure.better,
-        split="same",
-    )
-    return found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
+    places = product(*(enumerate(levels[name]) for name in axes))
+    at = {f"{j},{i}": {axes[0]: across, axes[1]: up} for (j, across), (i, up) in places}
+    return at_levels(found, at[key]) if key in at else found.clear()

@@ -1,4 +1,4 @@
-"""Recorded probes as averages: over training, by layer, by head, along a coordinate.
+"""Recorded probes as averages: over training, by layer, by head, along a coordinate; learned numbers by head.
 
 A probe has rows by layer and head, and where it looks at several places, by a point: `importance` at each position,
 `sink_share` at each eps. A `ProbeReading` says which of them.
@@ -10,20 +10,17 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import join_words, number, plain
+from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.data.seed_averages import Band, Scale, over_seeds
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.canvas import break_name, canvas, points, value_axis
+from dashboards.data.seed_averages import Scale, over_seeds
+from dashboards.data.user_errors import require
+from dashboards.figures.canvas import break_name, canvas, error_bars, points, value_axis
 from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.verdicts import GridMeasure
 
 AVERAGED: Final = ("depth", "sequence")
 """Coordinates that are averaged over: a depth is a layer, and single sequences are shown along them alone."""
-
-_SHOWN: Final = 12
-"""So many names stand in a sentence about one that is not there."""
 
 
 class ProbeReading(NamedTuple):
@@ -85,19 +82,17 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
         "AND t.status = 'ok' AND p.step = t.step AND isfinite(p.value) GROUP BY ALL ORDER BY ALL",
         {"grid": grid},
     )
-    value, centre = pl.col("value"), pl.col("value").mean().over("name", "cell")
-    spread = (value - value.mean().over("name")) ** 2, (value - centre) ** 2
-    squares = runs.with_columns(spread[0].alias("all"), spread[1].alias("within"))
-    sums = squares.group_by("name").agg(pl.col("all").sum(), pl.col("within").sum())
-    share = pl.when(pl.col("all") > 1e-18).then(1 - pl.col("within") / pl.col("all")).alias("share")
-    cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
-    ends = cells.group_by("name").agg(
-        value.first().alias("low"),
-        pl.col("cell").first().alias("low_cell"),
-        value.last().alias("high"),
-        pl.col("cell").last().alias("high_cell"),
+    value, cell = pl.col("value"), pl.col("cell")
+    squares = runs.select(
+        "name",
+        whole=(value - value.mean().over("name")) ** 2,
+        within=(value - value.mean().over("name", "cell")) ** 2,
     )
-    found = sums.select("name", share).join(ends, on="name")
+    whole, within = pl.col("whole").sum(), pl.col("within").sum()
+    shares = squares.group_by("name").agg(share=pl.when(whole > 1e-18).then(1 - within / whole))
+    cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
+    ends = {"low": value.first(), "low_cell": cell.first(), "high": value.last(), "high_cell": cell.last()}
+    found = shares.join(cells.group_by("name").agg(**ends), on="name")
     return found.sort(pl.col("share").round(3), "name", descending=[True, False], nulls_last=True)
 
 
@@ -121,11 +116,7 @@ def places(store: Store, grid: str, name: str) -> Places:
     given = {"grid": grid, "probe": name}
     points = store.sql(f"SELECT DISTINCT map_entries(p.point) AS point FROM {of}", given)["point"].to_list()
     if not points:
-        known = names(store, grid)
-        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-        raise Unknown(
-            f"no run of {grid!r} has recorded {name!r}; there are {', '.join(known[:_SHOWN]) or 'none'}{more}"
-        )
+        require(f"grid {grid!r}", "recorded row", name, names(store, grid))
     read = [{entry["key"]: float(entry["value"]) for entry in point} for point in points]
     axes = sorted({axis for point in read for axis in point})
     coordinates = {axis: sorted({point[axis] for point in read if axis in point}) for axis in axes}
@@ -141,18 +132,13 @@ def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | N
 
     Raises Unknown for an unknown coordinate or value.
     """
-    unknown = [axis for axis in said if axis not in found.coordinates]
-    if unknown:
-        raise Unknown(
-            f"this probe has no coordinate {unknown[0]!r}; it has {join_words(list(found.coordinates)) or 'none'}"
-        )
+    for axis in said:
+        require("this probe", "coordinate", axis, found.coordinates)
     chosen: dict[str, float | None] = {}
     for axis, values in found.coordinates.items():
         if axis in said:
-            near = [value for value in values if f"{value:g}" == said[axis]]
-            if not near:
-                raise Unknown(f"{axis} is one of {', '.join(map(number, values))}; got {said[axis]!r}")
-            chosen[axis] = near[0]
+            at = {f"{value:g}": value for value in values}
+            chosen[axis] = at[require("this probe", axis, said[axis], at)]
         elif axis not in AVERAGED:
             chosen[axis] = None if found.bare[axis] else values[0]
     return chosen
@@ -171,12 +157,6 @@ def not_finite(
     return int(found["n"][0])
 
 
-_BANDS: Final[Mapping[str, tuple[str, Band]]] = {
-    "seeds": ("p.trial", "interval"),
-    "heads": ("p.layer, p.head", "spread"),
-}
-
-
 def along(
     store: Store, reading: ProbeReading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
 ) -> pl.DataFrame:
@@ -188,12 +168,12 @@ def along(
     x = {"step": "p.step", "layer": "p.layer::BIGINT"}.get(axis, "p.point[$along]")
     where, given = reading.where(without=axis, last=axis != "step")
     given |= {"along": axis} if "$along" in x else {}
-    each, kind = _BANDS[band]
+    each, kind = ("p.trial", "interval") if band == "seeds" else ("p.layer, p.head", "spread")
     source = (
         f"SELECT g.cell, {each}, {x} AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} AND {x} IS NOT NULL "
         "GROUP BY ALL"
     )
-    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), given), cells, "x")
+    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), given), cells, "x")  # type: ignore[arg-type]
 
 
 def by_head(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
@@ -256,3 +236,45 @@ def draw_against(found: pl.DataFrame, look: CellLook, *, x: str, y: str, scale: 
     ends = found.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
     figure.update_yaxes(**value_axis(ends, scale))
     return figure
+
+
+_PREFIX: Final = "number."
+
+
+def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
+    """Every learned number of `cells` at the last step of their ok trials, averaged over seeds.
+
+    Returns:
+        cell, name (without the prefix "number."), layer, head (-1 where all heads share it), n, lost, value, low,
+        high; by cell in the given order, then name, layer, head.
+    """
+    source = f"""
+        SELECT g.cell, substr(p.name, {len(_PREFIX) + 1}) AS name, coalesce(p.layer, -1) AS layer,
+               coalesce(p.head, -1) AS head, p.value
+        FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
+        WHERE g.grid = $grid AND t.status = 'ok' AND starts_with(p.name, '{_PREFIX}')
+        QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
+    """
+    found = store.sql(over_seeds(source, ["cell", "name", "layer", "head"], "linear"), {"grid": grid})
+    return in_order(found, cells, "name", "layer", "head")
+
+
+def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
+    """One number: a point with its interval per cell, layer and head; heads stand side by side within their layer."""
+    figure = canvas(300, x="layer")  # a layer takes 0.6 of the distance between two
+    cells = list(dict.fromkeys(found["cell"]))
+    slots = (max(found["head"], default=-1) + 1 or 1) * len(cells)
+    for turn, cell in enumerate(cells):
+        rows, style = found.filter(pl.col("cell") == cell), look.styles[cell]
+        place = (pl.col("head").clip(0) * len(cells) + turn + 0.5) / slots - 0.5
+        tooltips = [
+            f"{value:.3g}<br>{'all heads' if head < 0 else f'head {head}'}, n {n}"
+            for value, head, n in rows.select("value", "head", "n").iter_rows()
+        ]
+        bars = error_bars(rows["value"], rows["low"], rows["high"], style.color, thickness=1.4, width=3)
+        x = rows.select(pl.col("layer") + 0.6 * place)["layer"]
+        names = {"name": break_name(look.names[cell]), "legendgroup": cell}
+        figure.add_trace(points(x, rows["value"], style, tooltips, error_y=bars, marker_size=8, **names))
+    layers = found["layer"].unique().sort().to_list()
+    texts = ["all" if layer < 0 else str(layer) for layer in layers]
+    return figure.update_xaxes(tickvals=layers, ticktext=texts, ticks="")

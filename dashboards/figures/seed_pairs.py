@@ -1,6 +1,7 @@
-"""Two cells compared seed by seed, and item by item."""
+"""Cells compared seed by seed: pairs of runs, differences by item, and which cell beats which."""
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
@@ -8,6 +9,7 @@ import polars as pl
 from dashboards.data.formatting import change, count, in_odds, number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import break_name, canvas, points, value_axis
+from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
 from store.analysis.explain_verdict import item_differences
@@ -51,22 +53,16 @@ def draw_paired(
         figure.add_scatter(x=[0, 1], y=[base, value], mode="lines", hoverinfo="skip", **line)
     for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):
         rows = found.drop_nulls(column)
-        style = look.styles[cell]
-        told = [_describe(row, column, measure) for row in rows.iter_rows(named=True)]
-        figure.add_trace(points([place] * rows.height, rows[column], style, told, marker_size=10))
+        told = []
+        for row in rows.iter_rows(named=True):
+            size = f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
+            known = place and row["difference"] is not None
+            told.append(f"seed {row['seed']}: {number(row[column])}{size if known else ''}")
+        figure.add_trace(points([place] * rows.height, rows[column], look.styles[cell], told, marker_size=10))
     names = [break_name(look.names[cell]) for cell in reversed(cells)]
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
-    values = pl.concat([found[name].alias("value") for name in ("value", "baseline_value")]).drop_nulls()
-    ends = pl.DataFrame({"value": values}).with_columns(low=pl.col("value"), high=pl.col("value"))
-    figure.update_yaxes(**value_axis(ends, measure.scale))
-    return figure
-
-
-def _describe(row: dict[str, float | None], column: str, measure: GridMeasure) -> str:
-    words = f"seed {row['seed']}: {number(row[column])}"
-    if column != "value" or row["difference"] is None:
-        return words
-    return f"{words}<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
+    values = pl.concat([found.select(value=name) for name in ("value", "baseline_value")]).drop_nulls()
+    return figure.update_yaxes(**value_axis(values.with_columns(low="value", high="value"), measure.scale))
 
 
 MOST_POINTS: Final = 600
@@ -106,3 +102,76 @@ def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
         for item, difference, seeds in shown.select("item", "difference", "seeds").iter_rows()
     ]
     return figure.add_trace(points(shown["rank"], shown["difference"], style, told, marker_size=6))
+
+
+def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
+    """Every one of `cells` against every other, in their order.
+
+    Returns:
+        cell, against, and counts of the seeds of both: planned, n (both have values), failed (one failed, or ended with
+        no finite number, and the other has a value), both_failed. value is the share of the n on which `cell` is
+        better; a tie is half a win; null without shared seeds and on the diagonal.
+    """
+    found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
+    value, ended, no = pl.col("value"), pl.col("status") == "ok", pl.lit(value=False)
+    lost = ((pl.col("status") == "failed") | (ended & ~value.is_finite())).fill_null(no).alias("lost")
+    ours = found.select("cell", "seed", pl.when(ended & value.is_finite()).then(value).alias("value"), lost)
+    theirs = ours.rename({"cell": "against", "value": "other", "lost": "other_lost"})
+    gain = (pl.col("other") - value) * (1.0 if measure.better == "lower" else -1.0)
+    one_lost = (pl.col("lost") & pl.col("other").is_not_null()) | (pl.col("other_lost") & value.is_not_null())
+    counts = {
+        "planned": pl.len(),
+        "n": gain.is_not_null().sum(),
+        "failed": one_lost.sum(),
+        "both_failed": (pl.col("lost") & pl.col("other_lost")).sum(),
+    }
+    shares = (
+        ours.join(theirs, on="seed")
+        .filter(pl.col("cell") != pl.col("against"))
+        .group_by("cell", "against")
+        .agg(
+            *(each.cast(pl.Int64).alias(name) for name, each in counts.items()),
+            ((gain > 0) + 0.5 * (gain == 0)).mean().alias("value"),
+        )
+    )
+    one = pl.Series("cell", list(cells), pl.String).to_frame()
+    every = one.join(one.rename({"cell": "against"}), how="cross", maintain_order="left_right")
+    found = every.join(shares, on=["cell", "against"], how="left", maintain_order="left")
+    return found.with_columns(pl.col(*counts).fill_null(0))
+
+
+def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
+    """A row per cell: blue where it loses to the column on most seeds, orange where it wins; a star: some failed."""
+    names = [look.names[cell] for cell in dict.fromkeys(found["cell"])]
+    rows = [
+        {
+            "x": look.names[row["against"]],
+            "y": look.names[row["cell"]],
+            "value": row["value"],
+            "text": None if row["value"] is None else f"{row['value']:.0%}{'*' if row['failed'] else ''}",
+            **_explain(row),
+        }
+        for row in found.iter_rows(named=True)
+    ]
+    kinds: dict[str, Any] = {**dict.fromkeys(("text", "note", "reason"), pl.String), "value": pl.Float64}
+    levels = {"x": pl.Enum(names), "y": pl.Enum(names)}
+    ramp = Ramp(0.0, 1.0, diverging=True, high_is_better=True, title="won", words="{:.0%}".format)
+    return draw_heat(pl.DataFrame(rows, schema_overrides=kinds | levels), ramp, x="against", y="")
+
+
+def _explain(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """The note with the seeds behind an entry, and the reason why it has no value."""
+    if row["cell"] == row["against"]:
+        return {"note": None, "reason": "not applicable"}
+    failed, both, planned = row["failed"], row["both_failed"], count(row["planned"], "planned seed")
+    note = f"{row['n']} of {planned}"
+    note += f"; on {failed} one of the two failed" if failed else ""
+    note += f"; on {both} both failed" if both else ""
+    reason = None
+    if row["value"] is None and failed:
+        reason = "failed: no seed on which both have a value"
+    elif row["value"] is None and both:
+        reason = f"failed: both on {'every seed' if both == row['planned'] else f'{both} of {planned}'}"
+    elif row["value"] is None:
+        reason = "not run: no seed with both values"
+    return {"note": note, "reason": reason}

@@ -27,6 +27,11 @@ def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
     return dict(found.iter_rows())
 
 
+def list_varying(at: dict[str, list[float]]) -> list[str]:
+    """The `coordinates` with several values, those with most first."""
+    return sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+
+
 def average_points(
     store: Store, grid: str, measure: GridMeasure, axes: Sequence[str], cells: Sequence[str], *, paired: bool = False
 ) -> pl.DataFrame:
@@ -54,18 +59,8 @@ def average_points(
     return in_order(found, cells, *reversed(coordinates))
 
 
-def error_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
-    """The measure of `cells` along one coordinate: see `average_points`."""
-    return average_points(store, grid, measure, [along], cells)
-
-
-def change_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
-    """The paired change of `cells` from the baseline along one coordinate: see `average_points`."""
-    return average_points(store, grid, measure, [along], cells, paired=True)
-
-
 def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str, title: str) -> go.Figure:
-    """One line with a band per cell; a thin rule marks the point of the measure of the grid."""
+    """One line with a band per cell of `average_points`; a thin rule marks the point of the measure of the grid."""
     drawing = Drawing(height=420, markers=True, width=2)
     rows = found.rename({"cell": "series"})
     figure = draw_lines(rows, of_cells(look), x=along, y=title, scale=measure.scale, drawing=drawing)
@@ -73,15 +68,15 @@ def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasur
 
 
 def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str) -> go.Figure:
-    """As `draw_error_by_shift`, with the region of practical equivalence, whole and always in sight, about zero."""
+    """As `draw_error_by_shift` of paired changes, with the whole margin that counts as equal in sight about zero."""
     words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
     rows = found.rename({"cell": "series"})
     figure = draw_lines(rows, of_cells(look), x=along, y="change from the baseline", drawing=words)
     rope = rope_of(measure)
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_hline(y=0, line={"color": ROPE, "width": 1}, layer="below")
-    low, high = value_axis(found, "linear").get("range", (0.0, 0.0))
-    ends = [low, high, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
+    axis = value_axis(found, "linear").get("range", (0.0, 0.0))
+    ends = [*axis, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
     span = [min(ends), max(ends)]
     if span[0] < span[1]:
         ticks = {} if measure.scale == "linear" else ratio_ticks(max(map(abs, span)), each_side=6)
@@ -90,37 +85,29 @@ def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasu
 
 
 def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
-    judged = measure.point.get(along)
-    if judged is not None:
-        figure.add_vline(
-            x=judged,
-            line={"color": MUTED, "width": 1, "dash": "dot"},
-            annotation={"text": "compared here", "yanchor": "top", "xshift": 5, "font": {"color": MUTED, "size": 12}},
-        )
+    if along in measure.point:
+        note = {"text": "compared here", "yanchor": "top", "xshift": 5, "font": {"color": MUTED, "size": 12}}
+        figure.add_vline(measure.point[along], line={"color": MUTED, "width": 1, "dash": "dot"}, annotation=note)
     levels = found["x"].unique().sort().to_list()
     ticks = {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]} if len(levels) <= 12 else {}
     return figure.update_xaxes(**ticks)
 
 
-def shift_map(
-    store: Store, grid: str, measure: GridMeasure, axes: tuple[str, str], cells: Sequence[str]
-) -> pl.DataFrame:
+def shift_map(store: Store, grid: str, measure: GridMeasure, axes: Sequence[str], cells: Sequence[str]) -> pl.DataFrame:
     """The measure of `cells` over two coordinates of its evaluation grid, and their paired change from the baseline.
 
     Returns:
         cell, x, y, n, value (average over seeds), change (mean paired log ratio on the log scale, else difference;
         null for the baseline); by cell in the given order, then y, then x.
     """
+    keys = ["cell", "x", "y"]
     values, changes = (average_points(store, grid, measure, axes, cells, paired=paired) for paired in (False, True))
-    changes = changes.select(*_KEYS, change="value")
-    return values.select(*_KEYS, "n", "value").join(changes, on=_KEYS, how="left", maintain_order="left")
-
-
-_KEYS = ["cell", "x", "y"]
+    changes = changes.select(*keys, change="value")
+    return values.select(*keys, "n", "value").join(changes, on=keys, how="left", maintain_order="left")
 
 
 def draw_shift_maps(
-    found: pl.DataFrame, look: CellLook, measure: GridMeasure, axes: tuple[str, str], column: str
+    found: pl.DataFrame, look: CellLook, measure: GridMeasure, axes: Sequence[str], column: str
 ) -> go.Figure:
     """The map of each cell on one scale of colours; `column` is "value" or "change"."""
     if column == "change":

@@ -65,11 +65,9 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
         values = store.final(grid, measure.name, measure.point).select("trial", "value")
         lost = (pl.col("state") == "ok") & ~pl.col("value").is_finite()
         words = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
-        found = found.join(values, on="trial", how="left").with_columns(
-            state=pl.when(lost).then(pl.lit("not finite")).otherwise("state"),
-            why=pl.when(lost).then(words).otherwise("why"),
-        )
-        found = found.drop("value")
+        state = pl.when(lost).then(pl.lit("not finite")).otherwise("state")
+        why = pl.when(lost).then(words).otherwise("why")
+        found = found.join(values, on="trial", how="left").with_columns(state=state, why=why).drop("value")
     return in_order(found, cells, "seed")
 
 
@@ -92,12 +90,8 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
         trace.update(text=[state.sign] * rows.height, textfont={"color": state.ink, "size": 13})
         figure.add_trace(trace.update(marker_size=min(20, round(0.8 * _WIDTH / len(seeds)))))
     every = max(1, -(-len(seeds) // 24))
-    figure.update_xaxes(
-        range=[-0.7, len(seeds) - 0.3],
-        tickvals=list(range(0, len(seeds), every)),
-        ticktext=[str(seed) for seed in seeds[::every]],
-        showgrid=False,
-    )
+    ticks = {"tickvals": [*range(0, len(seeds), every)], "ticktext": [str(seed) for seed in seeds[::every]]}
+    figure.update_xaxes(range=[-0.7, len(seeds) - 0.3], showgrid=False, **ticks)
     name_rows(figure, [break_name(look.names[cell], 40) for cell in cells])
     return figure
 
@@ -119,9 +113,9 @@ class Shares(NamedTuple):
 def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
     """The trials of `states` by operator and seed; of one operator, or of too many, by the first axis that fits."""
     header = store.grid(grid)
-    columns: dict[str, list[str]] = {"operator": found["operator"].to_list()}
-    for name, levels in levels_of(header, found["axes"].to_list()).items():
-        columns.setdefault(name, [level or NOWHERE for level in levels])
+    levels = levels_of(header, found["axes"].to_list())
+    columns = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
+    columns = {"operator": found["operator"].to_list()} | {n: of for n, of in columns.items() if n != "operator"}
     by = next((name for name, levels in columns.items() if 1 < len(set(levels)) <= MOST_CELLS), "")
     order = list(dict.fromkeys(columns[by])) if by else ["all cells"]
     labels: list[str] = next((axis["labels"] for axis in header["axes"] if axis["name"] == by), [])
@@ -143,7 +137,7 @@ def draw_shares(found: Shares) -> go.Figure:
 
 
 STATUSES: Final = ("ok", "failed", "running", "pending")
-WORDS: Final = {"ok": "done", "failed": "failed", "running": "running", "pending": "to do"}
+WORDS: Final = {state: STATES[state].word for state in STATUSES}
 
 
 def totals(found: pl.DataFrame) -> dict[str, int]:

@@ -9,20 +9,16 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import count
+from dashboards.data.formatting import SUPERSCRIPT, count
 from store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
 from store.published.tables import trust_of
 
-SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
-"""In place of a value, by the reason why there is none."""
-
-_MISSING: Final = {
-    "failed": "no run has a usable value, and some failed",
-    "unfinished": "runs have not finished",
-    "unmeasured": "nothing here was measured that could stand there",
+SIGNS: Final = {
+    "failed": ("×", "no run has a usable value, and some failed"),
+    "unfinished": ("…", "runs have not finished"),
+    "unmeasured": ("–", "nothing here was measured that could stand there"),
 }
-
-_SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""By the reason why there is no value: the sign in its place, and its words."""
 
 
 class TableText(NamedTuple):
@@ -72,7 +68,7 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
     everywhere, marks = _marks(list(at.values()))
     entries = [[_text(at.get((row, column)), marks) for column in names[1]] for row in names[0]]
     shown = {each.words for row in entries for each in row}
-    signs = [(sign, _MISSING[why]) for why, sign in SIGNS.items() if sign in shown]
+    signs = [(sign, words) for sign, words in SIGNS.values() if sign in shown]
     legend = [*everywhere, *((sign, words) for words, sign in marks.items()), *signs]
     return Sheet(names[1], names[0], entries, corner, legend)
 
@@ -90,10 +86,6 @@ def _marks(rows: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], di
         everywhere += [(name, "; ".join(each for each in notes[0] if each in of_all))] if of_all else []
         some |= dict.fromkeys(each for words in notes for each in words if each not in of_all)
     return everywhere, {words: _letter(place) for place, words in enumerate(some)}
-
-
-def _signs(remarks: Sequence[str], marks: Mapping[str, str]) -> str:
-    return ", ".join(marks[each] for each in remarks if each in marks)
 
 
 def _of_printed(row: Mapping[str, Any]) -> list[str]:
@@ -125,15 +117,17 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
 def _text(row: Mapping[str, Any] | None, marks: Mapping[str, str]) -> TableText:
     if row is None:
         return TableText("", hint="the paper has no such cell")
-    printed, of_printed = row.get("printed") or "", _signs(_of_printed(row), marks)
+    printed = row.get("printed") or ""
+    of_printed, of_own = (
+        ", ".join(marks[each] for each in of if each in marks) for of in (_of_printed(row), _of_own(row))
+    )
     if row["mean"] is None:
-        sign = SIGNS[row["missing"] or "unmeasured"]
+        sign, _ = SIGNS[row["missing"] or "unmeasured"]
         return TableText(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
     few = f"{row['n']} of {count(row['planned'], 'seed')}"
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
     note = "; ".join(filter(None, (few if row["n"] < row["planned"] else "", row.get("note"))))
-    words = _number(row["mean"], row["spread"])
-    return TableText(words, bool(row["best"]), hint, printed, note, of_printed, _signs(_of_own(row), marks))
+    return TableText(_number(row["mean"], row["spread"]), bool(row["best"]), hint, printed, note, of_printed, of_own)
 
 
 def _number(mean: float, spread: float | None) -> str:
@@ -142,5 +136,5 @@ def _number(mean: float, spread: float | None) -> str:
     both = value if found.spread is None else f"{value} ± {found.spread}"
     if not found.exponent:
         return both
-    power = f" · 10{str(found.exponent).translate(_SUPERSCRIPT)}"
+    power = f" · 10{str(found.exponent).translate(SUPERSCRIPT)}"
     return f"({both}){power}" if found.spread is not None else f"{both}{power}"

@@ -1,7 +1,7 @@
 """Training metrics of groups of runs over steps, seconds or tokens: buckets per run, then an average over runs."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
@@ -128,9 +128,8 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
         """,
         parameters,
     )
-    runs = _EMPTY_RUNS
-    if how.each:
-        runs = store.sql(f"{means} SELECT trial, series, x, value FROM means ORDER BY series, trial, x", parameters)
+    each = f"{means} SELECT trial, series, x, value FROM means ORDER BY series, trial, x"
+    runs = store.sql(each, parameters) if how.each else _EMPTY_RUNS
     reached = store.sql(f"{rows} SELECT series, count(DISTINCT trial) AS n FROM points GROUP BY series", parameters)
     return Reduced(frame, reached, runs, width)
 
@@ -201,9 +200,9 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
         full = max(int(last - first + 1) // width, 1)
         return f"least((x - {int(first)}) // {width}, {full - 1})", width
     width_s = (last - first) / how.buckets or 1.0
-    place = (
-        f"ln(x / {first!r}) / ln({last / first!r}) * {how.buckets}" if how.log_x else f"(x - {first!r}) / {width_s!r}"
-    )
+    place = f"(x - {first!r}) / {width_s!r}"
+    if how.log_x:
+        place = f"ln(x / {first!r}) / ln({last / first!r}) * {how.buckets}"
     return f"least(floor({place}), {how.buckets - 1})::BIGINT", 1 if how.log_x else width_s
 
 
@@ -213,13 +212,11 @@ def smooth(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: 
     "exponential" keeps the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
     "window" is the mean of `amount` points about each. On the log scale means are geometric.
     """
-    value: Any = pl.col("value").log() if scale == "log" else pl.col("value")
+    raw = pl.col("value")
+    value = raw.log() if scale == "log" else raw
     if kind == "exponential":
-        made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True)
+        made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
     else:
-        made = value.rolling_mean(max(int(amount), 1), min_samples=1, center=True)
-    made = made.over("series")
+        made = value.rolling_mean(max(int(amount), 1), min_samples=1, center=True).over("series")
     made = made.exp() if scale == "log" else made
-    return found.with_columns(
-        pl.when(pl.col("value").is_not_null()).then(made).alias("value"), pl.col("value").alias("raw")
-    )
+    return found.with_columns(value=pl.when(raw.is_not_null()).then(made), raw=raw)

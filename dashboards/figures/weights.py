@@ -1,7 +1,7 @@
 """Weights of an operator on one row of logits beside softmax's, and its score over the logit."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
@@ -39,26 +39,22 @@ def weight_rows(
         found += [(row.heads, key, f"key {key}", z, weight, other) for key, (weight, z, other) in keys]
         beside = ((apart, row.ground), (LEARNED_KEY, row.extra))
         found += [(row.heads, None, name, None, weight, None) for name, weight in beside if weight is not None]
-    texts, numbers = dict.fromkeys(("heads", "name"), pl.String), ("logit", "weight", "softmax")
-    names = ["heads", "key", "name", *numbers]
-    kinds = {**texts, "key": pl.Int64, **dict.fromkeys(numbers, pl.Float64)}
-    return pl.DataFrame(found, {name: kinds[name] for name in names}, orient="row")
+    kinds: Any = {"heads": pl.String, "key": pl.Int64, "name": pl.String}
+    return pl.DataFrame(found, kinds | dict.fromkeys(("logit", "weight", "softmax"), pl.Float64), orient="row")
 
 
 def head_styles(heads: Sequence[str], label: str, known: Mapping[str, Style]) -> dict[str, Style]:
     """A look for every group of heads; where all are alike, that of the operator."""
-    if len(heads) == 1:
-        own = known.get(label) if label.lower() != SOFTMAX else None
-        return {heads[0]: own or operator_styles([" "])[" "]}
-    return operator_styles(heads)
+    if len(heads) > 1:
+        return operator_styles(heads)
+    own = known.get(label) if label.lower() != SOFTMAX else None
+    return {heads[0]: own or operator_styles([" "])[" "]}
 
 
 def draw_weights(found: pl.DataFrame, styles: Mapping[str, Style]) -> go.Figure:
     """Bars of weights per key, a dash for softmax's; what is no key stands apart at the right."""
     keys = found.filter(pl.col("heads") == found["heads"][0]).sort("key", nulls_last=True)
-    places = {
-        name: place if key is not None else place + 1 for place, (name, key) in enumerate(keys["name", "key"].rows())
-    }
+    places = {name: place + (key is None) for place, (name, key) in enumerate(keys["name", "key"].rows())}
     figure = canvas(_HEIGHT, x="key and its logit (nats)", y="weight")
     for (heads,), rows in found.group_by("heads", maintain_order=True):
         style = styles[str(heads)]
@@ -94,9 +90,9 @@ def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logi
 
 def draw_scores(found: pl.DataFrame, look: CellLook, *, log: bool = False) -> go.Figure:
     """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
-    titles = {"x": "logit a (nats)", "y": "score f(a)"}
     scale: Scale = "log" if log else "linear"
-    figure = draw_lines(found, of_cells(look), **titles, scale=scale, drawing=Drawing(_HEIGHT, width=2))
+    drawing = Drawing(_HEIGHT, width=2)
+    figure = draw_lines(found, of_cells(look), x="logit a (nats)", y="score f(a)", scale=scale, drawing=drawing)
     own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls().to_list()
     if own and not log:
         low, high = min([*own, 0.0]), max([*own, 0.0])

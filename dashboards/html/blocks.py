@@ -86,10 +86,8 @@ def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:
 
 def color_legend(words: Mapping[str, str]) -> str:
     """Colour boxes: CSS variable of the colour -> word."""
-    keys = [
-        tag("span", f'<i class="dot" style="background:var(--{name})"></i>' + text(word), class_="key")
-        for name, word in words.items()
-    ]
+    dot = '<i class="dot" style="background:var(--{})"></i>'
+    keys = [tag("span", dot.format(name) + text(word), class_="key") for name, word in words.items()]
     return tag("div", "".join(keys), class_="legend")
 
 
@@ -118,14 +116,10 @@ def _data(shown: FigureBlock) -> str:
     if frame.is_empty():
         return ""
     rows = [[entry(value) for value in row] for row in frame.head(MOST_DATA_ROWS).iter_rows()]
-    left = frame.height - len(rows)
-    note = (
-        tag("p", text(f"The first {len(rows)} of {frame.height:,} rows; the copy has all."), class_="note")
-        if left
-        else ""
-    )
-    inner = plain_table(frame.columns, rows) + note + copy_button(csv(frame))
-    return details(f"Data ({count(frame.height, 'row')})", inner)
+    inner = plain_table(frame.columns, rows)
+    if len(rows) < frame.height:
+        inner += tag("p", text(f"The first {len(rows)} of {frame.height:,} rows; the copy has all."), class_="note")
+    return details(f"Data ({count(frame.height, 'row')})", inner + copy_button(csv(frame)))
 
 
 def csv(frame: pl.DataFrame) -> str:

@@ -7,17 +7,7 @@ from typing import Final
 from plotly.offline import get_plotlyjs
 
 from dashboards.html.markup import script_json, tag, text
-from dashboards.theme.styles import (
-    AXIS,
-    FONT,
-    INK,
-    LINE,
-    MUTED,
-    PAPER,
-    STATUS,
-    Style,
-    dark_partners,
-)
+from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATUS, Style, dark_partners
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "link": ("#0b5fa5", "#74b9f2"),

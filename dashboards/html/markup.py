@@ -59,7 +59,11 @@ def sortable_table(
     pinned: Sequence[Sequence[HtmlEntry]] = (),
 ) -> str:
     """A table that a click or Enter on a column's title sorts; `pinned` rows stay above the sorted ones."""
-    heads = "".join(_head(column) for column in columns)
+    heads = ""
+    for column in columns:
+        title = text(column.title).replace("_", "_<wbr>") + '<span class="arrow" aria-hidden="true"></span>'
+        button = tag("button", title, type="button")
+        heads += tag("th", button, scope="col", class_=column.class_, aria_sort="none", title=column.hint)
     bodies = tag("tbody", _rows(columns, pinned), class_="pinned") if pinned else ""
     bodies += tag("tbody", _rows(columns, rows), class_="sorted")
     inner = tag("caption", text(caption), class_="unseen") + tag("thead", tag("tr", heads)) + bodies
@@ -68,21 +72,16 @@ def sortable_table(
     )
 
 
-def _head(column: HtmlColumn) -> str:
-    title = text(column.title).replace("_", "_<wbr>")
-    button = tag("button", title + '<span class="arrow" aria-hidden="true"></span>', type="button")
-    return tag("th", button, scope="col", class_=column.class_, aria_sort="none", title=column.hint)
-
-
 def _rows(columns: Sequence[HtmlColumn], rows: Sequence[Sequence[HtmlEntry]]) -> str:
-    return "".join(tag("tr", "".join(map(_cell, columns, row, range(len(row))))) for row in rows)
-
-
-def _cell(column: HtmlColumn, entry: HtmlEntry, place: int) -> str:
-    value = None if entry.value is None else str(entry.value)
-    if place == 0:
-        return tag("th", entry.html, scope="row", class_=column.class_, data_value=value)
-    return tag("td", entry.html, class_=column.class_, data_value=value)
+    found = ""
+    for row in rows:
+        cells = ""
+        for place, (column, entry) in enumerate(zip(columns, row, strict=True)):
+            value = None if entry.value is None else str(entry.value)
+            name, scope = ("td", None) if place else ("th", "row")
+            cells += tag(name, entry.html, scope=scope, class_=column.class_, data_value=value)
+        found += tag("tr", cells)
+    return found
 
 
 def plain_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -1,27 +1,11 @@
 """Formulas in plain text, such as "w_ij = f_ij / sum_j f_ij", as marked pieces that a page typesets."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-GREEK: Final = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "eps": "ε",
-    "theta": "θ",
-    "kappa": "κ",
-    "lambda": "λ",
-    "mu": "μ",
-    "pi": "π",
-    "rho": "ρ",
-    "sigma": "σ",
-    "tau": "τ",
-    "phi": "φ",
-    "psi": "ψ",
-    "omega": "ω",
-}
+_LETTERS: Final = "alpha beta gamma delta eps theta kappa lambda mu pi rho sigma tau phi psi omega"
+GREEK: Final = dict(zip(_LETTERS.split(), "αβγδεθκλμπρστφψω", strict=True))
 _SIGNS: Final = {
     "<=>": "⇔",
     "<=": "≤",
@@ -41,6 +25,7 @@ _FUNCTIONS: Final = (
     *("exp", "ln", "log", "sgn", "max", "min", "mean", "cos", "sin", "tanh", "floor", "sqrt"),
     *("relu", "elu", "softplus", "sigmoid", "softmax", "LSE", "product", "score"),
 )
+_KNOWN: Final = frozenset((*_FUNCTIONS, *GREEK, *_SIGNS))
 _TOKEN: Final = re.compile(r"\s+|\d+(?:\.\d+)?|log1p|[A-Za-z]+|<=>|<=|>=|!=|->|\.\.\.?|\*\*|.", re.DOTALL)
 _NAME: Final = re.compile(r"(?<![_A-Za-z'])[A-Za-z]+")
 _SCRIPTS: Final = r"(?:[_^](?:\{[^}]*\}|-?\((?:[^()]|\([^()]*\))*\)|-?\w+|\|\w+\|))"
@@ -71,36 +56,23 @@ def typeset(text: str) -> list[Piece]:
         if all(line.startswith("  ") for line in lines) or (len(lines) == 1 and not _is_prose(lines[0].split("  ")[0])):
             found.append(Piece("display", display(lines)))
         else:
-            found.append(Piece("paragraph", list(_paragraph(block.replace("\n", " ")))))
+            inner: list[Piece] = []
+            for part in re.split(r" {2,}", block.replace("\n", " ")):
+                inner += [Piece("text", " ")] if inner else []
+                inner += inline(part) if _is_prose(part) else [Piece("formula", formula(part))]
+            found.append(Piece("paragraph", inner))
     return found
-
-
-def inline(text: str) -> list[Piece]:
-    """Split a sentence into words and the symbols of formulas."""
-    return list(_prose(text))
 
 
 def display(lines: Sequence[str]) -> list[Piece]:
     """Each line as a formula and the notes behind it, which three blanks separate."""
     found = []
     for line in lines:
-        parts = [part for part in re.split(r" {3,}", line.strip()) if part]
-        pieces = [
-            Piece("note", list(_prose(part))) if _is_prose(part) else Piece("formula", formula(part)) for part in parts
-        ]
+        parts = filter(None, re.split(r" {3,}", line.strip()))
+        pieces = [Piece("note", inline(p)) if _is_prose(p) else Piece("formula", formula(p)) for p in parts]
         indent = [Piece("formula", [])] if line.startswith("        ") and pieces[0].kind == "note" else []
         found.append(Piece("line", [*indent, *pieces]))
     return found
-
-
-def _paragraph(text: str) -> Iterator[Piece]:
-    for at, part in enumerate(re.split(r" {2,}", text)):
-        if at:
-            yield Piece("text", " ")
-        if _is_prose(part):
-            yield from _prose(part)
-        else:
-            yield Piece("formula", formula(part))
 
 
 def _is_prose(text: str) -> bool:
@@ -109,23 +81,20 @@ def _is_prose(text: str) -> bool:
     return 2 * sum(len(name) > 1 and name not in _KNOWN for name in names) >= max(len(names), 1)
 
 
-_KNOWN: Final = frozenset((*_FUNCTIONS, *GREEK, *_SIGNS))
-
-
-def _prose(text: str) -> Iterator[Piece]:
-    last = 0
+def inline(text: str) -> list[Piece]:
+    """Split a sentence into words and the symbols of formulas."""
+    found, last = list[Piece](), 0
     for each in _IN_PROSE.finditer(text):
         if each.start() > last:
-            yield Piece("text", text[last : each.start()])
+            found.append(Piece("text", text[last : each.start()]))
         last, said = each.end(), each.group()
         if said[0] in '`"':
-            yield Piece("code", said.strip("`"))
+            found.append(Piece("code", said.strip("`")))
         elif said[0] == "*":
-            yield Piece("variable", said.strip("*"))
+            found.append(Piece("variable", said.strip("*")))
         else:
-            yield Piece("formula", formula(said))
-    if last < len(text):
-        yield Piece("text", text[last:])
+            found.append(Piece("formula", formula(said)))
+    return [*found, Piece("text", text[last:])] if last < len(text) else found
 
 
 def formula(text: str) -> list[Piece]:

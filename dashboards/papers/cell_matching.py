@@ -67,7 +67,8 @@ def variation(table: Sequence[PublishedCell]) -> Variation:
     """Find the facts in which the cells of a table differ."""
     run = [cell for cell in table if cell.operator is not None] or table
     given = [_facts(cell) for cell in table]
-    texts = {name: {facts.get(name) for facts in given} for name in {name for facts in given for name in facts}}
+    names = dict.fromkeys(name for facts in given for name in facts)
+    texts = {name: {facts.get(name) for facts in given} for name in names}
     texts["model"] = {cell.model for cell in run}  # a model that somebody else trained tells no operators apart
     facts = {name: {text for text in of if text is not None} for name, of in texts.items() if len(of) > 1}
     models: dict[str, set[str]] = {}
@@ -78,7 +79,13 @@ def variation(table: Sequence[PublishedCell]) -> Variation:
 
 def match(cell: PublishedCell, table: Variation, about: GridContext, found: Results, by_cell: Levels) -> Match:
     """Find the cells of the grid that match a printed cell of a table, in the grid's order."""
-    own, why = _with_operator(cell, found)
+    own, why = list(found.cells.values()), "the grid has no cell yet"
+    if cell.operator is not None:
+        wanted = cell.operator, tuple(sorted(cell.arguments.items()))
+        own, why = (
+            [each for each in own if wanted in found.operators.get(each.cell, ())],
+            f"no cell of the grid is {named(cell)}",
+        )
     cells = [each for each in own if not another(cell, each)]
     if not cells:
         return [], another(cell, own[0]) if own else why
@@ -104,14 +111,6 @@ def match(cell: PublishedCell, table: Variation, about: GridContext, found: Resu
         return [], "nothing in the grid says that it is this model"
     order = {each.cell: i for i, each in enumerate(about.cells)}
     return sorted(cells, key=lambda each: order.get(each.cell, len(order))), ""
-
-
-def _with_operator(cell: PublishedCell, found: Results) -> Match:
-    if cell.operator is None:
-        return list(found.cells.values()), "the grid has no cell yet"
-    wanted = cell.operator, tuple(sorted(cell.arguments.items()))
-    own = [each for each in found.cells.values() if wanted in found.operators.get(each.cell, ())]
-    return own, f"no cell of the grid is {named(cell)}"
 
 
 def _values(own: Own, fact: str, axes: Sequence[str], by_cell: Levels) -> list[str]:

@@ -81,9 +81,9 @@ def find_values(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     if cell.metric in _MEANS:
         return _mean(cell, own, given)
     kind, _ = _kind(cell)
-    return (
-        Measured({}, why=f"nothing here measures it: {cell.metric}") if kind is None else kind.derive(cell, own, given)
-    )
+    if kind is None:
+        return Measured({}, why=f"nothing here measures it: {cell.metric}")
+    return kind.derive(cell, own, given)
 
 
 def _softmax_like(own: Own, given: Recorded) -> Own | None:
@@ -127,10 +127,11 @@ def _mean(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     return Measured(mean, format_point(dict(shared[0])), len(shared))
 
 
-def _named(cell: PublishedCell, own: Own, given: Recorded, at: Mapping[str, float]) -> Measured:
-    """Return the values of the first recorded name that fits the needed one."""
+def _score(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+    """Return the values of the first recorded name that fits the needed one, in the printed setting."""
     (needed,) = list_needed_names(cell)
     name = next((name for name in given.names if _pattern(needed).fullmatch(_letters(name))), needed)
+    at = _STRETCHED if "LongBench" in cell.metric else {"fewshot": float(cell.setup["shots"])}
     return _at(name, at, own, given, _PERCENT)
 
 
@@ -146,14 +147,6 @@ def _pattern(needed: str) -> re.Pattern[str]:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
-
-
-def _score(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
-    return _named(cell, own, given, {"fewshot": float(cell.setup["shots"])})
-
-
-def _long(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
-    return _named(cell, own, given, _STRETCHED)
 
 
 _NO_SOFTMAX: Final = Measured({}, why="no cell of softmax differs from this one in the operator only")
@@ -201,7 +194,7 @@ class _Kind(NamedTuple):
 _KINDS: Final[Mapping[str, _Kind]] = {
     "relative gain over softmax": _Kind(_gain, "lm_eval.{}.acc"),
     "score": _Kind(_score, "lm_eval.{}.acc"),
-    "LongBench": _Kind(_long, "long_context.{}"),
+    "LongBench": _Kind(_score, "long_context.{}"),
     "added parameters": _Kind(_added_parameters, ""),
     "samples whose median rank exceeds softmax's": _Kind(_ranks, "effective_rank_median"),
 }

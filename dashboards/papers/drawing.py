@@ -1,6 +1,7 @@
 """Turn frames into figures of the gallery, or into a sentence if there is nothing to draw."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -20,6 +21,7 @@ _BANDS: Final[Mapping[Spread, str]] = {
     "seeds": OVER_SEEDS,
     "heads": "Band: one standard deviation over heads, each averaged over seeds; it is no interval over seeds.",
 }
+_RELAXED: Final = "diagonal_relaxed"
 _LAYERS: Final = "Layers count from 0."
 _TITLES: Final = {"step": "training step", "query": "position of the query", "depth": "block"}
 """Titles of axes, where the coordinate has another name."""
@@ -55,9 +57,8 @@ def draw_lines(
     """Lines in one panel or several, without empty ones; `counted` is what n counts: "seed" or "head"."""
     kept = [panel for panel in panels if not panel.found.is_empty()]
     shown = {name: series[name] for panel in kept for name in panel.found["series"].unique(maintain_order=True)}
-    data = pl.concat(
-        [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept], how="diagonal_relaxed"
-    )
+    rows = [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
+    data = pl.concat(rows, how=_RELAXED)
     caption = f"{caption} {_LAYERS}" if x == "layer" else caption
     return draw_with_legend(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
 
@@ -78,13 +79,10 @@ def cells_as_panels(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
 def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Drawn:
     """Several drawings as titled panels of one: their data under each other, their legends together."""
     figures = [(title, part.figure) for title, part in parts.items() if part.figure is not None]
-    data = [
-        part.data.select(pl.lit(title).alias("part"), pl.all()) for title, part in parts.items() if part.data.height
-    ]
+    kept = {title: part.data for title, part in parts.items() if part.data.height}
+    data = pl.concat([rows.select(pl.lit(name).alias("part"), pl.all()) for name, rows in kept.items()], how=_RELAXED)
     legend = {key: each for part in parts.values() for key, each in part.legend.items()}
-    return draw_with_legend(
-        caption, pl.concat(data, how="diagonal_relaxed"), place_side_by_side(figures, columns), legend
-    )
+    return draw_with_legend(caption, data, place_side_by_side(figures, columns), legend)
 
 
 def by_model(
@@ -123,13 +121,8 @@ class ProbeLines(NamedTuple):
     def draw(self, about: GridContext) -> Drawn:
         """The figure of a grid."""
         scaled = pl.col("value", "low", "high") * self.factor
-        panels = [
-            Panel(
-                read_probe(about, name, self.x, spread=self.spread, last=self.last).with_columns(scaled),
-                title,
-            )
-            for name, title in self.panels.items()
-        ]
+        read = partial(read_probe, about, x=self.x, spread=self.spread, last=self.last)
+        panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]
         if all(panel.found.is_empty() for panel in panels):
             return lacking(*self.panels)
         series, drawing = series_of(about), Drawing(self.height, min(len(panels), 2))

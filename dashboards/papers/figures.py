@@ -27,13 +27,7 @@ from dashboards.papers.drawing import (
     lacking,
 )
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import (
-    loss_words,
-    read_measurement,
-    read_probe,
-    series_of,
-    split_cells,
-)
+from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, series_of, split_cells
 from dashboards.theme.styles import REST
 from store.analysis.artefacts import arrays, artefacts
 
@@ -48,10 +42,8 @@ def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) ->
     y = loss_words(about, y) if name == "loss" else y
     panels, series, drawing = by_model(about, rows.filter(pl.col("x") >= first), y, "log")
     late = f" From step {math.ceil(first):,}, where the last two ninths begin." if begin else ""
-    caption = (
-        f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS} Each point averages "
-        f"{count(int(found.width), 'step')}.{late}"
-    )
+    words = f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS} Each point averages"
+    caption = f"{words} {count(int(found.width), 'step')}.{late}"
     return draw_lines(panels, series, x="training step", caption=caption, drawing=drawing)
 
 
@@ -76,6 +68,57 @@ def draw_counts(
     return draw_with_legend(caption, data, figure, series)
 
 
+def weight_sums(about: GridContext) -> Drawn:
+    """000, figure 3: counts of all layers, with the recorded mean and median."""
+    found, left = _select(about, read_probe(about, "weight_sum_count", "sum"))
+    if found.is_empty():
+        return Drawn(message=left.strip()) if left else lacking("weight_sum_count")
+    mean, median = (
+        read_final(about, f"weight_sum_{name}").select("series", pl.col("value").alias(name))
+        for name in ("mean", "median")
+    )
+    caption = (
+        "Bars: queries per layer and run, mean over layers and seeds. Full rule: mean; dashed rule: median, each of a "
+        f"layer's queries, averaged over layers and seeds.{left}"
+    )
+    rules = mean.join(median, on="series", how="full", coalesce=True)
+    return draw_counts(about, found, rules, ("sum of the weights of a query", "queries per layer"), caption)
+
+
+def weight_sums_by_head(about: GridContext) -> Drawn:
+    """000, figure 5: sums by layer and head, on a scale from 0 to 1."""
+    found, left = _select(about, read_probe(about, "weight_sum", "head"))
+    if found.is_empty():
+        return Drawn(message=left.strip()) if left else lacking("weight_sum")
+    caption = (
+        "Sum of the weights of a row, mean over queries and seeds, unscaled. The paper divides the sum of its sink "
+        f"variant by 1 less the sink's weight, and scales to 0 to 1.{left}"
+    )
+    panels = cells_as_panels(about, found)
+    greatest = max(1.0, *panels["value"].drop_nulls().to_list())
+    ramp = heat_ramp(panels["value"], "sum of weights")._replace(low=0.0, high=greatest)
+    return draw_maps(panels, ramp, x="head", y="layer", caption=caption)
+
+
+def _select(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """The rows of the largest model whose sums are not always 1, and a sentence about the others."""
+    sums = read_final(about, "weight_sum").select("series", sum="value")
+    fixed = set(sums.filter((pl.col("sum") - 1).abs() < 1e-6)["series"])
+    said = []
+    if names := [about.look.names[cell.cell] for cell in about.cells if cell.cell in fixed]:
+        kinds = list(dict.fromkeys(cell.operator for cell in about.cells if cell.cell in fixed))
+        said.append(f"Left out: {join_words(kinds if len(kinds) < len(names) else names)}, whose weights sum to 1.")
+    kept = found.filter(~pl.col("series").is_in(list(fixed)))
+    models = split_cells(about, "model")
+    there = models.filter(pl.col("series").is_in(kept["series"].to_list()))
+    if there["level"].n_unique() > 1:
+        largest = there["level"].to_list()[-1]
+        kept = kept.filter(pl.col("series").is_in(there.filter(pl.col("level") == largest)["series"].to_list()))
+        said.append(f"Shown: the last model, {largest}.")
+    return kept, "".join(f" {each}" for each in said)
+
+
+_Weights = npt.NDArray[np.float64]
 Layer = Literal["middle", "last"]
 """The middle one is the last of the lower half: layer 8 of the 16 that paper 000 shows."""
 
@@ -104,9 +147,6 @@ def attention_panels(about: GridContext, *, layer: Layer, most: int = 64, more: 
     return draw_maps(found, ramp, x="key", y="query", caption=caption)
 
 
-_Weights = npt.NDArray[np.float64]
-
-
 def _map_cells(weights: _Weights, other: _Weights | None, name: str, *, others: bool) -> pl.DataFrame:
     """panel, x (key), y (query, from above), value (null for keys that a query cannot see), reason."""
     rows = [
@@ -132,18 +172,13 @@ def _read_map(about: GridContext, cell: str, layer: Layer) -> tuple[_Weights, _W
         files = artefacts(about.store, trial)
         layers = list(layers_of(files, max((each.step for each in files), default=0)).values())
         if layers:
-            place = place_of(layer, len(layers))
+            place = len(layers) - 1 if layer == "last" else (len(layers) - 1) // 2
             held = arrays(about.store, layers[place])
             first = {name: np.asarray(held[name], dtype=np.float64)[0].mean(0) for name in held}
             others = [first[name] for name in ("extra", "ground") if name in first]
             words = f"layer {place + 1} of {len(layers)}"
             return first["weights"], np.sum(others, axis=0) if others else None, words
     return None
-
-
-def place_of(layer: Layer, layers: int) -> int:
-    """Return the place of a layer among so many, counted from 0."""
-    return layers - 1 if layer == "last" else (layers - 1) // 2
 
 
 def token_classes(about: GridContext) -> Drawn:
@@ -198,21 +233,16 @@ def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
     least, most = (read_measurement(about, _PREDICTION, "x", at={"a": slopes[end]}) for end in (0, -1))
     x = pl.col("x")
     alike = split_cells(about, "feedforward").filter(pl.col("rest") == pl.col("rest").first())["series"].to_list()
-    if alike and not ranges:
-        most = most.filter(pl.col("series").is_in(alike))
-    panels = [
-        Panel(_add_target(rows, slopes[-1]), f"prediction, {about.look.names[str(cell)]}")
-        for (cell,), rows in most.group_by("series", maintain_order=True)
+    parts = [
+        (slopes[0], least.filter(x >= 0), f"prediction of {slopes[0]:g} x, high x"),
+        (slopes[-1], most.filter(x.abs() <= _USUAL), f"prediction of {slopes[-1]:g} x, usual x"),
+        (slopes[-1], most.filter(x <= 0), f"prediction of {slopes[-1]:g} x, low x"),
     ]
-    if ranges:
-        panels = [
-            Panel(_add_target(rows.filter(where), slope), f"prediction of {slope:g} x, {words} x")
-            for slope, rows, words, where in (
-                (slopes[0], least, "high", x >= 0),
-                (slopes[-1], most, "usual", x.abs() <= _USUAL),
-                (slopes[-1], most, "low", x <= 0),
-            )
-        ]
+    if not ranges:
+        most = most.filter(pl.col("series").is_in(alike)) if alike else most
+        by_cell = most.group_by("series", maintain_order=True)
+        parts = [(slopes[-1], rows, f"prediction, {about.look.names[str(cell)]}") for (cell,), rows in by_cell]
+    panels = [Panel(_add_target(rows, slope), title) for slope, rows, title in parts]
     words = f"Usual x are those within {_USUAL:g} of 0." if ranges else f"Asked for: {slopes[-1]:g} x."
     caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
     series = {_TARGET: Series("target", REST), **series_of(about)}

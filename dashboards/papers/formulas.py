@@ -7,9 +7,10 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.grid_context import GridContext
-from dashboards.figures import lines
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import draw_bars
+from dashboards.figures.lines import Drawing, draw_lines
 from dashboards.papers.drawing import draw_with_legend
 from dashboards.papers.item import Drawn
 from dashboards.papers.reading import named_series
@@ -109,9 +110,11 @@ def packing() -> pl.DataFrame:
 
 def profile_bars(_: GridContext) -> Drawn:
     """000, figure 1."""
-    logits = ", ".join(f"{each:g}" for each in LOGITS)
-    words = f"Sink logit {SINK:g}; scale {SCALE:g} with running mean {MEAN:g}."
-    return _bars(profile(), f"A row of logits {logits} by formula: {_BY_FORMULA} {words}")
+    caption = (
+        f"A row of logits {', '.join(f'{each:g}' for each in LOGITS)} by formula: {_BY_FORMULA} Sink logit {SINK:g}; "
+        f"scale {SCALE:g} with running mean {MEAN:g}."
+    )
+    return _bars(profile(), caption)
 
 
 def heads_bars(_: GridContext) -> Drawn:
@@ -130,19 +133,18 @@ def _bars(found: pl.DataFrame, caption: str) -> Drawn:
 
 def activation_lines(_: GridContext) -> Drawn:
     """000, figure 11."""
-    return _lines(activations(), "x", "scale", log=False)
+    return _lines(activations(), "x", "scale")
 
 
 def base_function_lines(_: GridContext) -> Drawn:
     """003, figure 10; b is 1."""
-    return _lines(base_functions(), "logit", "f (log axis)", log=True)
+    return _lines(base_functions(), "logit", "f (log axis)", "log", " with b = 1")
 
 
-def _lines(found: pl.DataFrame, x: str, y: str, *, log: bool) -> Drawn:
+def _lines(found: pl.DataFrame, x: str, y: str, scale: Scale = "linear", more: str = "") -> Drawn:
     series = named_series(found["series"].to_list())
-    drawing = lines.Drawing(340)
-    figure = lines.draw_lines(found, series, x=x, y=y, scale="log" if log else "linear", drawing=drawing)
-    return draw_with_legend(f"By formula{' with b = 1' if log else ''}: {_BY_FORMULA}", found, figure, series)
+    figure = draw_lines(found, series, x=x, y=y, scale=scale, drawing=Drawing(340))
+    return draw_with_legend(f"By formula{more}: {_BY_FORMULA}", found, figure, series)
 
 
 def packing_map(_: GridContext) -> Drawn:

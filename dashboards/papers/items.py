@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from dashboards.data.grid_context import GridContext
 from dashboards.data.user_errors import Unknown
-from dashboards.papers import figures, formulas, sinks, weight_sums
-from dashboards.papers.design_table import draw_design
+from dashboards.papers import figures, formulas, sinks
 from dashboards.papers.drawing import ProbeLines
 from dashboards.papers.item import Drawn, Item, PrintedPoints
-from dashboards.papers.paper_tables import draw_printed, list_needs
+from dashboards.papers.paper_tables import draw_design, draw_printed, list_needs
 
 _OVER_HEADS: Final = "Line: mean over heads and seeds"
 _FIRST: Final = {"first_token_weight": "weight on token 1"}
@@ -32,9 +31,9 @@ _PROMPT: Final = " The paper's prompt ends in a value of 70; here it is a sequen
 _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
     "000-figure-1": formulas.profile_bars,
     "000-figure-2": ProbeLines(_LOGITS, "step", "Line: mean over layers, heads and seeds.", models=True).draw,
-    "000-figure-3": weight_sums.weight_sums,
+    "000-figure-3": figures.weight_sums,
     "000-figure-4": ProbeLines(_FIRST, "layer", f"{_OVER_HEADS}.", models=True).draw,
-    "000-figure-5": weight_sums.weight_sums_by_head,
+    "000-figure-5": figures.weight_sums_by_head,
     "000-figure-6": ProbeLines({"entropy": "entropy, nats"}, "layer", _ENTROPY, models=True).draw,
     "000-figure-7": partial(figures.training_lines, name="loss", y="loss"),
     "000-figure-8": partial(figures.training_lines, name="grad_norm", y="gradient norm"),

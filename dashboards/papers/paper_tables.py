@@ -1,5 +1,6 @@
 """A table of a paper with your own results in its places, and how the two compare."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.figures.table import table_latex, table_sheet
@@ -64,17 +66,17 @@ def columns_of(table: Sequence[PublishedCell]) -> str:
 
     More than half of the cells have it, and it is the heading of each of these.
     """
-    facts = [{**cell.point, **cell.setup, **cell.arguments} for cell in table]
-    for name in dict.fromkeys(name for each in facts for name in each):
-        same = [_equal(each[name], cell.column_label) for each, cell in zip(facts, table, strict=True) if name in each]
+    facts = [({**cell.point, **cell.setup, **cell.arguments}, cell.column_label) for cell in table]
+    for name in dict.fromkeys(name for each, _ in facts for name in each):
+        same = [_equal(str(each[name]), heading) for each, heading in facts if name in each]
         if all(same) and 2 * len(same) > len(table):
             return name
     return ""
 
 
-def _equal(level: object, heading: str) -> bool:
+def _equal(level: str, heading: str) -> bool:
     try:
-        return float(str(level)) == float(heading)
+        return float(level) == float(heading)
     except ValueError:
         return False
 
@@ -199,10 +201,8 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
         first = {found[i].key: found[i] for i in reversed(places)}
         if 1 < len(first) <= _MOST_CELLS:
             cell = found[places[0]].cell
-            whole = [
-                {} if progress[key]["failed"] or len(each.runs) < len(each.got.runs) else each.runs
-                for key, each in first.items()
-            ]
+            lost = {key for key, e in first.items() if progress[key]["failed"] or len(e.runs) < len(e.got.runs)}
+            whole = [{} if key in lost else each.runs for key, each in first.items()]
             kept = within_noise(whole, cell.scale, cell.better or "lower", ALPHA)
             winners = {key for k, key in enumerate(first) if k in kept}
             best |= {i for i in places if found[i].key in winners}
@@ -309,14 +309,12 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
 def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
     """Explain your own numbers in a table."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
-    mean = "Geometric means" if logs == {True} else "Means"
+    mean, of_logs = ("Geometric means", " of logarithms") if logs == {True} else ("Means", "")
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""
     half = "the longer half" if True in logs else "half"
-    of_logs = " of logarithms" if logs == {True} else ""
-    planned = len(about.header["seeds"])
     return (
-        f"{mean} over seeds{some}, {planned} planned, in the printed unit; ± is {half} of the 95 % t interval over "
-        f"seeds{of_logs}, from three seeds on."
+        f"{mean} over seeds{some}, {len(about.header['seeds'])} planned, in the printed unit; ± is {half} of the 95 % "
+        f"t interval over seeds{of_logs}, from three seeds on."
     )
 
 
@@ -329,3 +327,70 @@ _SIGNS: Final = (
 def list_needs(paper: str, number: int) -> list[str]:
     """The names that a run has to record for values beside a table."""
     return list(dict.fromkeys(name for cell in printed_table(paper, number) for name in list_needed_names(cell)))
+
+
+_NUMBERS: Final = {
+    "β": "gate.strength",
+    "γ": "normaliser.threshold",
+    "α": "margin.amplification",
+    "v₀": "readout.ground_value",
+}
+"""The paper's names, and the fields that axes vary."""
+_HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-Head", "query": "Per-Query"}
+"""The paper's names of levels of granularity."""
+
+
+def draw_design(about: GridContext) -> Drawn:
+    """The measure of the grid by level of each number, the other numbers averaged over."""
+    if about.measure is None:
+        return Drawn(message="The grid has no measure that its cells could be compared by.")
+    axes = [
+        (name, axis)
+        for name, field in _NUMBERS.items()
+        for axis in about.header["axes"]
+        if axis["path"].removesuffix(".per").endswith(field) or axis["name"].startswith(field.partition(".")[2])
+    ]
+    if not axes:
+        return Drawn(message="No axis of this grid varies beta, gamma, alpha or v0.")
+    given = about.store.sql(
+        "SELECT trial, axes::VARCHAR AS axes FROM grid_trial WHERE grid = $grid", {"grid": about.grid}
+    )
+    runs = about.store.final(about.grid, about.measure.name, about.measure.point).join(given, on="trial")
+    levels = [json.loads(text) for text in runs["axes"]]
+    rows = []
+    for name, axis in axes:
+        for label in axis["labels"]:
+            at = runs.filter([str(each.get(axis["name"])) == label for each in levels])
+            place = {"row": name, "column": _HEADINGS.get(label, label), "best": False}
+            rows.append(place | _average_level(at, about.measure.scale))
+    found = pl.DataFrame(rows, schema_overrides={"spread": pl.Float64, "note": pl.String}, infer_schema_length=None)
+    mean = "Geometric mean" if about.measure.scale == "log" else "Mean"
+    caption = (
+        f"{mean} of {describe_measure(about.measure, about.unit)} over seeds of the mean over the other numbers' "
+        "levels; ± is half the 95 % t interval over seeds. Where runs failed or are missing, the mean is of the "
+        "others, and says of how many: it is not comparable with its neighbours. The paper prints the design alone. "
+        "Its constants are hyperparameters, and its constant v₀ is fixed."
+    )
+    latex = table_latex(found, f"The design of paper 001: {caption}")
+    return Drawn(caption, found, sheet=table_sheet(found), latex=latex)
+
+
+def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
+    """The columns of `table_sheet`; n counts seeds, and the note counts runs if some have no value."""
+    value, log = pl.col("value"), scale == "log"
+    kept = at.filter((pl.col("status") == "ok") & value.is_finite() & ((value > 0) if log else pl.lit(value=True)))
+    values = kept.group_by("seed").agg(value.log().mean().exp() if log else value.mean())["value"].to_list()
+    mean, _, high = average(values, scale, least=2)
+    failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
+    missing, why = "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"
+    if failed + ended < at.height:
+        missing, why = "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
+    return {
+        "mean": mean,
+        "spread": None if mean is None or high is None or high == mean else high - mean,
+        "n": len(values),
+        "planned": at["seed"].n_unique(),
+        "missing": None if values else missing,
+        "why": None if values else why,
+        "note": f"{kept.height} of {count(at.height, 'run')}" if 0 < kept.height < at.height else None,
+    }

@@ -4,7 +4,7 @@ Cells stand in the order of the grid, and x rises.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -66,7 +66,8 @@ def read_evaluation(about: GridContext, name: str) -> pl.DataFrame:
         "JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND e.name = $name "
         "AND t.status = 'ok' GROUP BY g.cell, e.trial, e.step"
     )
-    return _average(about, rows, ["series", "x"], about.drawn, {"name": name})
+    found = about.store.sql(over_seeds(rows, ["series", "x"], "linear"), {"grid": about.grid, "name": name})
+    return _sort(found, about.drawn)
 
 
 def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.DataFrame:
@@ -84,14 +85,9 @@ def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.
         ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
         WHERE g.grid = $grid AND t.status = 'ok' AND {condition} GROUP BY g.cell, g.trial
     """
-    found = _average(about, rows, ["series"], [cell.cell for cell in about.cells], {"name": name, **parameters})
-    return clip_interval(found, name)
-
-
-def _average(
-    about: GridContext, rows: str, keys: Sequence[str], cells: Sequence[str], given: Mapping[str, Any]
-) -> pl.DataFrame:
-    return _sort(about.store.sql(over_seeds(rows, keys, "linear"), {"grid": about.grid, **given}), cells)
+    given = {"grid": about.grid, "name": name, **parameters}
+    found = about.store.sql(over_seeds(rows, ["series"], "linear"), given)
+    return clip_interval(_sort(found, [cell.cell for cell in about.cells]), name)
 
 
 def _sort(found: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:

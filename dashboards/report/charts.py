@@ -11,8 +11,9 @@ from dashboards.data.formatting import NO_MARGIN, count, point
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, sentence
-from dashboards.figures import numbers, shift
+from dashboards.figures import shift
 from dashboards.figures.canvas import is_cut
+from dashboards.figures.probe_curves import draw_numbers, numbers
 from dashboards.html.blocks import FigureBlock, cell_legend, draw_all, key_legend, picture, state
 from dashboards.html.markup import details, plain_table, tag, text
 from dashboards.theme.styles import Style
@@ -51,7 +52,11 @@ def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
             missing.append((f"{title}: {slot.title}", block))
         else:
             shown += tag("div", tag("h3", text(slot.title)) + state(str(problem)), class_="block")
-    shown += "".join(draw_all(title, pictures) for title, pictures in _parts(about, key))
+    if (measure := about.measure) is not None:
+        at = shift.coordinates(about.store, about.grid, measure.name)
+        shown += draw_all(measure.name, _shifts(about, measure, at, key))
+        shown += draw_all(f"Map of {measure.name}", _maps(about, measure, at, key))
+    shown += draw_all("Learned numbers", _numbers(about, key))
     if missing:
         listed = details("Figures that are not shown, and why", plain_table(("figure", "why"), missing))
         shown += tag("div", listed, class_="block")
@@ -86,15 +91,6 @@ def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
     return FigureBlock(key, slot.title, caption, [(None, shown.figure)], shown.data, legend)
 
 
-def _parts(about: GridContext, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
-    measure = about.measure
-    if measure is not None:
-        at = shift.coordinates(about.store, about.grid, measure.name)
-        yield measure.name, _shifts(about, measure, at, key)
-        yield f"Map of {measure.name}", _maps(about, measure, at, key)
-    yield "Learned numbers", _numbers(about, key)
-
-
 def _lines(about: GridContext, found: pl.DataFrame, figure: go.Figure, words: tuple[str, str, str]) -> FigureBlock:
     """A figure of cells with its legend; `words` are key, title and caption."""
     legend = cell_legend(list(dict.fromkeys(found["cell"])), about.look)
@@ -104,7 +100,7 @@ def _lines(about: GridContext, found: pl.DataFrame, figure: go.Figure, words: tu
 def _shifts(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], key: str) -> Iterator[FigureBlock]:
     cells, scale = about.drawn, measure.scale
     for along in sorted(name for name, values in at.items() if len(values) > 2):
-        found = shift.error_by_shift(about.store, about.grid, measure, along, cells)
+        found = shift.average_points(about.store, about.grid, measure, [along], cells)
         if found.is_empty() or found["x"].n_unique() < 2:
             continue
         fixed = {name: value for name, value in measure.point.items() if name != along}
@@ -117,7 +113,7 @@ def _shifts(about: GridContext, measure: GridMeasure, at: dict[str, list[float]]
         title = f"{measure.name}, {about.unit}" if about.unit else measure.name
         figure = shift.draw_error_by_shift(found, about.look, measure, along, title)
         yield _lines(about, found, figure, (f"{key}-by-{along}", f"{measure.name} by {along}", caption))
-        found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
+        found = shift.average_points(about.store, about.grid, measure, [along], cells, paired=True)
         if found["value"].is_null().all():
             continue
         change = {"log": " of log ratios", "logit": " of log ratios of odds", "linear": " difference"}[scale]
@@ -137,10 +133,9 @@ def _cut(found: pl.DataFrame, scale: Scale) -> str:
 
 
 def _maps(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], key: str) -> Iterator[FigureBlock]:
-    wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
-    if len(wide) < 2:
+    axes = shift.list_varying(at)[:2]
+    if len(axes) < 2:
         return
-    axes = (wide[0], wide[1])
     found = shift.shift_map(about.store, about.grid, measure, axes, about.drawn)
     if found.is_empty():
         return
@@ -159,11 +154,11 @@ def _maps(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], 
 
 
 def _numbers(about: GridContext, key: str) -> Iterator[FigureBlock]:
-    found = numbers.numbers(about.store, about.grid, about.drawn)
+    found = numbers(about.store, about.grid, about.drawn)
     if found.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
-        (str(name), numbers.draw_numbers(rows, about.look))
+        (str(name), draw_numbers(rows, about.look))
         for (name,), rows in found.sort("name", maintain_order=True).group_by("name", maintain_order=True)
     ]
     caption = (

@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.data.captions import ICONS, describe_measure, name_cells, paired_words, progress_words, verdict_words
-from dashboards.data.formatting import BETWEEN, NO_MARGIN, count, duration, in_odds, join_words, number
+from dashboards.data.formatting import BETWEEN, MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.figures.forest import draw_rates, rates
@@ -55,9 +55,6 @@ def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> Fi
     return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
 
 
-_MOST_LABELS: Final = 6
-
-
 def show_failures(about: GridContext, key: str) -> str:
     """The section, or nothing where nothing failed."""
     found = about.store.failures(about.grid)
@@ -73,8 +70,8 @@ def show_failures(about: GridContext, key: str) -> str:
 def _kind(row: Mapping[str, Any], about: GridContext) -> str:
     reason = str(row["reason"] or "unknown").replace("out_of_memory", "ran out of memory")
     labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
-    more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
-    where = text(f" · {', '.join(labels[:_MOST_LABELS])}{more}")
+    more = f" and {len(labels) - MOST_LISTED} more" if len(labels) > MOST_LISTED else ""
+    where = text(f" · {', '.join(labels[:MOST_LISTED])}{more}")
     html = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + where)
     html += tag("p", text(row["message"]), class_="note") if row["message"] else ""
     html += tag("p", text(f"Example: trial {row['example']}"), class_="note")
@@ -83,13 +80,11 @@ def _kind(row: Mapping[str, Any], about: GridContext) -> str:
 
 
 def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
-    if about.measure is None or about.baseline is None:
-        return
-    found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    if found["failed"].sum():
+    if about.measure is not None and about.baseline is not None:
+        found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
         caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
-        figure = draw_rates(found, about.look)
-        yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))
+        panels = [(None, draw_rates(found, about.look))]
+        yield FigureBlock(f"{key}-rates", "Failure rates", caption, panels, name_cells(found, about))
 
 
 _RANK: Final = {"better": 0, "real, size unproven": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
@@ -170,13 +165,14 @@ _READING = (
 
 def definition(about: GridContext) -> str:
     """List the measure, seeds, axes, rules and the base trial of the grid."""
-    header = about.header
-    rows = [("Seeds", _seeds(header["seeds"]))]
+    header, seeds = about.header, about.header["seeds"]
+    run = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+    rows = [("Seeds", f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds)))]
     measure = about.measure
     if measure is not None:
         rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
         rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
-        rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
+        rows.append(("False claims", _promise(measure.alpha, len(seeds))))
     rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
     base = json.dumps(header["base"], indent=2, ensure_ascii=False)
@@ -194,11 +190,6 @@ def _promise(alpha: float, seeds: int) -> str:
         "false claims were measured, at a level of 5 %, in 13 % of tables of 5 comparisons and 23 % of 20 with "
         "3 pairs, and in 4 % and 9 % with 4. Noise without such a gap stays within the level"
     )
-
-
-def _seeds(seeds: list[int]) -> str:
-    run = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if len(seeds) > 2 else False
-    return f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds))
 
 
 def _terms(rows: list[tuple[str, str]]) -> str:

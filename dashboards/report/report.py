@@ -60,10 +60,11 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     contexts = [grid_context(store, grid, operators) for grid in grids]
     styles = [REST, *operators.values(), *(style for about in contexts for style in about.look.styles.values())]
     body = _header(store, title, contexts) + quarantine(store)
-    body += "".join(
-        _section_or_error(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
-        for i, about in enumerate(contexts, 1)
-    )
+    for i, about in enumerate(contexts, 1):
+        unseen = len(grids) == 1 and about.grid == title
+        heading = tag("h2", text(about.grid), class_="unseen" if unseen else None)
+        inner, problem = catch_user_error(lambda about=about, i=i: _section(about, operators, f"grid-{i}"))  # type: ignore[misc]
+        body += tag("section", heading + (state(str(problem)) if inner is None else inner), id=f"grid-{i}")
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
     return document(f"{title} · ablate", body, styles)
 
@@ -82,27 +83,20 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     return tag("header", top, class_="page")
 
 
-def _section_or_error(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
-    """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
-    html, problem = catch_user_error(lambda: _section(about, operators, key, alone=alone))
-    return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
-
-
-def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
     judged, problem = _read_verdicts(about, found)
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
-    inner = tag("h2", text(about.grid), class_="unseen" if alone else None)
+    inner = ""
     if judged is not None:
-        inner += tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
+        inner = tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
     inner += (state(unjudged) if unjudged else "") + overview(about, found)
     progress = progress_picture(about, found, key)
     inner += "" if progress is None else picture(progress)
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    inner += charts(usable, operators, key) + show_failures(usable, key) + definition(about)
-    return tag("section", inner, id=key)
+    return inner + charts(usable, operators, key) + show_failures(usable, key) + definition(about)
 
 
 def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:

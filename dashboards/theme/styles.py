@@ -91,10 +91,6 @@ class Style(NamedTuple):
     marker: str
     """plotly's name of the marker."""
 
-    def band(self) -> str:
-        """The colour of an interval around a line: #rrggbbaa."""
-        return self.color + "1f"
-
 
 REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 """Cells beyond those that pictures can tell apart."""
@@ -179,12 +175,9 @@ def on_fill(colors: Sequence[str], place: float) -> str:
     The light and the dark ramp may turn from light to dark at different places. Each of the four cases has its own
     near-black or near-white colour, so that a theme swap can map it.
     """
-    light, dark = (_is_light(_between(ramp, place)) for ramp in (colors, [_SURFACES[color] for color in colors]))
+    fills = [_between(ramp, place) for ramp in (colors, [_SURFACES[color] for color in colors])]
+    light, dark = (contrast(fill, "#000000") >= contrast(fill, "#ffffff") for fill in fills)
     return _ON_FILL[light, dark]
-
-
-def _is_light(color: str) -> bool:
-    return contrast(color, "#000000") >= contrast(color, "#ffffff")
 
 
 def _between(colors: Sequence[str], place: float) -> str:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SILENT_S = 180.0
 """Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
 
+_MOST_LOOK_S = 2.0
+"""Most seconds for which `runs_at_work` reads trials."""
+
 
 @final
 @dataclass(frozen=True)
@@ -252,13 +255,21 @@ def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Rem
 
 
 def runs_at_work(layout: Layout) -> list[Submission]:
-    """List the runs without a scheduler that have a process on this host, or on others a recent record or a trial."""
-    runs = runs_here(layout)
-    for each in runs_elsewhere(layout, {}):
-        manifest = Manifest(layout, each.record.submission)
-        live = (trial_state(layout, manifest.trial(row)).live for row in range(len(manifest)))
-        if time.time() - each.sign < SILENT_S or any(
-            found and found.start["submission"] == each.record.submission for found in live
-        ):
-            runs.append(each.record)
-    return runs
+    """List the runs without a scheduler that have a process on this host, or on others a recent record or a trial.
+
+    There may be very many trials: after `_MOST_LOOK_S`, a run on another host is listed without a sign of it.
+    """
+    until = time.monotonic() + _MOST_LOOK_S
+    here, remote = runs_here(layout), runs_elsewhere(layout, {})
+    return [*here, *(each.record for each in remote if _may_work(layout, each, until))]
+
+
+def _may_work(layout: Layout, run: RemoteRun, until: float) -> bool:
+    if time.time() - run.sign < SILENT_S:
+        return True
+    manifest = Manifest(layout, run.record.submission)
+    for row in range(len(manifest)):
+        live = trial_state(layout, manifest.trial(row)).live
+        if time.monotonic() > until or (live and live.start["submission"] == run.record.submission):
+            return True
+    return False

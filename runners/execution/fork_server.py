@@ -47,8 +47,6 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     try:
         for module in preload:
             import_module(module)
-        if "pyarrow" in sys.modules:
-            sys.modules["pyarrow"].array([])  # the first array imports pandas, if it is installed
     except Exception as error:  # noqa: BLE001  # the parent raises it
         _say(control, {"failed": f"{type(error).__name__}: {error}"[:1000]})
         return

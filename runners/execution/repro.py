@@ -92,7 +92,7 @@ class ValueDifference(NamedTuple):
 
 
 def values_of(store: "Store", trial: str) -> dict[ValueAddress, float]:
-    """Every metric, evaluation, item and probe of `trial` that counts, without what it was judged by later."""
+    """Every metric, evaluation, item and probe of `trial` that counts, without later evaluations and machine load."""
     return {
         ValueAddress(kind, *row[:-1]): row[-1]
         for kind, query in _QUERIES.items()

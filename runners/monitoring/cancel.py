@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import final
 
@@ -42,6 +43,20 @@ def _cancel_whole(layout: Layout, submission: str) -> None:
 def _write(layout: Layout, submission: str, *, everything: bool, trials: Collection[str]) -> None:
     record = {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)}
     write_json(cancelled_path(layout, submission), record)
+
+
+_FATES = {
+    "running": ("running worker", "trials of {} save their state"),
+    "pending": ("waiting worker", "{} left the queue"),
+    "unknown": ("worker", "{} may be at work and will see it"),
+}
+"""The workers of a cancelled submission by standing: noun, and what becomes of them."""
+
+
+def _describe_workers(status: SubmissionStatus) -> str:
+    counts = Counter[str]("pending" if each.standing == "held" else each.standing for each in status.workers)
+    parts = [text.format(format_count(counts[name], noun)) for name, (noun, text) in _FATES.items() if counts[name]]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _report_wait(why: str) -> None:
@@ -132,8 +147,7 @@ class Cancelling:
         jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
         problem = self._cancel(jobs) if jobs else None
         if problem is None:
-            workers = format_count(len(status.jobs), "worker")
-            self.done.append(f"submission {submission} is cancelled: running trials of {workers} save their state")
+            self.done.append(f"submission {submission} is cancelled{_describe_workers(status)}")
         else:
             self.problems.append(
                 f"submission {submission} is cancelled in its files, where workers look as they begin and every few "

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
-import pyarrow as pa
-
 from grid.errors import EnvironmentProblem, SpecError
 from store.external_runs.logged_plans import publish
 from store.files.atomic import write_atomic
@@ -97,7 +95,6 @@ class Run:
         self._status: str | None = None
         self._alive = Heartbeat(layout.heartbeat(start["trial"], start["attempt"]), float(start["heartbeat_s"]))
         self._alive.start()
-        pa.array([0.0])  # it looks for pandas the first time, which can no longer be imported when a process ends
         atexit.register(self._at_exit)
 
     def __repr__(self) -> str:

@@ -183,6 +183,16 @@ class Layout:
         found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
         return [name for name in found if self.manifest(name).is_file()]
 
+    def submissions_without_manifest(self) -> list[str]:
+        """Submissions with a record that have lost their manifest, oldest first."""
+        found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
+        records = ("submission.json", "logged.json")
+        return [
+            name
+            for name in found
+            if not self.manifest(name).is_file() and any((self.submission(name) / each).is_file() for each in records)
+        ]
+
     def fans(self) -> list[str]:
         """Names of the directories that trials are fanned out into, sorted."""
         return sorted({name for name in _names(self.trials) if _FAN.fullmatch(name)})

@@ -39,7 +39,8 @@ class PlanFile:
 def plan_signatures(layout: Layout) -> dict[str, str]:
     """Every plan on disk ("grids/<name>", "submissions/<id>") with a signature that changes when its files do."""
     files = {f"grids/{name}": (layout.grid_header(name), layout.grid_trials(name)) for name in layout.planned_grids()}
-    files |= {f"submissions/{of}": (layout.manifest(of), layout.manifest_index(of)) for of in layout.submission_ids()}
+    submissions = [*layout.submission_ids(), *layout.submissions_without_manifest()]
+    files |= {f"submissions/{of}": (layout.manifest(of), layout.manifest_index(of)) for of in submissions}
     return {source: " ".join(map(file_signature, paths)) for source, paths in files.items()}
 
 
@@ -59,7 +60,8 @@ def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | 
             plan.report(layout, path, f"its header promises {promised} trials; {len(plan.lines)} can be read")
     else:
         offsets = _read_lines(layout, layout.manifest(name), plan, known)
-        _check_index(layout, name, offsets, plan)
+        if layout.manifest(name).is_file():
+            _check_index(layout, name, offsets, plan)
     return plan
 
 

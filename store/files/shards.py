@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 
 from grid.errors import SpecError, StoreError
 from store.files.atomic import Durable, read_bytes, write_atomic
+from store.files.columns import POINT, build_column
 from store.files.layout import FILE_SCHEMA, Layout
-
-POINT = pa.map_(pa.string(), pa.float64())
-"""Where on its grid a value was taken: coordinate name -> value."""
 
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
 _VALUE: Final = ("value", pa.float64())
@@ -97,13 +95,9 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
     arrays = []
     for field in schema:
         values = columns[field.name]
-        if field.type == POINT:
-            values = [None if point is None else sorted(point.items()) for point in values]
-        array = pa.array(values, type=field.type)
-        if array.null_count and not field.nullable:
-            missing = array.null_count
+        if not field.nullable and (missing := sum(value is None for value in values)):
             raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {missing} have none")
-        arrays.append(array)
+        arrays.append(build_column(values, field.type))
     return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
 
 

@@ -66,7 +66,7 @@ def test_jobs_of_a_shell_that_was_killed_are_found(cluster: Cluster, user: User,
     assert cluster.run("squeue", "-h", "-o", "%j %r").split() == [f"ablate-{submission}", "JobHeldUser"]
     if then == "cancelled":
         said = user.does("cancel", "--campaign", str(user.root))
-        assert (said.code, "running trials of 2 workers" in said.out) == (0, True)
+        assert (said.code, "2 waiting workers left the queue" in said.out) == (0, True)
         wait_for(over(cluster), "the jobs to be gone")
     user.queues()
     assert submission not in user.layout.submission_ids()

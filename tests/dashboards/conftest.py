@@ -69,11 +69,14 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
         store.close()
 
 
-@pytest.fixture
-def known(opened: Callable[..., Store]) -> Store:
+@pytest.fixture(scope="session")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """softmax 1, 2, 4 and SSA half of it, over three seeds."""
+    root = tmp_path_factory.mktemp("known") / "known"
     base = {("softmax", seed): 2.0**seed for seed in SEEDS}
-    return opened(base | {("SSA", seed): 2.0 ** (seed - 1) for seed in SEEDS})
+    write_known(root, base | {("SSA", seed): 2.0 ** (seed - 1) for seed in SEEDS})
+    with Store.open(root) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

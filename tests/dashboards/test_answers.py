@@ -17,7 +17,7 @@ from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.overview import OVERVIEW
-from dashboards.data.answers import name_best
+from dashboards.data.captions import name_best
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
 from store.analysis.verdicts import GridMeasure

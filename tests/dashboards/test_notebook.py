@@ -39,9 +39,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def campaign(root: Path) -> Iterator[Campaign]:
-    """It, closed at the end of the test."""
+    """It, open."""
     with Campaign(root / "campaigns" / "quickstart") as found:
         yield found
 

@@ -182,6 +182,8 @@ def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, camp
     assert set(found.data["attempt"]) == {1, 2}
     assert found.data["value"].to_list() == pytest.approx([100.0] * found.data.height)
     assert set(found.data["quantity"]) == {"steps per second"}
+    assert found.figure is not None
+    assert (found.figure.layout.yaxis.range or (0,))[0] == 0
     assert "286 MiB of memory at most" in found.caption
     assert show(view, "system", campaign.line("SSA", 1)["trial"]).figure is None
 
@@ -195,4 +197,5 @@ def test_load_of_the_machine_is_drawn_over_the_time_of_the_run(tmp_path: Path) -
     values = dict(shown.data.select("quantity", "value").iter_rows())
     assert values == {"GPU in use (%)": 50.0, "processor cores in use": 3.0, "memory (GiB)": 2.0}
     assert shown.figure is not None
-    assert len([axis for axis in shown.figure.to_dict()["layout"] if axis.startswith("yaxis")]) == 3
+    axes = [axis for name, axis in shown.figure.to_dict()["layout"].items() if name.startswith("yaxis")]
+    assert [axis["rangemode"] for axis in axes] == ["tozero"] * 3

@@ -51,21 +51,6 @@ def test_a_lone_cell_has_its_operators_style_and_siblings_differ() -> None:
     assert len({(found[f"key {i}"].dash, found[f"key {i}"].marker) for i in range(5)}) == 5
 
 
-@pytest.mark.parametrize("total", [2, 4])
-def test_cells_beside_a_black_baseline_are_told_from_it_in_colour_dash_and_marker(total: int) -> None:
-    found = cell_styles(cells(*["softmax"] * total), operator_styles(["softmax"]), "key 0")
-    looks = [(style.color, style.dash, style.marker) for style in found.values()]
-    for part in zip(*looks, strict=True):
-        assert len(set(part)) >= min(total, 3)
-    assert all(contrast(style.color, "#ffffff") >= 3 for style in found.values())
-
-
-def test_many_cells_of_one_operator_are_told_apart_by_colour() -> None:
-    found = cell_styles(cells("softmax", *["Principled"] * 8), operator_styles(NAMES), "key 0")
-    assert len({(style.color, style.dash, style.marker) for style in found.values()}) == 9
-    assert len({style.color for style in found.values()}) == 9
-
-
 def oklab(color: str) -> tuple[float, float, float]:
     """Oklab of Ottosson 2020, in which equal distances look alike."""
     parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -56,18 +56,11 @@ def test_counts_and_lists_read_as_english() -> None:
     assert [p_value(p) for p in (0.0004, 0.0312, 0.999, None)] == ["< 0.001", "0.031", "1", "–"]
 
 
-def test_what_zipped_axes_repeat_is_left_out_of_names() -> None:
+def test_what_zipped_axes_repeat_and_what_all_labels_begin_with_is_left_out_of_names() -> None:
     found = short_names(["softmax", "P · size=head · strength=head", "P · size=query · strength=query"])
-    assert found.names == ["softmax", "P · head", "P · query"]
-    assert found.parts == ("size",)
-
-
-def test_names_of_a_factorial_keep_every_value_and_say_the_axes_once() -> None:
+    assert found == (["softmax", "P · head", "P · query"], ("size",), "")
     labels = [f"a={a} · b={b}" for a in ("x", "y") for b in ("x", "y")]
     assert short_names([*labels, "softmax"]) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"), "")
-
-
-def test_what_all_labels_begin_with_is_said_once() -> None:
     found = short_names(["P · deep · a=x · b=x", "P · deep · a=x · b=y", "P · deep · a=y · b=x"])
     assert found == (["x · x", "x · y", "y · x"], ("a", "b"), "P · deep")
     assert short_names(["P · 1", "P · 2"]) == (["1", "2"], (), "P")

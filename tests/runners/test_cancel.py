@@ -21,6 +21,7 @@ from runners.cli.app import execute
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import QueueStatus, TaskStatus
+from runners.slurm.submit.already_queued import queued_elsewhere
 from runners.slurm.worker_records import CalledOff, read_cancelled
 from store.files.atomic import make_directory, read_json, write_json
 from store.files.layout import Layout
@@ -74,7 +75,8 @@ def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign) -> N
     first, late = (Cancelled(campaign, {"7_0": RUNS, "9_0": WAITS}, queue) for _ in range(2))
     first.everything()
     assert queue.told == [([7, 9], True)]
-    assert (len(first.done), first.problems) == (1, [])
+    fates = "trials of 1 running worker save their state, 1 waiting worker left the queue"
+    assert (first.done, first.problems) == ([f"submission {FIRST} is cancelled: {fates}"], [])
     for tasks in ({"7_0": RUNS}, {}):
         again = Cancelled(campaign, tasks, queue)
         again.everything()
@@ -237,7 +239,9 @@ def test_everything_is_called_off_without_the_database(
     assert execute(["cancel", f"submission={FIRST}", "seed=0", *where]) == 2
 
 
-def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(campaign: Campaign) -> None:
+def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The spec lost a seed that waits in the queue, and one that has finished."""
     submit(campaign, SSA[:4])
     (name,) = campaign.layout.grid_names()
@@ -246,9 +250,17 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(campaign: Campa
     lines = [line for line in plan.read_bytes().splitlines(keepends=True) if json.loads(line)["trial"] not in gone]
     plan.write_bytes(b"".join(lines))
     write_json(header, {**read_json(header), "trials": len(lines)})
-    call = Cancelled(campaign, {"7_0": RUNS})
-    assert call.where.outdated == tuple(keys(campaign, 1))
-    assert any("1 queued or running trial is in no grid any more" in note for note in call.where.notes)
-    call.trials(call.where.outdated)
-    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1))
+    kept = {name: [json.loads(line)["trial"] for line in lines]}
+    queued = queued_elsewhere(campaign.layout, [], Scripted({"7_0": RUNS}), kept)
+    assert any("1 trial of submission" in note and "left the grid" in note for note in queued.notes)
+    scheduler = Scripted({"7_0": RUNS})
+    scheduler.cancel = Queue(campaign.layout)
+    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    where = ["--campaign", str(campaign.root)]
+    said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
+    assert "1 queued or running trial is in no grid any more" in said
+    assert "1 finished trial is in no grid any more" in said
+    assert execute(["cancel", "--outdated", "seed=1", *where]) == 2
+    assert execute(["cancel", "--outdated", *where]) == 0
+    assert read_cancelled(campaign.layout, FIRST) == CalledOff(False, frozenset(keys(campaign, 1)))
     assert not Cancelled(campaign, {"7_0": RUNS}).where.outdated

@@ -2,20 +2,26 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from known_campaign import seen
+from polars import selectors as cs
 from real_spec import real_spec
 from warm import REAL, Warm
 
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.pages.overview import OVERVIEW
+from dashboards.data.user_errors import catch_user_error
 from grid import Measure
 from grid.errors import StoreError
 from runners.cli.app import execute
@@ -75,14 +81,8 @@ PATTERNS = {
 }
 """One file of every kind, and where it lies."""
 
-BESIDE = (
-    ("weights", "artefact", "later evaluation", "manifest", "logged run", "snapshot", "view", "log"),
-    ("shard of a later evaluation", "index", "checkpoint", "judged", "heartbeat", "query"),
-    ("submission", "cancelled", "worker"),
-    ("looked", "lock"),
-)
-"""Files that hold no row of the table; those of a group are damaged together."""
-ALONE = [(kind,) for kind in PATTERNS if not any(kind in group for group in BESIDE)]
+UNUSED = {"weights", "artefact", "owner", "snapshot", "checkpoint", "query", "view", "log", "lock"}
+"""Files from which no place takes anything; they are damaged together."""
 
 REBUILT = {"database", "published database", "looked", "lock"}
 """Files that the next command makes again."""
@@ -149,111 +149,154 @@ def submission_of_small(layout: Layout) -> str:
 def flip(path: Path) -> None:
     data = path.read_bytes() or b"\0"
     at = len(data) // 2
+    path.unlink()  # other copies of the campaign have the same file
     path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 
 def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 5])
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[: len(data) * 2 // 5])
 
 
 HARMS: dict[str, Callable[[Path], None]] = {"flipped": flip, "cut": cut, "deleted": Path.unlink}
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    capsys.readouterr()
-    code = execute([*arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+class Said(NamedTuple):
+    """The answer of one place."""
+
+    numbers: Any
+    """Its results, without warnings."""
+    text: str
+    """All that it says."""
+    code: int = 0
+
+
+def ask(root: Path, *words: str) -> Said:
+    """Run a command in this process."""
+    with redirect_stdout(StringIO()) as out:
+        code = execute([*words, "--campaign", str(root), "--json"])
+    text = out.getvalue()
+    return Said(json.loads(text).get("data"), text, code)
+
+
+def ask_status(root: Path) -> Said:
+    found = ask(root, "status")
+    return found._replace(numbers=found.numbers and found.numbers["grids"])
+
+
+def ask_dashboard(root: Path) -> Said:
+    """Read the header of every page, and verdicts, progress and damage of the page Overview."""
+    campaigns = Campaigns([root])
+    campaigns.look()
+    report = campaigns.describe(root.name)
+    found, problem = catch_user_error(lambda: seen(root, OVERVIEW, "?grid=small", ["verdicts", "progress", "left-out"]))
+    slots = found.slots if found else {}
+    rows = {
+        name: each.data.with_columns(cs.float().round(9)).rows()
+        for name, each in slots.items()
+        if each.data is not None
+    }
+    numbers = [(rows.get(name), slots[name].caption) for name in ("verdicts", "progress") if name in slots]
+    said = [f"{each.message} {rows.get(name)}" for name, each in slots.items()]
+    return Said(numbers, f"{report.problem} {report.warnings} {problem} {said}")
+
+
+PLACES: dict[str, Callable[[Path], Said]] = {
+    "table": lambda root: ask(root, "table", "--grid", "small"),
+    "status": ask_status,
+    "dashboard": ask_dashboard,
+    "check": lambda root: ask(root, "check"),
+}
 
 
 class Sound(NamedTuple):
     """The campaign before the damage."""
 
     root: Path
-    table: dict[str, Any]
-    status: dict[str, Any]
+    said: dict[str, Said]
     content: str
-    """Hash of all rows of the store, from which the dashboard takes every number."""
+    """Hash of all rows of the store, from which every page takes its numbers."""
     files: dict[str, Path]
 
 
 @pytest.fixture(scope="module")
 def sound(rich: Path) -> Sound:
-    table = json.loads(ablate("table", "--grid", "small", "--campaign", rich, "--json"))
-    assert json.loads(ablate("check", "--campaign", rich, "--json"))["data"] == []
+    said = {name: place(rich) for name, place in PLACES.items()}
+    assert said["check"].numbers == []
     with Store.open(rich) as store:
         ok = store.sql("SELECT trial FROM grid_trial WHERE grid = 'small' ORDER BY position LIMIT 1")["trial"][0]
         content = store.content_hash()
-    status = json.loads(ablate("status", "--campaign", rich, "--json"))
     names = {"ok": ok, "run": submission_of_small(Layout(rich))}
     files = {kind: min(rich.glob(pattern.format(**names))).relative_to(rich) for kind, pattern in PATTERNS.items()}
-    return Sound(rich, table, status, content, files)
+    return Sound(rich, said, content, files)
 
 
-CASES = [
-    (kinds, harm, False)
-    for at, kinds in enumerate((*ALONE, *BESIDE))
-    for harm in (("flipped", "cut")[at % 2], "deleted")
-]
-CASES += [(kinds, "deleted", True) for kinds in (*ALONE, *BESIDE) if not REBUILT & {*kinds}]
+def copy(root: Path, target: Path, *, store: bool) -> Path:
+    """Copy a campaign by hard links, but for its databases, which are changed in place."""
+
+    def link(source: str, copied: str) -> None:
+        (shutil.copy2 if Path(source).parent.name == "store" else os.link)(source, copied)
+
+    ignore = None if store else shutil.ignore_patterns("store")
+    return Path(shutil.copytree(root, target, ignore=ignore, copy_function=link))
 
 
-@pytest.mark.parametrize(("kinds", "harm", "rebuilt"), CASES)
-def test_damage_is_reported_or_changes_nothing(
-    sound: Sound, tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[str, ...], harm: str, rebuilt: bool
+SINGLE = [(kind,) for kind in PATTERNS if kind not in UNUSED]
+CASES = [(kinds, harm, False) for kinds in (*SINGLE, tuple(sorted(UNUSED))) for harm in HARMS]
+CASES += [(kinds, "deleted", True) for kinds in SINGLE if not REBUILT & {*kinds}]
+
+
+def name_case(kinds: tuple[str, ...], harm: str, rebuilt: bool) -> str:
+    return f"{kinds[0] if len(kinds) == 1 else 'unused'} {harm}{' and rebuilt' if rebuilt else ''}"
+
+
+@pytest.mark.parametrize(
+    ("first", "kinds", "harm", "rebuilt"),
+    [pytest.param(at % 4, *case, id=name_case(*case)) for at, case in enumerate(CASES)],
+)
+def test_damage_is_told_everywhere_or_changes_nothing(
+    sound: Sound, tmp_path: Path, first: int, kinds: tuple[str, ...], harm: str, rebuilt: bool
 ) -> None:
-    left_out = shutil.ignore_patterns("store") if rebuilt else None
-    root = Path(shutil.copytree(sound.root, tmp_path / "c", ignore=left_out))
+    """Each place either shows what it showed before, or names the file. Which place looks first differs by case."""
+    root = copy(sound.root, tmp_path / sound.root.name, store=not rebuilt)
     for kind in kinds:
-        path = root / sound.files[kind]
-        path.chmod(0o644)
-        HARMS[harm](path)
+        HARMS[harm](root / sound.files[kind])
+    order = [*PLACES][first:] + [*PLACES][:first]
+    said = {name: PLACES[name](root) for name in order}
 
-    code, checked = answer(capsys, "check", "--campaign", str(root))
     promised = {*kinds} - REBUILT - FREE - (UNPROMISED if harm == "deleted" else set())
     for kind in promised:
         name = sound.files[kind].name
-        assert any(each["file"].endswith(name) and each["remedy"] for each in checked["data"]), (kind, checked)
+        found = said["check"].numbers
+        assert any(each["file"].endswith(name) and each["remedy"] for each in found), (kind, found)
     if promised or not {*kinds} & {"query", "heartbeat", "database", "published database"}:
-        assert code == (6 if promised else 0), checked
+        assert said["check"].code == (6 if promised else 0), said["check"].text
 
-    code, table = answer(capsys, "table", "--campaign", str(root), "--grid", "small")
-    if table.get("data") == sound.table["data"]:
-        check_that_nothing_else_changed(
-            sound, root, capsys, () if harm == "deleted" and {*kinds} & UNPROMISED else kinds
-        )
+    same = {name: said[name].numbers == sound.said[name].numbers for name in ("table", "status", "dashboard")}
+    same["rows"], said["rows"] = read_rows(root, sound)
+    if harm == "deleted" and {*kinds} <= UNPROMISED:
+        assert same["table"]
         return
-    (kind,) = kinds
-    told = re.compile(f"{re.escape(path.name)}|{path.parent.name}/{path.name}")
-    assert told.search(json.dumps(table)), table
-    if kind in REBUILT:  # no command reads a damaged database
-        assert (code, "ablate rebuild" in table["error"]["message"]) == (6, True)
-        return
-    assert kind not in FREE
-    assert told.search(json.dumps(answer(capsys, "status", "--campaign", str(root))[1]))
-    with Store.open(root) as store:
-        assert any(told.search(warning) for warning in store.warnings())  # as the header of the dashboard says
+    for name, unchanged in same.items():
+        told = len(kinds) == 1 and tells(sound.files[kinds[0]], kinds[0], said[name].text)
+        assert unchanged or told, (name, said[name])
 
 
-def check_that_nothing_else_changed(
-    sound: Sound, root: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[str, ...]
-) -> None:
-    """`status` and the rows of the store are as before the damage, or each names one of the files."""
-    _, status = answer(capsys, "status", "--campaign", str(root))
-    content = ""
-    with Store.open(root) as store:
-        warnings = " ".join(store.warnings())
-        try:
-            content = store.content_hash()
-        except StoreError as error:  # a damaged block that no query has read so far
-            warnings = str(error)
-    for same, said in (
-        (status["data"]["grids"] == sound.status["data"]["grids"], json.dumps(status["warnings"])),
-        (content == sound.content, warnings),
-    ):
-        told = any(sound.files[kind].name in said for kind in kinds) or (
-            REBUILT & {*kinds} and "ablate rebuild" in said
-        )
-        assert same or not kinds or told, (kinds, said)
+def read_rows(root: Path, sound: Sound) -> tuple[bool, Said]:
+    """Return if the store has the same rows as before, and what it warns of."""
+    try:
+        with Store.open(root) as store:
+            return store.content_hash() == sound.content, Said(None, " ".join(store.warnings()))
+    except StoreError as error:  # a damaged block that no query has read so far
+        return False, Said(None, str(error))
+
+
+def tells(file: Path, kind: str, text: str) -> bool:
+    """Return if `text` names the file; of a damaged database it is enough to say what makes it again."""
+    if kind == "heartbeat":  # without one, an attempt has ended, and its end is missing
+        return f"{file.parent}/end.json" in text
+    return file.name in text if kind not in REBUILT else "ablate rebuild" in text
 
 
 def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
@@ -263,7 +306,7 @@ def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> N
     assert "ablate run SPEC --rerun-stale" in ablate("check", "--campaign", root, code=6)
     ablate("run", spec, "--grid", "small", "--rerun-stale", "--campaign", root, "--on", "inline")
     ablate("check", "--campaign", root)
-    assert json.loads(ablate("table", "--grid", "small", "--campaign", root, "--json")) == sound.table
+    assert ask(root, "table", "--grid", "small") == sound.said["table"]
 
 
 def test_every_kind_of_file_of_a_campaign_is_among_them(rich: Path) -> None:

@@ -159,6 +159,9 @@ def test_weights_that_cannot_teach_fail(folder: Path, task: Text, name: str | No
         save_file(state if value is None else {**state, name: value}, path, {"format": "pt"})
     with pytest.raises(SpecError, match=said):
         Distillation(task=task, teacher=teacher_in(folder)).open()
+
+
+def test_a_model_needs_the_tokens_and_positions_of_the_task(folder: Path, task: Text) -> None:
     save_model(folder, gpt2_config(vocab_size=257))
     with pytest.raises(ValueError, match="has 257 tokens and the task 'text' has 256"):
         Distillation(task=task, teacher=teacher_in(folder))

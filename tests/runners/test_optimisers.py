@@ -179,19 +179,6 @@ def decays(parameter: str, operator: Operator) -> bool:
     return parameter.endswith(".weight") and "norm" not in parameter
 
 
-@pytest.mark.parametrize(
-    ("optimiser", "words"),
-    [
-        ({"kind": "muon", "momentum": 1.0}, "momentum"),
-        ({"kind": "muon", "rest_lr": 0.0}, "rest_lr"),
-        ({"kind": "uncorrected_adamw", "betas": (0.9, 1.0)}, "betas"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(optimiser: dict, words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        Training.model_validate({"steps": 1, "optimiser": optimiser})
-
-
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 7), (3, 8), (7, 63)])
 def test_a_line_is_that_of_transformers_but_for_the_warmup_which_is_one_step_ahead(warmup: int, steps: int) -> None:
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

@@ -119,9 +119,9 @@ def test_spare_columns_go_first_then_the_first_column_breaks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = ("a cell with a rather long name", 5, "0.03075", "real, size unproven")
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "55")
     write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
-    assert capsys.readouterr().out.splitlines()[-1] == "left out at 60 columns: mean"
+    assert capsys.readouterr().out.splitlines()[-1] == "left out at 55 columns: mean"
     monkeypatch.setenv("COLUMNS", "40")
     write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
     lines = capsys.readouterr().out.splitlines()

@@ -155,7 +155,7 @@ def test_cancel_tells_file_and_queue(campaign: Campaign, fake: Fake, capsys: pyt
     assert scancel.read_text() == ""
     assert execute(["cancel", *here]) == 0
     said = capsys.readouterr()
-    assert f"submission {FIRST} is cancelled: running trials of 2 workers" in said.out
+    assert f"submission {FIRST} is cancelled: 2 waiting workers left the queue" in said.out
     assert "`ablate run` goes on" in said.err
     assert scancel.read_text() == "7\n"
     assert execute(["cancel", *here]) == 0

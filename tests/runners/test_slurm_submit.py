@@ -222,6 +222,7 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
     monkeypatch.setenv("SBATCH_GRES", "lab")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     assert "SBATCH_GRES of the environment is not used" in notes()
+    assert "SBATCH_ACCOUNT" not in notes()
 
 
 def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:

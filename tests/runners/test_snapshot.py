@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -311,6 +312,15 @@ def test_a_damaged_snapshot_is_refused_with_a_sentence(submitted: Submitted, tmp
     with pytest.raises(NotFoundError if damage == "gone" else StoreError):
         extract(submitted.tar, tmp_path / "here")
     assert not (tmp_path / "here").exists()
+
+
+def test_a_snapshot_that_appears_late_is_waited_for(submitted: Submitted, tmp_path: Path) -> None:
+    away = submitted.tar.rename(tmp_path / "away")
+    appear = threading.Timer(0.5, away.rename, [submitted.tar])
+    appear.start()
+    done = run_job(submitted, "echo started", ABLATE_TREES=str(tmp_path / "trees"), ABLATE_LATE_S="1")
+    appear.join()
+    assert (done.returncode, done.stdout) == (0, "started\n")
 
 
 def test_a_tree_that_was_damaged_on_the_node_is_passed_over_for_a_new_one(submitted: Submitted, tmp_path: Path) -> None:

@@ -268,7 +268,9 @@ def test_a_budget_is_hours_of_a_unit() -> None:
         assert repr(text) in str(refused.value)
 
 
-def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long(campaign: Campaign) -> None:
+def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody sees its process, so its record tells."""
     record = submit(campaign, SSA[:2], written=time.time() - 5, **ELSEWHERE)
     assert states(campaign) == ["queued", "queued", "pending", "pending"]
@@ -280,6 +282,9 @@ def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long
     assert states(campaign) == ["pending"] * 4
     (note,) = look(campaign).notes
     assert f"whether run {FIRST} on elsewhere is still at work is unknown: its last sign of life is 2 h" in note
+    assert runs_at_work(campaign.layout) == []
+    monkeypatch.setattr("runners.attempts.submission_record._MOST_LOOK_S", -1.0)
+    assert [run.submission for run in runs_at_work(campaign.layout)] == [FIRST]  # not all of its trials were read
     write_submission_record(campaign.layout, replace(record, ended=time.time() - 7000))
     assert look(campaign).notes == ()
 

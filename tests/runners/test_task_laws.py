@@ -27,7 +27,7 @@ from runners.tasks import AskedLengths, AssociativeRecall, Grammar, Induction, L
 from runners.tasks.task import Batch, Task
 from runners.training.loop import parts, train
 from runners.trial import Execution, Trial, build_model
-from variants import Operator, Placement, Scalars, babyberta, gpt2, integral, principled, softmax, ssa
+from variants import Placement, Scalars, babyberta, gpt2, integral, principled, softmax, ssa
 
 GRID = AskedLengths(lengths=(21, 34), sequences=30)
 SHIFTS = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=4, sequences=2, points=7)
@@ -159,9 +159,6 @@ def test_a_run_goes_on_exactly_where_it_stopped(task: Task, memory: Callable) ->
     assert stopped.evaluations == whole.evaluations
 
 
-OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
-
-
 def test_what_is_identity_of_a_trial_and_of_its_cell(tiny: Trial) -> None:
     other = tiny.changed(execution=Execution(path="reference", log_every=7, threads=2, device="cpu"))
     assert other.key == tiny.key
@@ -174,14 +171,6 @@ def test_what_is_identity_of_a_trial_and_of_its_cell(tiny: Trial) -> None:
     half = tiny.changed(operator=ssa(), placement=Placement(share=0.5, rest=ssa(name="the same")))
     assert half.key == tiny.changed(operator=ssa()).key  # all layers have one operator
     assert tiny.changed(placement=Placement(share=0.5)).key == tiny.key
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_a_trial_survives_the_way_to_a_worker(tiny: Trial, operator: Operator) -> None:
-    trial = tiny.changed(operator=operator, placement=Placement(share=0.5))
-    again = Trial.model_validate(trial.data())
-    assert again == trial
-    assert again.key == trial.key
 
 
 @pytest.mark.parametrize(

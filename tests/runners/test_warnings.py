@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from synthetic import SUBMISSION, write_campaign
 
+from store.files.layout import Layout
+from store.ingest.ingest_lock import ingest_lock
+from store.store import Store
+
 SELECT = "select count(*) from trial"
 COMMANDS = (
     ["table"], ["effects"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "parameters"],
@@ -31,6 +35,19 @@ def test_answers_tell_damage(command: list[str], damaged: tuple[Path, list[str]]
     words = [word.format(*keys) for word in command]
     assert "is not served" in ablate(*words, "--campaign", root).err
     assert "is not served" in ablate(*words, "--json", "--campaign", root).out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_answers_tell_that_they_may_be_old(
+    command: list[str], damaged: tuple[Path, list[str]], ablate: Callable
+) -> None:
+    root, keys = damaged
+    with Store.open(root):
+        pass
+    with ingest_lock(Layout(root), wait=True):
+        words = [word.format(*keys) for word in command]
+        assert "results may be out of date: another process" in ablate(*words, "--campaign", root).err
+        assert "results may be out of date: another process" in ablate(*words, "--json", "--campaign", root).out
 
 
 @pytest.mark.parametrize("command", ["retry", "report", "export"])

@@ -29,7 +29,6 @@ from dashboards.app.page import (
     link,
     memoise,
 )
-from dashboards.data.answers import size_of
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
@@ -38,6 +37,7 @@ from dashboards.data.captions import (
     n_words,
     name_cells,
     paired_words,
+    size_of,
     summarise_verdicts,
     verdict_words,
 )
@@ -45,7 +45,7 @@ from dashboards.data.formatting import NO_MARGIN, count
 from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures import forest, seed_pairs, win_rates
+from dashboards.figures import forest, seed_pairs
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
@@ -237,7 +237,7 @@ def _wins(view: PageView) -> SlotContent:
         known = averages(about.store, about.grid, measure)
         cells_shown = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
         which = describe_selection(about, cells_shown, measure, base)
-    found = win_rates.win_rates(view.store, about.grid, measure, cells_shown)
+    found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
@@ -249,7 +249,7 @@ def _wins(view: PageView) -> SlotContent:
     )
     names = pl.col("cell", "against").replace_strict(dict(about.look.names), return_dtype=pl.String)
     data = found.with_columns(names).rename({"value": "won"})
-    return SlotContent(win_rates.draw_win_rates(found, about.look), caption, data)
+    return SlotContent(seed_pairs.draw_win_rates(found, about.look), caption, data)
 
 
 def _controls(view: PageView) -> Sequence[Control]:

@@ -31,12 +31,11 @@ from dashboards.app.page import (
     memoise,
     options,
 )
-from dashboards.data.answers import rank_axes
-from dashboards.data.captions import effects_words, n_words
+from dashboards.data.captions import effects_words, n_words, rank_axes
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import effects as effects_figure, interactions, pivot
+from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import level_styles
 from store.analysis.effects import analysis
@@ -196,7 +195,7 @@ def analyse(view: PageView) -> Factorial:
 @memoise
 def level_effects(view: PageView) -> SeedContrasts | None:
     """Compare the levels of each axis."""
-    return effects_figure.effects(view.store, grid_of(view).grid, judged_by(view))
+    return forest.effects(view.store, grid_of(view).grid, judged_by(view))
 
 
 def _effects(view: PageView) -> SlotContent:
@@ -205,7 +204,7 @@ def _effects(view: PageView) -> SlotContent:
         why = _sentences(found.notes) if found else ""
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
     caption = effects_words(measure, unit_of(view), [*found.notes, *analyse(view).notes])
-    figure = effects_figure.draw_effects(found.effects, measure, unit_of(view))
+    figure = forest.draw_effects(found.effects, measure, unit_of(view))
     answer = rank_axes(found.effects, measure)
     return SlotContent(figure, caption, found.effects, answer=answer, measured=measure_columns(view))
 

@@ -11,8 +11,7 @@ from dashboards.app.address import Address
 from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
 from dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
 from dashboards.app.pages.factors import FactorsAddress, level_effects
-from dashboards.data.answers import CLAIMS, count_words, name_best, rank_axes
-from dashboards.data.captions import progress_words
+from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
 from dashboards.data.formatting import change, count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
@@ -50,7 +49,7 @@ def _lead(view: PageView) -> SlotContent:
     levels, _ = catch_user_error(lambda: level_effects(view._replace(address=FactorsAddress(grid=view.address.grid))))
     if levels is not None and levels.effects["factor"].n_unique() > 1:
         axes = rank_axes(levels.effects, measure)
-    decided = found["verdict"].is_in(CLAIMS).any() or " against " not in axes
+    decided = found["verdict"].is_in([*CLAIMS]).any() or " against " not in axes
     answer = f"{best}\n{axes}" if decided else f"{axes}\n{best}"  # an axis may be decided where no variant is
     drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
     return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.")

@@ -58,7 +58,8 @@ def show_system(view: PageView, key: str) -> SlotContent:
     panels = [Panel(rows, str(title)) for (title,), rows in lines.group_by("quantity", maintain_order=True)]
     series = {name: Series(name, _LINE) for name in lines["series"].unique()}
     drawing = Drawing(height=240 if len(panels) == 1 else 120, markers=found.height < 3)
-    figure = draw_panels(panels, series, x="seconds of training", drawing=drawing).update_yaxes(rangemode="tozero")
+    figure = draw_panels(panels, series, x="seconds of training", drawing=drawing)
+    figure.for_each_yaxis(lambda axis: axis.update(rangemode="tozero", range=axis.range and (0, axis.range[1])))
     caption = f"Speed between logged steps; load every ten seconds; up to {count(PARTS, 'part')} per attempt. {totals}"
     return SlotContent(figure, caption.strip(), found)
 

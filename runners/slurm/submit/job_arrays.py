@@ -136,9 +136,11 @@ class Arrays(SlurmExecutor):
         known = nodes.problem is None and without.problem is None
         if known and set(nodes.text.split()) <= set(without.text.split()):
             return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
+        kind = re.search(r"^#SBATCH --(?:gres=gpu:|gpus-per-node=|gpus=)(\D[^:]*):", script, re.MULTILINE)
+        of_type, other = (f" of type {kind[1]!r}", " ask for another --gpu-type,") if kind else ("", "")
         return SpecError(
-            f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
-            f"lower --gpus, --cpus or --mem (sbatch: {own})"
+            f"no node that --exclude {names} leaves has that many GPUs{of_type}, cores or that much memory; exclude "
+            f"fewer,{other} or lower --gpus, --cpus or --mem (sbatch: {own})"
         )
 
 
