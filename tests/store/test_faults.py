@@ -182,18 +182,18 @@ from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 
 _empty()    # made once in a process, so that kills meet what comes after it
-enter = store.ingest.ingest_shards.ShardIngest._enter
+summarise = store.ingest.ingest_shards.ShardIngest._summarise
 
 def dies_inside(root, batch):
     calls = 0
-    def dying(self, rows):
+    def dying(self, table, first):
         nonlocal calls
         calls += 1
         if calls == batch:
             os.kill(os.getpid(), signal.SIGKILL)    # rows are inserted, the ledger is not
-        enter(self, rows)
+        summarise(self, table, first)
     store.ingest.ingest_shards.BATCH_ROWS = 1
-    store.ingest.ingest_shards.ShardIngest._enter = dying
+    store.ingest.ingest_shards.ShardIngest._summarise = dying
     ingest(Path(root))
 
 def rebuilds_for_ever(root):

@@ -35,7 +35,7 @@ def stops(owner, name):
 
 for owner, names in (
     (store.ingest.ingest_records.RecordIngest, ["run"]),
-    (store.ingest.ingest_shards.ShardIngest, ["run", "_enter"]),
+    (store.ingest.ingest_shards.ShardIngest, ["run", "_summarise"]),
     (store.ingest.database_snapshot.shutil, ["copyfile"]),
     (Path, ["rename"]),
 ):
