@@ -113,6 +113,7 @@ _DISAGREEING = """
     ended AS (
         (SELECT trial, attempt, name, step, MAP {}::MAP(VARCHAR, DOUBLE) AS point, value
          FROM metric SEMI JOIN twice USING (trial)
+         WHERE NOT starts_with(name, 'system.')  -- load of the machine
          QUALIFY step = max(step) OVER (PARTITION BY trial, attempt, name))
         UNION ALL
         (SELECT trial, attempt, name, step, point, value

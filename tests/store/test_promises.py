@@ -105,12 +105,17 @@ def test_attempts_of_the_same_code_that_disagree_are_reported(
         assert store.content_hash() == before
 
 
-@pytest.mark.parametrize("changes", [{"code": "0" * 40}, {"value": LATE}, {"status": "stopped"}])
+@pytest.mark.parametrize(
+    "changes", [{"code": "0" * 40}, {"value": LATE}, {"status": "stopped"}, {"load": True, "value": LATE}]
+)
 def test_attempts_that_agree_or_ran_other_code_are_not_reported(written: Campaign, changes: dict[str, Any]) -> None:
     key = written.line("SSA", 3)["trial"]
     start = {"code": changes["code"]} if "code" in changes else {}
     for number, value in ((1, changes.get("value", LATE + 1)), (2, LATE)):
         buffer = train(written, number, value, **(start if number == 1 else {}))
+        if "load" in changes:
+            buffer.add("metric", (key, number, 12, "system.cpu_cores", float(number), 1.0))
+            buffer.flush()
         status = changes.get("status", "ok") if number == 1 else "ok"
         write_end(written.layout, key, number, step=12, status=status, wrote=buffer.list_written(key, number))
     with Store.open(written.root) as store:
