@@ -74,12 +74,12 @@ def test_in_every_phase_of_an_ingest_and_a_rebuild_a_reader_finds_what_was_or_wh
             if (snapshot := campaign.layout.snapshot.read_bytes()) != seen[-1]:
                 seen.append(snapshot)
                 states.append(content(campaign))
-            if said == "before _enter":
+            if said == "before _summarise":
                 with Store.open(campaign.root) as store:
                     assert store.stale == "another process is ingesting; its next snapshot has the newest files"
             child.stdin.write("\n")
             child.stdin.flush()
-        assert {"before run", "after _enter", "after copyfile", "before rename", "after rename"} <= set(phases)
+        assert {"before run", "after _summarise", "after copyfile", "before rename", "after rename"} <= set(phases)
         assert states[-1] == content(campaign)
         assert len(states) == 2  # the old state, then the new one
 
