@@ -36,6 +36,7 @@ lint: $(INSTALLED)
 
 types: $(INSTALLED)
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 
 # The cluster tests run beside the others: both together take as long as the longer. In CI they run one after the other.
 check: $(INSTALLED)

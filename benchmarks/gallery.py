@@ -22,7 +22,8 @@ from dashboards.figures.table import Sheet  # noqa: E402
 from dashboards.html.blocks import FigureBlock, key_legend, picture, state  # noqa: E402
 from dashboards.html.document import document  # noqa: E402
 from dashboards.html.markup import tag, text  # noqa: E402
-from dashboards.papers.items import ITEMS, Drawn, Item  # noqa: E402
+from dashboards.papers.item import Drawn, Item  # noqa: E402
+from dashboards.papers.items import ITEMS  # noqa: E402
 from dashboards.theme.styles import REST, Style  # noqa: E402
 from store import Store  # noqa: E402
 from store.published.tables import papers  # noqa: E402
