@@ -125,14 +125,17 @@ def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | No
 
 
 def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
-    """One row per level, with the level that it is compared with, both intervals and the verdict."""
-    named = zip(*found.select("factor", "level", "against").get_columns(), strict=True)
-    names = {str(at): f"{factor} · {level} against {against}" for at, (factor, level, against) in enumerate(named)}
-    rows = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
+    """One row per level, with the level that it is compared with, or pair of axes; both intervals and the verdict."""
+    rows = found.select("order", "factor", "level", "against").rows()
+    names = {
+        str(at): factor if order > 1 else f"{factor} · {level} against {against}"
+        for at, (order, factor, level, against) in enumerate(rows)
+    }
+    drawn = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
         cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
     )
     words = {word: mark_verdict(word) for word in ICONS}
-    return draw_differences(rows, CellLook(names, {}), measure, words, unit)
+    return draw_differences(drawn, CellLook(names, {}), measure, words, unit)
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

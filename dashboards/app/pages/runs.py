@@ -95,7 +95,7 @@ def _usual(about: GridContext, found: pl.DataFrame) -> list[str]:
     of_grid = [] if measure is None else [_column_of(text_of(measure.name, measure.point), found)]
     said = [name for name in ("tags", "note") if name in found.columns]
     rest = [name for name in ("step", "wall_s", "attempts", "reason") if found[name].null_count() < found.height]
-    return [*axes, *of_grid, *said, *rest]
+    return [*of_grid, *axes, *said, *rest]
 
 
 def _with_values(about: GridContext, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
