@@ -232,6 +232,18 @@ def test_a_damaged_database_is_refused_with_the_remedy_and_the_remedy_works(
     assert opened(campaign.root).content_hash() == whole
 
 
+def test_a_reader_who_may_not_write_is_not_sent_to_rebuild(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(campaign.root)
+    campaign.layout.live.write_bytes(b"not a database")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != campaign.layout.store)
+    with pytest.raises(
+        StoreError, match="ask the owner of the campaign to run `ablate rebuild`: you may not write there"
+    ):
+        ingest(campaign.root)
+
+
 def test_somebody_elses_database_is_refused(campaign: Campaign) -> None:
     campaign.layout.store.mkdir()
     with duckdb.connect(str(campaign.layout.live)) as connection:
