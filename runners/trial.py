@@ -24,7 +24,7 @@ from runners.tasks.model_fit import require_model_fits, require_operator_fits
 from runners.tasks.task import row_words
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from variants.model.shapes import shapes_only
-from variants.paths.choose import PathName
+from variants.paths.choose import PathName, devices_of
 
 
 class Execution(Spec):
@@ -56,6 +56,13 @@ class Execution(Spec):
 
     deterministic: bool = False
     """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""
+
+    @model_validator(mode="after")
+    def _computes_there(self) -> Self:
+        devices = devices_of(self.path)
+        if self.device not in ("auto", *devices):
+            raise ValueError(f"path={self.path!r} computes on {' or '.join(devices)} only, got device={self.device!r}")
+        return self
 
     @model_validator(mode="after")
     def _split_once(self) -> Self:

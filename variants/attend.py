@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from grid.errors import SpecError
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
 from variants.stages.families import AttentionWeights, split_signals
 from variants.stages.positions.none import NoPositions
@@ -70,6 +71,9 @@ class AttentionOutput(NamedTuple):
     """a [S, B, H, T_q, T_k]; without S if signals merge before the score. Hidden entries are arbitrary."""
 
 
+_PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
 def attend(
     operator: Operator,
     q: Tensor,
@@ -81,8 +85,12 @@ def attend(
 ) -> AttentionOutput:
     """Compute the whole equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
-    `mask` is as in `Heads`. `numbers` default to their values at step 0.
+    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
+    float16, bfloat16, float32 or float64.
     """
+    for x in (q, k, v):
+        if x.dtype not in _PRECISIONS:
+            raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)

@@ -26,7 +26,7 @@ from runners.training.deterministic import deterministic, fix_workspace
 from runners.training.evaluation_journal import EvaluationStopped, InterruptiblePredict
 from runners.training.flat_parameters import Flat
 from runners.training.process_group import World
-from runners.training.rank_launcher import ranks
+from runners.training.rank_launcher import ranks, require_precision
 from runners.training.step_values import STEPS_BEHIND, StepValues
 from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult
 from runners.trial import Trial, build_model
@@ -52,12 +52,12 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
 
     Ranks other than 0 only use `surroundings.stop_requested`.
 
-    Raises:
-        PeerLost: another rank is gone. Other errors are those of `train`.
+    PeerLost if another rank is gone. Other errors are those of `train`.
     """
     if world.place.rank:
         surroundings = NullContext(surroundings.stop_requested)
     execution = trial.execution
+    require_precision(world.device, trial.training.precision)
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []

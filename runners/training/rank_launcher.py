@@ -113,6 +113,16 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     return torch.device("cuda", local)
 
 
+def require_precision(device: torch.device, precision: str) -> None:
+    """Raise EnvironmentProblem if `device` cannot compute in `precision`."""
+    needed = precision == "bfloat16" and device.type == "cuda"
+    if needed and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise EnvironmentProblem(
+            f"precision='bfloat16' needs a GPU that computes it, and {torch.cuda.get_device_name()} does not; "
+            "use precision='float32'"
+        )
+
+
 @contextlib.contextmanager
 def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
     place = RankPlace(0, trial.execution.gpus)

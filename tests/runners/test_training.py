@@ -4,10 +4,11 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,9 +23,10 @@ from runners.tasks import Batch, LinearFunctions, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
-from runners.training.loop import _TrainingRun, train
+from runners.training.loop import _TrainingRun, train, train_as
+from runners.training.process_group import RankPlace, World
 from runners.training.step_values import STEPS_BEHIND
-from runners.training.training_context import Diverged
+from runners.training.training_context import Diverged, NullContext
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from store.store import Store
@@ -180,6 +182,25 @@ def test_parameters_that_are_ruined_diverge(tiny: Trial, memory: Callable, monke
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
         train(tiny.changed(execution=Execution(device="cuda")), memory())
+
+
+def test_a_gpu_without_bfloat16_is_an_environment_problem(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **how: asked.append(how))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")
+    trial = tiny.changed(training=Training(steps=1, precision="bfloat16"))
+    world = World(RankPlace(), torch.device("cuda"))
+    with pytest.raises(EnvironmentProblem, match=r"precision='bfloat16' needs a GPU .* Tesla T4 does not; use"):
+        EnvironmentProblem, match=r"precision='bfloat16' needs a GPU .* Tesla T4 does not; use .*float32"
+    ):
+        train_as(world, trial, NullContext())
+    assert asked == [{"including_emulation": False}]  # emulation is slower than float32
+
+
+@pytest.mark.parametrize(("path", "device"), [("triton", "cpu"), ("cpu", "cuda")])
+def test_a_path_that_does_not_compute_on_the_device_is_refused(path: Any, device: Any) -> None:
+    with pytest.raises(ValidationError, match=f"path='{path}' computes on .* only, got device='{device}'"):
+        Execution(path=path, device=device)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)

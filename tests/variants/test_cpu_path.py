@@ -8,6 +8,7 @@ from variants import Operator, causal, principled
 from variants.laws.inputs import Inputs, random_inputs
 from variants.papers.principled import principled_ground
 from variants.paths import cpu
+from variants.paths.choose import PathName, find_path
 
 OPERATORS = [*ONE_SCORE_OPERATORS, *PROJECTIONS, *FORGETTING]
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
@@ -54,8 +55,9 @@ def test_low_precision_rounds_the_output_only(operator: Operator) -> None:
     assert torch.equal(came, outcome(operator, cpu.run, inputs.to(torch.float32))["output"].to(dtype))
 
 
+@pytest.mark.parametrize("path", ["cpu", "reference"])
 @pytest.mark.parametrize("gamma", [0.1, 0.3, -1.7, 2.3])
-def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
+def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float, path: PathName) -> None:
     """Every logit is gamma in float32, so a large ground value gets no weight."""
     operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
     inputs = random_inputs(operator, length=65).to(torch.float32)
@@ -65,7 +67,7 @@ def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
     inputs = Inputs(gamma * one, one, inputs.v, numbers)
     seen = causal(65, 65).to(inputs.v)
     mean = (seen / seen.sum(-1, keepdim=True)) @ inputs.v
-    torch.testing.assert_close(outcome(operator, cpu.run, inputs)["output"], mean)
+    torch.testing.assert_close(outcome(operator, find_path(operator, path).run, inputs)["output"], mean)
 
 
 def test_memory_is_linear_in_the_length() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from grid.errors import SpecError
 from variants import Heads, Operator, attend, causal, differential
 from variants.attend import prepare
 from variants.laws.inputs import random_inputs
@@ -179,13 +180,21 @@ def test_long_maps_of_narrow_signals_are_those_of_the_definition(merge: str) -> 
     torch.testing.assert_close(came, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_far_sink_in_float16_is_no_sink() -> None:
+@pytest.mark.parametrize("logit", [-6e4, -4e4, 4e4, 6e4])
+def test_a_far_sink_in_float16_takes_all_or_nothing(logit: float) -> None:
     operator = Operator(normaliser={"kind": "sink"})
     given = random_inputs(operator, length=13).to(torch.float16)
-    far = {"normaliser.logit": torch.full_like(given.numbers["normaliser.logit"], -4e4)}
+    far = {"normaliser.logit": torch.full_like(given.numbers["normaliser.logit"], logit)}
     came = along("sdpa", operator, given.q, given.k, given.v, far)
     plain = along("reference", Operator(), given.q, given.k, given.v, {})
-    torch.testing.assert_close(came, plain, rtol=2**-10, atol=1e-4)
+    torch.testing.assert_close(came, plain * (logit < 0), rtol=2**-10, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.float8_e4m3fn])
+def test_heads_that_are_not_of_a_supported_precision_are_refused(dtype: torch.dtype) -> None:
+    x = torch.ones(1, 1, 3, 4)
+    with pytest.raises(SpecError, match=f"float16, bfloat16, float32 or float64, not {dtype}"):
+        attend(Operator(), x, x, x.to(dtype))
 
 
 @pytest.mark.parametrize("path", ["sdpa", "reference"])

@@ -1,5 +1,6 @@
 """The host Transformer: sizes, seeds, what is shared and what is not."""
 
+import copy
 import math
 
 import pytest
@@ -20,7 +21,9 @@ from variants import (
     Yarn,
     affine_scaled,
     differential,
+    fox,
     gpt2,
+    linear_elu,
     llama2,
     mlp_kernel,
     principled,
@@ -29,6 +32,7 @@ from variants import (
 )
 from variants.model.block import FeedForward
 from variants.model.named_backbones import tiny
+from variants.paths.choose import PathName
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.scheme import Positions
 
@@ -72,6 +76,32 @@ def test_a_named_path_computes_every_call_or_is_refused() -> None:
         model(TINY.changed(positions=Alibi()))
     with pytest.raises(SpecError, match="sdpa computes score 'exponential' only, not 'ssa'"):
         Transformer(TINY, [ssa()] * 2, inputs=Scalars(), seed=0, path="sdpa")
+
+
+@pytest.mark.parametrize(("path", "operator"), [("linear", linear_elu()), ("cpu", fox())])
+def test_a_named_path_refuses_masks_that_it_leaves_to_the_definition(path: PathName, operator: Operator) -> None:
+    """Only values of a mask tell that it is of documents. Path "auto" computes it by the definition."""
+    half = torch.arange(80) >= 40
+    documents, x = (half[:, None] == half)[None], torch.ones(1, 80, 1)
+    long = gpt2(layers=2, heads=2, width=16, max_positions=96)
+    names: tuple[PathName, PathName] = (path, "auto")
+    by_path = {name: Transformer(long, [operator] * 2, inputs=Scalars(), seed=0, path=name) for name in names}
+    torch.testing.assert_close(by_path[path](x), by_path["auto"](x))
+    by_path["auto"](x, documents)
+    with pytest.raises(SpecError, match=f"path '{path}' computes causal masks and padding only; use path='auto'"):
+        by_path[path](x, documents)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 9), (1, 1, 9, 1), (9,)], ids=str)
+def test_a_mask_of_a_layer_may_broadcast(shape: tuple[int, ...]) -> None:
+    """The running mean counts tokens that see themselves."""
+    layer = build(affine_scaled()).blocks()[0].attention
+    x, mask = torch.randn(2, 9, 16, generator=torch.Generator().manual_seed(0)), torch.ones(shape, dtype=torch.bool)
+    mask.view(-1)[-2:] = False
+    one, whole = copy.deepcopy(layer), copy.deepcopy(layer)
+    torch.testing.assert_close(one(x, mask), whole(x, mask.expand(2, 1, 9, 9)))
+    assert torch.equal(one.numbers.rescale_mean, whole.numbers.rescale_mean)
+    assert not torch.equal(one.numbers.rescale_mean, layer.numbers.rescale_mean)
 
 
 def test_a_sequence_longer_than_the_positions_is_refused() -> None:

@@ -94,6 +94,8 @@ class Attention(nn.Module):
             path = self._compiled.get(device, PATHS[-1])
         else:
             path = choose(self.operator, Case.of(heads), self.path).path
+            if self.path != "auto" and path.needs_definition(self.operator, heads):
+                raise SpecError(f"path {self.path!r} computes causal masks and padding only; use path='auto'")
         return path.run(self.operator, heads, numbers)
 
     def case(self, length: int, *, compiled: bool = False) -> Case:
@@ -125,7 +127,10 @@ class Attention(nn.Module):
 
 def present_tokens(mask: Tensor | None) -> Tensor | None:
     """Return [..., T, 1], True for tokens that see themselves; others are padding. None if nothing is hidden."""
-    return None if mask is None else mask.diagonal(dim1=-2, dim2=-1)[..., None]
+    if mask is None:
+        return None
+    length = max(mask.shape[-2:])  # a mask that broadcasts along queries or keys has no diagonal of its own
+    return mask.expand(*mask.shape[:-2], length, length).diagonal(dim1=-2, dim2=-1)[..., None]
 
 
 def _in_heads(x: Tensor, channels: int) -> Tensor:

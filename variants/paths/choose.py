@@ -26,6 +26,8 @@ class Path(NamedTuple):
     slower: Callable[[Case], str | None]
     """Return why a later path is as fast or faster on a call that it can compute."""
     run: Callable[[Operator, Heads, NumberValues], Tensor]
+    needs_definition: Callable[[Operator, Heads], bool] = lambda *_: False
+    """Return True if it computes the call by the definition, since only values of the mask tell that it cannot."""
 
     def reason(self, operator: Operator, case: Case) -> str | None:
         """Return why it cannot compute a call of `operator`."""
@@ -38,9 +40,9 @@ def _nothing(_: object) -> None:
 
 PATHS = (
     Path("sdpa", sdpa.cannot, _nothing, _nothing, sdpa.run),
-    Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run),
+    Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
     Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
-    Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run),
+    Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
     Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""

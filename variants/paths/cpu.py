@@ -39,7 +39,7 @@ def slower(case: Case) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]."""
-    if _needs_definition(operator, heads):
+    if heads.q.is_meta or needs_definition(operator, heads):  # of shapes alone, it has fewer operations to follow
         return definition(operator, heads, numbers).output
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.float32)
@@ -48,10 +48,10 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return _compute(operator, heads, value).to(given)
 
 
-def _needs_definition(operator: Operator, heads: Heads) -> bool:
-    """Return True for shapes alone, where it has fewer operations to follow, and for forgetting that is not causal."""
-    if heads.q.is_meta or operator.forgetting.label == "none":
-        return heads.q.is_meta
+def needs_definition(operator: Operator, heads: Heads) -> bool:
+    """Return True for forgetting under a mask that is not causal."""
+    if operator.forgetting.label == "none":
+        return False
     seen = find_seen(heads)
     return seen is None or seen.ahead
 

@@ -100,6 +100,11 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return postprocess(operator, output, value).to(given)
 
 
+def needs_definition(_operator: Operator, heads: Heads) -> bool:
+    """Return True for masks other than padding, with or without causality."""
+    return find_seen(heads) is None
+
+
 def find_seen(heads: Heads) -> Seen | None:
     """Recognise masks that are causal or none, with or without hidden keys; None for any other."""
     queries, keys = heads.q.shape[-2], heads.k.shape[-2]
