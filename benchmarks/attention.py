@@ -12,7 +12,6 @@ backward allocate beyond their inputs. The definition is left out above 2,048 to
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from measurement import machine, tell
+from measurement import Results, machine
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -155,6 +154,7 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         if setup.device == "cuda" and length > LONGEST_DEFINITION:
             able.remove(PATHS[-1])
         every |= {(name, path.name): on_path(operator, path, length, setup) for path in able}
+    errors = _remove_broken(every)
     taken: dict[tuple[str, str, str], list[float]] = {}
     for turn in range(WARM_UP + rounds):
         for (name, path), steps in every.items():
@@ -164,10 +164,16 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
                     taken.setdefault((name, path, what), []).append(took)
     median = {at: statistics.median(each) for at, each in taken.items()}
     fastest = {
-        what: min(took for (name, path, of), took in median.items() if (name, of) == ("fused attention", what))
+        what: min(
+            took
+            for (name, path, of), took in median.items()
+            if (name, of) == ("fused attention", what) and path != "FLEX"
+        )
         for what in ("forward", "both")
     }
-    rows = []
+    rows: list[dict[str, Any]] = [
+        {"length": length, "operator": name, "path": path, "error": error} for (name, path), error in errors.items()
+    ]
     for name, path in every:
         row: dict[str, Any] = {"length": length, "operator": name, "path": path}
         row["chosen"] = name in operators and choose(operators[name], case).path.name == path
@@ -177,6 +183,19 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         row["extra_bytes"] = setup.extra_bytes(every[name, path]["both"])
         rows.append(row)
     return rows
+
+
+def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[str, str], str]:
+    """Run each side once; remove those that fail, such as for lack of memory, and return their errors."""
+    errors = {}
+    for side, steps in every.items():
+        try:
+            steps["both"]()
+        except (RuntimeError, NotImplementedError) as error:
+            errors[side] = str(error).splitlines()[0]
+    for side in errors:
+        del every[side]
+    return errors
 
 
 def main() -> None:
@@ -197,12 +216,10 @@ def main() -> None:
     about = {**machine(), "threads": torch.get_num_threads(), "shape": shape}
     if on_gpu:
         about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    tell(about)
-    rows = [row for length in lengths for row in measure(length, tuple(asked.operators), asked.rounds, setup)]
-    for row in rows:
-        tell(row)
-    if asked.write:
-        asked.write.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    results = Results(about, asked.write)
+    for length in lengths:
+        for row in measure(length, tuple(asked.operators), asked.rounds, setup):
+            results.add(row)
 
 
 if __name__ == "__main__":

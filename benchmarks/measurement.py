@@ -83,6 +83,22 @@ def report(name: str, runs: Sequence[Took], target_s: float | None = None) -> No
     tell({**said, "load": round(os.getloadavg()[0], 1)})
 
 
+class Results:
+    """Prints a line for the machine and one per row, and keeps a JSON file up to date, so that a break loses no row."""
+
+    def __init__(self, about: Mapping[str, object], file: Path | None) -> None:
+        self._about, self._file = about, file
+        self._rows: list[Mapping[str, object]] = []
+        tell(about)
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Print and write `row`."""
+        self._rows.append(row)
+        tell(row)
+        if self._file is not None:
+            self._file.write_text(json.dumps({**self._about, "rows": self._rows}, indent=1) + "\n", encoding="utf-8")
+
+
 def tell(line: Mapping[str, object]) -> None:
     """One JSON line, at once."""
     print(json.dumps(line), flush=True)

@@ -7,21 +7,21 @@ it logs nothing. Both sides take turns of ten steps, so that a busy machine slow
 of this process; a result is the median over the turns. `ratio` is the speed of `ablate` as a share of the loop's.
 
 With `--device cuda`, precision is bfloat16, time is wall time up to the end of a turn's last step, and both sides are
-compiled; `eager` is `ablate` without compilation. Utilisation is the rate of operations of matrix products over that of
-one large product on the device.
+compiled. `--eager` adds `ablate` without compilation; `--path triton` takes a path that "auto" does not take yet.
+Utilisation is the rate of operations of matrix products over that of one large product on the device.
 """
 
 import argparse
-import json
 import statistics
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import torch
 from attention import OPERATORS
-from measurement import machine, tell
+from measurement import Results, machine
 
+from grid.errors import AblateError
 from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
 from runners.training.cost import flops, peak_flops_per_s
@@ -33,6 +33,7 @@ from runners.trial import build_model
 from variants import Backbone, Operator, gpt2
 from variants.model.named_backbones import gpt2_small, sink_60m
 from variants.papers.catalogue import catalogue
+from variants.paths.choose import PathName
 
 TURN = 10
 """Steps that one side takes before the other does."""
@@ -46,12 +47,12 @@ SIZES: dict[str, tuple[Backbone, Task]] = {
 }
 
 
-def trial_of(size: str, operator: Operator, device: torch.device, *, compiled: bool) -> Trial:
+def trial_of(size: str, operator: Operator, device: torch.device, path: PathName, *, compiled: bool) -> Trial:
     """Make the trial of a size."""
     model, task = SIZES[size]
     precision = "bfloat16" if device.type == "cuda" else "float32"
     training = Training(steps=1_000_000, optimiser=AdamW(lr=LR), clip=CLIP, precision=precision)
-    execution = Execution(compile="on" if compiled else "off", log_every=TURN)
+    execution = Execution(compile="on" if compiled else "off", log_every=TURN, path=path)
     return Trial(task=task, model=model, operator=operator, training=training, execution=execution)
 
 
@@ -77,17 +78,18 @@ class ByHand:
         self._optimiser.step()
 
 
-def measure(size: str, operator: Operator, device: torch.device, steps: int) -> dict[str, Any]:
+def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
     """Return the row of one operator."""
+    device, size = torch.device(given.device), given.size
     on_gpu = device.type == "cuda"
-    trial, world = trial_of(size, operator, device, compiled=on_gpu), World(RankPlace(), device)
+    trial, world = trial_of(size, operator, device, given.path, compiled=on_gpu), World(RankPlace(), device)
     sides = {"by_hand": ByHand(trial, device).step, "ablate": _TrainingRun(trial, NullContext(), world)._step}
-    if on_gpu:
-        eager = trial_of(size, operator, device, compiled=False)
+    if given.eager:
+        eager = trial_of(size, operator, device, given.path, compiled=False)
         sides["eager"] = _TrainingRun(eager, NullContext(), world)._step
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     first_s = {}
-    for first in range(1, steps + TURN, TURN):
+    for first in range(1, given.steps + TURN, TURN):
         for name, step in sides.items():
             began = time.perf_counter() if on_gpu else time.process_time()
             for number in range(first, first + TURN):
@@ -103,7 +105,13 @@ def measure(size: str, operator: Operator, device: torch.device, steps: int) -> 
     batch = trial.task.open().batch(0, 1, torch.device("cpu")).inputs
     shape = Shape(batch.shape[0], batch.shape[1])
     work, peak = flops(trial, {shape: 1}), peak_flops_per_s(device, trial.training.precision)
-    row: dict[str, Any] = {"size": size, "operator": operator.label, "batch": shape.batch, "length": shape.length}
+    row: dict[str, Any] = {
+        "size": size,
+        "operator": operator.label,
+        "path": given.path,
+        "batch": shape.batch,
+        "length": shape.length,
+    }
     row |= {f"{name}_ms": round(1e3 * each, 3) for name, each in step_s.items()}
     row["ratio"] = round(step_s["by_hand"] / step_s["ablate"], 3)
     row["tokens_per_s"] = round(shape.batch * shape.length / step_s["ablate"])
@@ -119,6 +127,8 @@ def main() -> None:
     parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
     parser.add_argument("--steps", type=int, default=400, help="counted steps of each side")
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
+    parser.add_argument("--path", choices=get_args(PathName), default="auto")
+    parser.add_argument("--eager", action="store_true", help="measure without compilation, too")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     device = torch.device(given.device)
@@ -127,13 +137,14 @@ def main() -> None:
     about = {**machine(), "threads": torch.get_num_threads(), "steps": given.steps}
     if device.type == "cuda":
         about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    tell(about)
-    known, rows = catalogue(), []
+    results, known = Results(about, given.write), catalogue()
     for name in given.operators:
-        rows.append(measure(given.size, known[name].make(), device, given.steps))
-        tell(rows[-1])
-    if given.write:
-        given.write.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        try:
+            results.add(measure(given, known[name].make()))
+        except (AblateError, RuntimeError, ValueError) as error:  # no memory, or a path that cannot compute it
+            results.add(
+                {"size": given.size, "operator": name, "path": given.path, "error": " ".join(str(error).split())}
+            )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ def make_performance_page() -> dict[str, str]:
         _write_training(file.stem, json.loads(file.read_text(encoding="utf-8")))
         for file in sorted(RESULTS.glob("training-*.json"))
     ]
-    missing = "" if on_gpu else "No accelerator was measured. The command for one is `--device cuda`.\n\n"
+    missing = (
+        "" if on_gpu else "No accelerator was measured. The command for one is `python benchmarks/gpu.py NAME`.\n\n"
+    )
     return {
         "performance.md": fill_template(
             "performance", {"missing": missing, "sections": "\n".join(sections), "training": "\n".join(training)}
@@ -38,7 +40,7 @@ def make_performance_page() -> dict[str, str]:
 
 
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
-    rows: Sequence[Row] = about["rows"]
+    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
     lengths = sorted({row["length"] for row in rows})
     operators = dict.fromkeys(row["operator"] for row in rows if row["operator"] != _FUSED)
     measured = {
@@ -81,7 +83,7 @@ def _describe_machine(name: str, about: Row) -> str:
 
 
 def _write_training(name: str, about: Row) -> str:
-    rows: Sequence[Row] = about["rows"]
+    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
     heads = ["operator", "by hand, ms", "`ablate`, ms", "`ablate`'s speed / by hand", "tokens per s", "utilisation"]
     lines = [
         [

@@ -39,7 +39,7 @@ def slower(case: Case) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]."""
-    if heads.q.is_meta or needs_definition(operator, heads):  # of shapes alone, it has fewer operations to follow
+    if heads.q.is_meta or needs_definition(operator, heads):  # it follows fewer operations for shapes alone
         return definition(operator, heads, numbers).output
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.float32)
