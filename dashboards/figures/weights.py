@@ -45,7 +45,7 @@ def weight_rows(
 
 def head_styles(heads: Sequence[str], label: str, known: Mapping[str, Style]) -> dict[str, Style]:
     """A look for every group of heads; where all are alike, that of the operator."""
-    if len(heads) > 1:
+    if len(heads) != 1:
         return operator_styles(heads)
     own = known.get(label) if label.lower() != SOFTMAX else None
     return {heads[0]: own or operator_styles([" "])[" "]}

@@ -92,10 +92,10 @@ class Leases:
             return None
         if now - self._tidied >= _KEPT_S:
             self._tidied = now
-            for old in directory.iterdir():
-                with suppress(OSError):  # another process tidies too
+            with suppress(OSError):  # it only costs room, and another process tidies too
+                for old in directory.iterdir():
                     if time.time() - old.stat().st_mtime > _KEPT_S:
-                        old.unlink()
+                        old.unlink(missing_ok=True)
         root, trial, attempt = place
         campaign = blake2b(os.fsencode(root.absolute()), digest_size=8).hexdigest()
         return directory / f"{campaign}-{trial}-{attempt}"

@@ -132,17 +132,17 @@ def lease_s(start: Mapping[str, Any]) -> float:
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     """When the attempt gave its last sign of life, in nanoseconds by the clock that stamps files; None if never."""
     path = layout.heartbeat(key, attempt)
-
-    def modified_ns() -> int:
-        with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
-            return os.fstat(file.fileno()).st_mtime_ns
-
     try:
-        return retry_io(modified_ns)
+        return retry_io(lambda: _modified_ns(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise environment_problem("read", path, error) from error
+
+
+def _modified_ns(path: Path) -> int:
+    with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
+        return os.fstat(file.fileno()).st_mtime_ns
 
 
 def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:

@@ -87,7 +87,7 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/factors?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
         ("/runs/factors?fix=depth", "takes name=value"),
         ("/runs/trade-offs?against=nothing", "has no quantity 'nothing'; it has mse@sigma_f=1,sigma_x=1"),
-        ("/runs/mechanism?probe=nothing", "has recorded 'nothing'; there are number"),
+        ("/runs/mechanism?probe=nothing", "has no recorded row 'nothing'; it has number"),
         ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
         ("/runs/mechanism?step=77", "has no step 77; it has"),
         ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),

@@ -207,16 +207,16 @@ def until(true: Callable[[], bool]) -> None:
 def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     write_start(layout, TRIAL, 1)
     tried: list[int] = []
-    plain = os.open
+    plain = Path.open
 
-    def stale(path: Any, *how: Any, **more: Any) -> int:
-        if Path(path).name == "heartbeat" and len(tried) <= 20:
+    def stale(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == "heartbeat" and len(tried) <= 20:
             tried.append([errno.ESTALE, errno.EIO, errno.ENOENT][len(tried) % 3])
             raise OSError(tried[-1], "Stale file handle")
         return plain(path, *how, **more)
 
     heart = Heartbeat(layout.heartbeat(TRIAL, 1), 0.001)
-    monkeypatch.setattr(os, "open", stale)
+    monkeypatch.setattr(Path, "open", stale)
     heart.start()
     heart.tell(7, 9, float("nan"))
     until(lambda: len(tried) > 20)
