@@ -1,7 +1,6 @@
 """A cluster unlike the one of the other tests: short arrays, a required account, two types of GPU."""
 
 import getpass
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,12 @@ from cluster.cluster import Cluster, Shape
 from cluster.conftest import train_toys
 from cluster.user import User
 
+from runners.attempts.submission_record import read_submission_record
 from store.store import Store
 
 GRID = "name='site', seeds=range(30)"
 REQUEST = """
-gpus=1, gpu_type="small", partition="debug", workers=24, max_parallel=4,
+gpus=1, gpu_type="small", partition="debug", workers=50, max_parallel=4,
 needs=(Needs(where={"operator.kind": "rising"}, gpu_type="large"),),
 """
 
@@ -56,6 +56,8 @@ def test_sixty_trials_on_a_cluster_configured_unlike_ours(
         kinds = dict(store.sql("SELECT trial, operator FROM grid_trial").rows())
     nodes = {(kinds[key], state.attempts[-1].start["place"]["node"]) for key, state in user.states().items()}
     assert nodes == {("falling", "n1"), ("rising", "n2")}
-    arrays = Counter(each.job.partition("_")[0] for each in user.workers())
-    assert max(arrays.values()) <= 20
+    (submission,) = user.layout.submission_ids()
+    arrays = [each.arrays for each in read_submission_record(user.layout, submission).classes]
+    assert max(array.tasks for each in arrays for array in each) <= 20
+    assert max(map(len, arrays)) > 1  # a class with more workers than a job array may have tasks
     assert user.same_as_local()
