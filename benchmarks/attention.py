@@ -191,11 +191,17 @@ def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[
     for side, steps in every.items():
         try:
             steps["both"]()
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             errors[side] = str(error).splitlines()[0]
     for side in errors:
         del every[side]
     return errors
+
+
+def describe(device: str) -> dict[str, object]:
+    """Describe the machine and, if `device` is "cuda", its GPU."""
+    gpu = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if device == "cuda" else {}
+    return {**machine(), "threads": torch.get_num_threads(), **gpu}
 
 
 def main() -> None:
@@ -213,10 +219,7 @@ def main() -> None:
     setup = Setup(*sizes, asked.channels, asked.device, torch.bfloat16 if on_gpu else torch.float32)
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
     shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
-    about = {**machine(), "threads": torch.get_num_threads(), "shape": shape}
-    if on_gpu:
-        about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    results = Results(about, asked.write)
+    results = Results({**describe(asked.device), "shape": shape}, asked.write)
     for length in lengths:
         for row in measure(length, tuple(asked.operators), asked.rounds, setup):
             results.add(row)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import torch
-from attention import OPERATORS
-from measurement import Results, machine
+from attention import OPERATORS, describe
+from measurement import Results
 
 from grid.errors import AblateError
 from runners import Execution, Grammar, Induction, Task, Training, Trial
@@ -131,13 +131,9 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true", help="measure without compilation, too")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    device = torch.device(given.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("this machine has no CUDA device; use --device cpu")
-    about = {**machine(), "threads": torch.get_num_threads(), "steps": given.steps}
-    if device.type == "cuda":
-        about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    results, known = Results(about, given.write), catalogue()
+    results, known = Results({**describe(given.device), "steps": given.steps}, given.write), catalogue()
     for name in given.operators:
         try:
             results.add(measure(given, known[name].make()))

@@ -18,19 +18,11 @@ Row = Mapping[str, Any]
 def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
-    sections = []
-    on_gpu = False
-    for file in sorted(RESULTS.glob("attention-*.json")):
-        about = json.loads(file.read_text(encoding="utf-8"))
-        on_gpu = on_gpu or "gpu" in about
-        sections.append(_write_section(file.stem, about, pictures))
-    training = [
-        _write_training(file.stem, json.loads(file.read_text(encoding="utf-8")))
-        for file in sorted(RESULTS.glob("training-*.json"))
-    ]
-    missing = (
-        "" if on_gpu else "No accelerator was measured. The command for one is `python benchmarks/gpu.py NAME`.\n\n"
-    )
+    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    sections = [_write_section(name, about, pictures) for name, about in files.items() if name.startswith("attention-")]
+    training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
+    unmeasured = "No accelerator was measured. The command for one is `python benchmarks/gpu.py NAME`.\n\n"
+    missing = "" if any("gpu" in about for about in files.values()) else unmeasured
     return {
         "performance.md": fill_template(
             "performance", {"missing": missing, "sections": "\n".join(sections), "training": "\n".join(training)}
