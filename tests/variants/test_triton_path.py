@@ -12,10 +12,13 @@ import torch
 from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entries, outcome
 from torch import Tensor
 
-from variants import Heads, Operator, causal
+from grid.errors import EnvironmentProblem, SpecError
+from variants import Heads, Operator, affine_scaled, causal, entmax15
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
 from variants.paths import triton as path
+from variants.paths.case import Case
+from variants.paths.choose import choose
 
 pytest.importorskip("triton")
 
@@ -118,6 +121,49 @@ def test_pytorch_accepts_the_operations() -> None:
     given = [q, k, v, rows, q_gate, k_gate, rows, None, None, rows]
     given = [None if x is None else x.clone().requires_grad_() for x in given]
     torch.library.opcheck(score_attention, (*given, None, "exponential", "ground", True))
+
+
+GPU = Case(70, 70, device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("operator", "case", "said", "instead"),
+    [
+        (SSA, GPU._replace(channels=160), "heads of up to 128 channels, not 160", "reference"),
+        (SSA, GPU._replace(dtype=torch.float64), "float32, bfloat16 and float16, not in float64", "reference"),
+        (SSA, GPU._replace(device="cpu"), "on GPUs only, not on cpu", "cpu"),
+        (SSA, GPU._replace(queries=3), "as many queries as keys", "reference"),
+        (SSA, GPU._replace(biased=True), "without a position bias only", "reference"),
+        (SSA, GPU._replace(dropout=True), "drops no weights", "reference"),
+        (entmax15(), GPU, "computes no normaliser 'entmax15'", "reference"),
+        (PER_QUERY.changed(gate={"kind": "suppress", "width": 160}), GPU, "gates of up to 128 channels", "reference"),
+        (affine_scaled(), GPU, "triton computes rescale", "sdpa"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_forced_path_that_cannot_run_says_why_and_what_runs_instead(
+    operator: Operator, case: Case, said: str, instead: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        choose(operator, case, "triton")
+    (message,) = raised.value.args
+    assert message.startswith(f"path 'triton' cannot run {operator.label!r}: triton ")
+    assert said in message
+    assert message.endswith(f"; use path='auto', which runs path '{instead}'")
+    assert choose(operator, case).path.name == instead
+
+
+def test_without_triton_its_path_is_an_environment_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path, "_INSTALLED", False)
+    with pytest.raises(EnvironmentProblem, match=r"needs the package triton, .*; install it, or use path='auto'$"):
+        outcome(SSA, path.run, random_inputs(SSA, length=5))
+    assert choose(SSA, GPU).path.name == "reference"
+
+
+def test_a_precision_that_no_kernel_has_is_refused() -> None:
+    """The path is called with what no case described."""
+    with pytest.raises(SpecError, match=r"float32, bfloat16 and float16, not in torch.float64; use path='auto'"):
+        outcome(SSA, path.run, random_inputs(SSA, length=5))
 
 
 def test_memory_is_linear_in_the_length() -> None:
