@@ -84,15 +84,20 @@ SPEC_FOLDERS: list[Path] = []
 
 def _find_imports_in(folder: Path) -> None:
     """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
-    others = tuple(f"{each}{os.sep}" for each in SPEC_FOLDERS)
+    inside, others = _beginning(folder), tuple(map(_beginning, SPEC_FOLDERS))
     for name, module in list(sys.modules.items()):
         file, top = str(getattr(module, "__file__", None)), folder / name.partition(".")[0]
-        elsewhere = file.startswith(others) and not file.startswith(f"{folder}{os.sep}")
+        elsewhere = file.startswith(others) and not file.startswith(inside)
         if elsewhere and SOURCE not in vars(module) and (top.with_suffix(".py").exists() or top.is_dir()):
             del sys.modules[name]
     theirs = [each for each in sys.path if Path(each) not in SPEC_FOLDERS]
     SPEC_FOLDERS[:] = [*(each for each in SPEC_FOLDERS if each != folder), *([] if str(folder) in theirs else [folder])]
     sys.path[:] = [*theirs, *map(str, reversed(SPEC_FOLDERS))]
+
+
+def _beginning(folder: Path) -> str:
+    """Return what the paths of all files below `folder` begin with; that of the root is one separator."""
+    return f"{str(folder).rstrip(os.sep)}{os.sep}"
 
 
 def _source(path: Path) -> str:
