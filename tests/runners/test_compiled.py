@@ -141,13 +141,12 @@ def test_a_recompile_limit_is_reported(
     """The second length of a curriculum needs a second graph; by default the compiler would silently run eagerly."""
     task = tiny.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
     trial, plain, fallen = tiny.changed(task=task, model=ONE), memory(), memory()
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
-    with pytest.raises(
-        SpecError, match=r"cannot be compiled \(FailOnRecompileLimitHit: .*\); use execution.compile='off'"
-    ):
-        train(on(trial), memory())
-    monkeypatch.setattr(compilation, "compiles", lambda *_: True)
-    assert train(trial, fallen).cost["graphs"] == 1
+    message = r"cannot be compiled \(FailOnRecompileLimitHit: .*\); use execution.compile='off'"
+    with torch._dynamo.config.patch(recompile_limit=1):
+        with pytest.raises(SpecError, match=message):
+            train(on(trial), memory())
+        monkeypatch.setattr(compilation, "compiles", lambda *_: True)
+        assert train(trial, fallen).cost["graphs"] == 1
     assert capsys.readouterr().err.count("cannot be compiled (FailOnRecompileLimitHit: ") == 1
     monkeypatch.setattr(compilation, "compiles", lambda *_: False)
     train(trial, plain)
