@@ -151,29 +151,21 @@ class Inputs(NamedTuple):
 
 
 def random_inputs(
-    operator: Operator,
-    *,
-    batch: int = 2,
-    heads: int | None = None,
-    length: int = 13,
-    channels: int | None = None,
-    seed: int = 0,
-    scale: float = 1.0,
+    operator: Operator, *, batch: int = 2, heads: int | None = None, length: int = 13, seed: int = 0, scale: float = 1.0
 ) -> Inputs:
     """Draw standard normal q, k (times `scale`) and v, and numbers in their range, away from their start.
 
-    Heads are the smallest that fit unless `heads` and `channels` say otherwise. Numbers differ by head, and by sequence and token if the operator accepts that.
+    Numbers differ by head, and by sequence and token if the operator accepts that.
     """
     made = torch.Generator().manual_seed(seed)
     fitted = fit(operator)
     heads = fitted.heads if heads is None else heads
-    channels = fitted.channels if channels is None else channels
-    query = channels + operator.added_channels
+    query = fitted.channels + operator.added_channels
     q, k, v = (
         torch.randn((batch, heads, length, size), generator=made, dtype=torch.float64)
-        for size in (query, query, channels)
+        for size in (query, query, fitted.channels)
     )
-    shape = head_shape(operator, heads=heads, query=query, value=channels, width=1)
+    shape = head_shape(operator, heads=heads, query=query, value=fitted.channels, width=1)
     numbers = {}
     for name, number in operator.numbers().items():
         finest = granularities_of(operator, name)[-1][0] if granularities_of(operator, name) else number.per
