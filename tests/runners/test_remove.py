@@ -133,10 +133,10 @@ def test_a_removed_trial_is_trained_anew_under_a_higher_number(campaign: Path) -
 def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, harm: str) -> None:
     gone = keys(campaign, "first", 0)
     assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
-    before = content(campaign)
+    before = tables(campaign)
     (record,) = Layout(campaign).removals.glob("*.json")
     record.unlink() if harm == "deleted" else record.write_text("{")
-    assert content(campaign) == before
+    assert tables(campaign) == before
     with Store.open(campaign) as store:
         assert any(record.name in warning for warning in store.warnings())
     assert [(each.file, each.remedy) for each in check_campaign(campaign)] == [(f"removals/{record.name}", REMOVAL)]
