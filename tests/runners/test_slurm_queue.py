@@ -166,6 +166,9 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(fa
     fake("sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
-    assert found.room().because == "the cluster keeps fewer than 50 jobs (MaxJobCount), and ended ones count for some minutes"
+    assert (
+        found.room().because
+        == "the cluster keeps fewer than 50 jobs (MaxJobCount), and ended ones count for some minutes"
+    )
     fake("scontrol", case.replace("= associations", "= limits"))
     assert read_limits().room().tasks == 1
