@@ -22,7 +22,7 @@ REQUEST = """slurm = Slurm(
     needs=(Needs(where={"operator": "SSA"}, gpu_type="large"),),
 )
 """
-"""What the user writes in place of the page's request, by the page's table of fields."""
+"""The user's request in place of the page's, by the page's table of fields."""
 VALUES = (
     "SELECT label, seed, name, point, value FROM v_final "
     "WHERE seed < 2 AND NOT starts_with(name, 'system.') ORDER BY ALL"
