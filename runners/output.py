@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -24,6 +24,10 @@ _LONGEST = 40
 """Most characters of a first column that is never broken."""
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
+_READABLE = 18
+"""Characters to which labels are shortened before columns are left out."""
+_SHORTEST = 8
+"""Least characters of a shortened label."""
 _NUMBER = re.compile(r"(?=.*[-+.<])<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
 """A formatted number, or an interval."""
 _EXACT = 1e15
@@ -77,11 +81,14 @@ def write_frame(
         write_table(list(headings.values()), frame.select(list(headings)).rows())
 
 
-def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = ()) -> None:
+def write_table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = (), labels: int = 0
+) -> None:
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
-    If the table is wider than the terminal, headings of numbers take several lines, columns move together, and the
-    columns `spare` are left out, the first one first. If that is not enough, the first column is broken.
+    If the table is wider than the terminal, headings of numbers take several lines, columns move together, the first
+    `labels` columns are shortened, and the columns `spare` are left out, the first one first. If that is not enough,
+    the first column is broken.
     """
     from rich.console import Console
     from rich.table import Table
@@ -97,18 +104,22 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare
         titles = [
             _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
         ]
+        least = [min(width, _READABLE) if at < labels else width for at, width in enumerate(widths)]
         for at in spare:
-            if _measure(titles, widths, shown, blanks) > console.width:
+            if _measure(titles, least, shown, blanks) > console.width:
                 shown.remove(at)
         for at in reversed(spare):  # a narrow column may fit in the place of a wide one
-            if at not in shown and _measure(titles, widths, more := sorted([*shown, at]), blanks) <= console.width:
+            if at not in shown and _measure(titles, least, more := sorted([*shown, at]), blanks) <= console.width:
                 shown = more
+        room = console.width - _measure(titles, widths, [at for at in shown if at >= labels], blanks) - blanks * labels
+        titles, cells = _shorten_labels(titles, cells, labels, room)
+        widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
         if _measure(titles, widths, shown, blanks) > console.width:
             whole = len(headings) - 1
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at in shown:
-        least = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=least, overflow="fold")
+        narrowest = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=narrowest, overflow="fold")
     for row in cells:
         table.add_row(*(row[at] for at in shown))
     console.print(table)
@@ -116,14 +127,44 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare
         write(f"left out at {console.width} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
+def _shorten_labels(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], labels: int, room: int
+) -> tuple[list[str], list[list[str]]]:
+    """Shorten the first `labels` columns so that they take `room` characters together; narrow columns stay whole."""
+    titles, cells = [*titles], [[*row] for row in cells]
+    widths = {at: max(len(titles[at]), *(len(row[at]) for row in cells)) for at in range(labels if cells else 0)}
+    for left, at in enumerate(sorted(widths, key=lambda at: widths[at])):
+        width = max(room // (labels - left), _SHORTEST)
+        if widths[at] > width:
+            short = shorten([titles[at], *(row[at] for row in cells)], width)
+            titles[at] = short[titles[at]]
+            for row in cells:
+                row[at] = short[row[at]]
+        room -= min(widths[at], width)
+    return titles, cells
+
+
+def shorten(names: Iterable[str], width: int) -> dict[str, str]:
+    """Cut the middle out of names longer than `width`, where different names stay different; else keep them whole."""
+    names = dict.fromkeys(names)
+    for tail in sorted(range(width), key=lambda tail: abs(2 * tail - width)):
+        short = {
+            name: name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+            for name in names
+        }
+        if len(set(short.values())) == len(names):
+            return short
+    return {name: name for name in names}
+
+
 def _is_narrow() -> bool:
     """True if lines have the width of a terminal."""
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def write_prose(text: str) -> None:
-    """A sentence of the result, broken between words at the width of the terminal."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+def write_prose(text: str, hanging: int | None = None) -> None:
+    """A sentence of the result, broken between words at the width of the terminal; later lines begin at `hanging`."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2 if hanging is None else hanging)
     width = get_terminal_size().columns if _is_narrow() else max(len(text), 1)
     for line in wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]:
         write(line)

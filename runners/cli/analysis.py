@@ -94,13 +94,13 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     sign = 1 if measure["better"] == "lower" else -1
     rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
     cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], scale)) for row in rows]
-    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,))
+    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,), labels=2)
     if len(families) > 1:
         write("×: what both do together beyond the sum of what each does alone")
     write("")
 
 
-_MOST_PAIRS = 12
+_MOST_MEANS = 16
 _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
@@ -109,10 +109,12 @@ def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
         write("no axis of this grid varies")
         return
     write("F tests of whole axes, about these seeds")
-    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
-    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
-    rows = found.terms.select(columns).rows()
-    write_table(headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows])
+    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to"]
+    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high"]
+    rows = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in found.terms.select(columns).rows()]
+    write_table(headings, rows, labels=1)
+    for term, note in found.terms.filter(pl.col("note") != "").select("term", "note").rows():
+        write_prose(f"{term}: {note}")
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
@@ -126,12 +128,15 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     if means.is_empty():
         return
     write("")
-    pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
-    shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
+    is_pair = pl.col("term").str.contains(CROSS, literal=True)
+    parts = {"level": means.filter(~is_pair), "pair of levels": means.filter(is_pair)}
+    shown = pl.concat(part for part in parts.values() if part.height <= _MOST_MEANS)
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()])
-    if shown.height < means.height:
-        write(f"--json has the means of {pairs} pairs of levels")
+    if shown.height:
+        write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()], labels=2)
+    for noun, part in parts.items():
+        if part.height > _MOST_MEANS:
+            write(f"--json has the means of {format_count(part.height, noun, noun.replace(' ', 's ', 1))}")
 
 
 def _level(share: float) -> str:
