@@ -195,7 +195,11 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
         sorted(set(itertools.chain(*(cost[name] for cost in costs)))) for name in ("devices", "threads")
     )
     versions = {
-        f"{name} {each}": None for cost in costs for version in cost["versions"] for name, each in version.items()
+        f"{name} {each}": None
+        for cost in costs
+        for version in cost["versions"]
+        for name, each in version.items()
+        if each
     }
     made = ", ".join(versions)
     each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"

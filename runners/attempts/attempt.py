@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.callbacks import Callbacks
 from runners.attempts.claims import Claim, by_code
+from runners.attempts.gpu_software import gpu_software
 from runners.attempts.system_load import SystemLoad
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
@@ -121,8 +122,10 @@ class Attempt(TrainingContext):
         return self._layout.log(self._trial, self.number)
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
-        """Add the chosen device, path and data to `start.json`."""
+        """Add the chosen device, path and data to `start.json`, and on GPUs the software that computes there."""
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
+        if device == "cuda":
+            record["versions"] = {**record["versions"], **gpu_software(device)}
         with _unwritable():
             write_json(self._layout.start(self._trial, self.number), record, "nothing")
 

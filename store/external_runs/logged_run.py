@@ -43,8 +43,8 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
     while True:
         start = start_record(line["trial"], next_attempt(layout, line["trial"]))
         _require_free(layout, line)
-        torch = start["versions"]["torch"] if "torch" in sys.modules else None
-        versions = {**start["versions"], "torch": torch, "script": _script()}
+        unused = dict.fromkeys({"torch", "triton"} - sys.modules.keys())
+        versions = {**start["versions"], **unused, "script": _script()}
         start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
         if begin(layout, start):
             return Run(layout, start, line, steps)

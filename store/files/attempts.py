@@ -50,8 +50,9 @@ def start_record(trial: str, number: int) -> dict[str, Any]:
 
 @cache
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": sys.version.split()[0], "torch": None, "ablate": None}
-    for package in ("torch", "ablate"):
+    packages = ("torch", "triton", "ablate")
+    found: dict[str, str | None] = {"python": sys.version.split()[0], **dict.fromkeys(packages)}
+    for package in packages:
         with suppress(PackageNotFoundError):  # a source tree on the path that was never installed
             found[package] = version(package)
     return found

@@ -89,7 +89,8 @@ def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, si
     plot = page.locator("#slot-parallel .js-plotly-plot")
     plot.scroll_into_view_if_needed()
     page.wait_for_selector("#slot-parallel .main-svg")
-    for _ in range(20):  # parts that arrive later move the figure
+    cells = page.locator("#slot-parallel .state", has_text="2 of 3 cells")
+    for _ in range(20):  # parts that arrive later move the figure under the pointer
         x, top, middle = plot.evaluate(
             """(plot) => { const box = plot.querySelector('.nsewdrag').getBoundingClientRect(); const { xaxis, yaxis } =
             plot._fullLayout; return [box.x + xaxis.d2p(0), box.y + yaxis.d2p(1.05), box.y + yaxis.d2p(0.4)]; }"""
@@ -99,9 +100,10 @@ def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, si
         page.mouse.move(x + 2, middle, steps=5)
         page.mouse.up()
         with suppress(TimeoutError):
-            page.wait_for_url("**/trade-offs?*brush=operator%3D*..*", timeout=5000)
+            cells.wait_for(timeout=5000)
             break
-    page.locator("#slot-parallel .state", has_text="2 of 3 cells").wait_for()
+    assert cells.is_visible()
+    page.wait_for_url("**/trade-offs?*brush=operator%3D*..*")
     assert plot.evaluate("(plot) => plot.layout.selections.length") == 0
 
 
@@ -118,10 +120,11 @@ def test_plotly_is_loaded_once_and_text_is_in_the_shipped_font(page: Page, site:
     page.goto(f"{site.url}/runs/runs")
     page.wait_for_selector(".ag-row")
     loaded = "(name) => performance.getEntriesByType('resource').filter((each) => each.name.includes(name)).length"
+    font = "(each) => getComputedStyle(document.querySelector(each)).fontFamily"
+    assert page.evaluate(font, ".ag-header-cell").startswith("Inter")
     assert page.evaluate(loaded, "plotly.min.js") == 1  # before any figure asks for it
-    page.goto(f"{site.url}/runs/overview")
+    page.goto(f"{site.url}/runs/overview?grid=quickstart")
     page.wait_for_selector("#slot-differences .main-svg")
     assert page.evaluate(loaded, "plotly.min.js") == 1
-    font = "(each) => getComputedStyle(document.querySelector(each)).fontFamily"
-    assert all(page.evaluate(font, each).startswith("Inter") for each in (".ag-header-cell", "h1", "svg text"))
+    assert all(page.evaluate(font, each).startswith("Inter") for each in ("h1", "svg text"))
     assert page.evaluate("() => document.fonts.check('14px Inter')")

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
 from runners.attempts.claims import Claim, Taken, claim
+from runners.attempts.gpu_software import gpu_software
 from runners.checkpoint import KEEP
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
@@ -125,15 +128,17 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
     assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
 
 
-def test_records_have_every_field_of_the_wire_format(layout: Layout) -> None:
+def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.attempts.attempt.gpu_software", lambda device: {"sdpa": f"math on {device}"})
     attempt = begin(layout)
     configured = read_json(layout.start(TRIAL, 1))
     assert {name: configured[name] for name in ABOUT} == ABOUT
     assert (configured["pid"], configured["pid_started"]) == (os.getpid(), process_started(os.getpid()))
     assert (configured["pid_space"], configured["resumed_from"]) == (pid_space(), None)
-    assert set(configured["versions"]) == {"python", "torch", "ablate"}
+    assert set(configured["versions"]) == {"python", "torch", "triton", "ablate"}
     attempt.begins("cuda", "sdpa", {"files": 2})
     chosen = {"device": "cuda", "path": "sdpa", "data": {"files": 2}}
+    chosen["versions"] = {**configured["versions"], "sdpa": "math on cuda"}
     assert read_json(layout.start(TRIAL, 1)) == {**configured, **chosen}
     attempt.finish(DONE)
     end = read_json(layout.end(TRIAL, 1))
@@ -142,6 +147,20 @@ def test_records_have_every_field_of_the_wire_format(layout: Layout) -> None:
     assert {name: end[name] for name in expected} == expected
     assert end["memory_bytes"] > 1e6
     assert end["wall_s"] >= 0
+
+
+def test_an_attempt_on_the_cpu_names_no_software_of_gpus(layout: Layout) -> None:
+    begin(layout).begins("cpu", "sdpa", None)
+    assert set(read_json(layout.start(TRIAL, 1))["versions"]) == {"python", "torch", "triton", "ablate"}
+
+
+def test_the_software_of_a_gpu_names_the_kernels_that_are_enabled_in_order() -> None:
+    found = gpu_software("cpu")
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    assert (found["cuda"], found["cudnn"]) == (torch.version.cuda, None if cudnn is None else str(cudnn))
+    assert (found["sdpa"] or "").startswith("flash, efficient, math")
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION], set_priority=True):
+        assert gpu_software("cpu")["sdpa"] == "math, cudnn"
 
 
 def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

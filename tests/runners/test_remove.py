@@ -61,7 +61,8 @@ def content(root: Path) -> str:
 
 
 def restore(root: Path) -> None:
-    for place in (root / "trash").iterdir():
+    """Move all files back, the latest removal first: a plan comes back as it was before its removal."""
+    for place in sorted((root / "trash").iterdir(), key=lambda place: place.stat().st_ctime_ns, reverse=True):
         shutil.copytree(place, root, dirs_exist_ok=True)
         shutil.rmtree(place)
 

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from grid import Grid
 from grid.errors import SpecError
+from runners.provenance import specfile
 from runners.provenance.code import spec_module_name
 from runners.provenance.specfile import import_spec_file, load_spec_file
 
@@ -79,6 +81,19 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
     assert sys.path.count(str(tmp_path / "one")) == 1
     (tmp_path / "one" / "json.py").write_text("raise RuntimeError")  # installed modules come first
     load_spec_file(write(tmp_path / "one", "import json\n" + GOOD.format(name=f"json_{len(neighbour)}")))
+
+
+def test_a_module_beside_a_spec_file_in_the_root_is_not_that_of_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = ModuleType("neighbour")
+    loaded.__file__, loaded.__dict__["NAME"] = "/neighbour.py", "root"
+    monkeypatch.setattr(specfile, "SPEC_FOLDERS", [*specfile.SPEC_FOLDERS, Path("/")])
+    monkeypatch.setattr(sys, "path", [*sys.path, "/"])
+    monkeypatch.setitem(sys.modules, "neighbour", loaded)
+    (tmp_path / "neighbour.py").write_text("NAME = 'own'\n")
+    text = "from neighbour import NAME\n" + GOOD.format(name="root").replace('"second"', "NAME")
+    assert list(load_spec_file(write(tmp_path, text))) == ["first", "own"]
 
 
 @pytest.mark.parametrize(

@@ -417,6 +417,9 @@ with Campaign(sys.argv[1]).grid("a", measure={"name": "mse"}).start("a", label="
     )
     assert found.returncode == 0, found.stderr
     assert campaign.trials()["status"].to_list() == ["ok"]
+    (start,) = campaign.root.glob("trials/*/*/001/start.json")
+    versions = json.loads(start.read_text())["versions"]
+    assert (versions["torch"], versions["triton"]) == (None, None)
 
 
 def test_a_run_that_ended_without_its_evaluation_is_no_lost_shard(tmp_path: Path) -> None:
