@@ -1,4 +1,9 @@
-"""Compile the Triton kernels for an H100 without a GPU; print registers spilled and shared memory of each as JSON."""
+"""Compile the Triton kernels for an H100 without a GPU; print registers spilled and shared memory of each as JSON.
+
+TRITON_INTERPRET=0 PYTHONPATH=. python tests/compile_kernels.py [--all]
+
+By default these are the cases that need most registers; with `--all`, every switch of the kernels, which takes an hour.
+"""
 
 import json
 import os
@@ -6,8 +11,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -15,27 +22,67 @@ from triton.compiler import ASTSource
 
 from variants.paths.triton_backward import backward_keys, backward_queries
 from variants.paths.triton_kernels import forward
-from variants.paths.triton_ops import TILES, Tile
+from variants.paths.triton_ops import Tile, find_tiles
 
 KERNELS = {"forward": forward, "queries": backward_queries, "keys": backward_keys}
-HALF, SINGLE = "*bf16", "*fp32"
+SINGLE = "*fp32"
+RULES = (
+    ("exponential", "total"), ("exponential", "ground"), ("signed_exponential", "total"), ("ssa", "total"),
+    ("ssa", "ground"), ("sigmoid", "total"), ("sigmoid", "ground"), ("sigmoid", "none"), ("elu_plus_one", "total"),
+    ("elu_plus_one", "ground"), ("elu_plus_one", "none"),
+)  # fmt: skip
 
 
-def compile_kernel(name: str, width: int, tile: Tile, *, gated: bool) -> dict[str, int]:
-    """Compile for heads of `width` channels in bfloat16; return bytes that a thread spills and shared memory."""
-    gate = HALF if gated else SINGLE
+class Case(NamedTuple):
+    """Switches of a kernel."""
+
+    kernel: str
+    dtype: str
+    width: int
+    gated: bool
+    score: str
+    normalised: str
+    causal: bool = True
+    shifted: bool = False
+    masked: bool = False
+
+
+def all_cases() -> Iterator[Case]:
+    """Yield every case that an operator can have."""
+    for kernel, dtype, width, gated in product(KERNELS, ("bf16", "fp16", "fp32"), (16, 64, 80, 128), (False, True)):
+        for (score, normalised), causal, shifted, masked in product(RULES, *((False, True),) * 3):
+            if shifted <= (score == "sigmoid") and masked >= (not causal):
+                yield Case(kernel, dtype, width, gated, score, normalised, causal, shifted, masked)
+
+
+SAMPLE = [
+    Case(kernel, dtype, width, gated, score, "ground", shifted=score == "sigmoid")
+    for dtype, widths, gates in (("bf16", (64, 128), (False, True)), ("fp32", (64,), (False,)))
+    for kernel, width, gated, score in product(KERNELS, widths, gates, ("ssa", "sigmoid"))
+]
+"""Cases that need most registers."""
+
+
+def compile_kernel(case: Case, tile: Tile) -> dict[str, int]:
+    """Compile; return bytes that a thread spills and shared memory."""
+    own, width, gate_width = f"*{case.dtype}", case.width, case.width * case.gated
+    gate, output = own if case.gated else SINGLE, SINGLE if case.normalised == "none" else own
     results = {
-        "forward": (HALF, SINGLE, SINGLE, SINGLE),
-        "queries": (HALF, gate, SINGLE, SINGLE, SINGLE, SINGLE),
-        "keys": (HALF, HALF, gate),
-    }[name]
+        "forward": (output, SINGLE, SINGLE, SINGLE),
+        "queries": (own, gate, SINGLE, SINGLE, SINGLE, SINGLE),
+        "keys": (own, own, gate),
+    }[case.kernel]
     types = {
-        "tensors": (HALF, HALF, HALF, gate, gate), "numbers": (SINGLE,) * 5, "shown": SINGLE, "slopes": (SINGLE,) * 3,
-        "doutput": HALF, "results": results, "sizes": ("i32", "i32", "fp32"),
+        "tensors": (own, own, own, gate, gate), "numbers": (SINGLE,) * 5, "shown": "*u8" if case.masked else SINGLE,
+        "slopes": (SINGLE,) * 3, "doutput": own, "results": results, "sizes": ("i32", "i32", "fp32"),
     }  # fmt: skip
-    shape = (width, width, width * gated, width, width, max(16, width * gated), tile.rows, tile.keys)
-    constants = (*shape, "exponential", "ground", True, gated, False, False, "tf32", True)
-    kernel = KERNELS[name]
+    blocks = (max(16, triton.next_power_of_2(each)) for each in (width, width, gate_width))
+    precision = "ieee" if own == SINGLE else "tf32"
+    constants = (
+        width, width, gate_width, *blocks, tile.rows, tile.keys, case.score, case.normalised, case.causal, case.gated,
+        case.shifted, case.masked, precision, True,
+    )  # fmt: skip
+    kernel = KERNELS[case.kernel]
     arguments = kernel.arg_names[: -len(constants)]
     signature = {argument: types.get(argument, ("i32",) * 3) for argument in arguments}
     attributes = {
@@ -44,16 +91,16 @@ def compile_kernel(name: str, width: int, tile: Tile, *, gated: bool) -> dict[st
         for place in places(at, signature[argument])
         if argument != "sizes"
     }
-    own = range(len(arguments), len(kernel.arg_names))
+    own_names = range(len(arguments), len(kernel.arg_names))
     source = ASTSource(
         kernel,
         signature=signature | dict.fromkeys(kernel.arg_names[len(arguments) :], "constexpr"),
-        constexprs={(at,): value for at, value in zip(own, constants, strict=True)},
+        constexprs={(at,): value for at, value in zip(own_names, constants, strict=True)},
         attrs=attributes,
     )
     options = {"num_warps": tile.warps, "num_stages": tile.stages}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    return {"spilled": stack_bytes(compiled.asm["cubin"]), "shared": compiled.metadata.shared}
+    return {**read_usage(compiled.asm["cubin"]), "shared": compiled.metadata.shared}
 
 
 def places(at: int, kind: Any) -> list[tuple[int, ...]]:
@@ -61,24 +108,24 @@ def places(at: int, kind: Any) -> list[tuple[int, ...]]:
     return [(at, part) for part in range(len(kind))] if isinstance(kind, tuple) else [(at,)]
 
 
-def stack_bytes(cubin: bytes) -> int:
-    """Return the bytes of stack that a thread uses, by NVIDIA's own tool, which Triton brings."""
+def read_usage(cubin: bytes) -> dict[str, int]:
+    """Return registers and bytes of stack that a thread uses, by NVIDIA's own tool, which Triton brings."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         report = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    return int(re.findall(r"STACK:(\d+)", report)[-1])
+    registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", report)[-1]
+    return {"registers": int(registers), "stack": int(stack)}
 
 
 def main() -> None:
-    """Compile every kernel with its tile for half precision."""
+    """Compile each case with its tile."""
     assert os.environ["TRITON_INTERPRET"] == "0"
-    for (precision, width, gated), tiles in TILES.items():
-        if precision == "half":
-            for name in KERNELS:
-                used = compile_kernel(name, width, getattr(tiles, name), gated=gated)
-                sys.stdout.write(json.dumps({"kernel": name, "width": width, "gated": gated, **used}) + "\n")
+    for case in all_cases() if "--all" in sys.argv else SAMPLE:
+        tiles = find_tiles((case.width, case.width, case.width * case.gated), single=case.dtype == "fp32")
+        used = compile_kernel(case, getattr(tiles, case.kernel))
+        sys.stdout.write(json.dumps({**case._asdict(), **used}) + "\n")
 
 
 if __name__ == "__main__":

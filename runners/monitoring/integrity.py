@@ -16,7 +16,7 @@ from store.files.atomic import environment_problem, is_temporary, read_json
 from store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
-from store.files.removals import removed_attempts
+from store.files.removals import read_removals
 from store.files.saved_texts import QUERIES, VIEWS
 from store.files.shards import BadShard, verify_shard
 from store.store import Store
@@ -32,6 +32,9 @@ REBUILD = "run `ablate rebuild`, which makes the database again from the files"
 SAVE = "save it again"
 ANNOTATE = "restore the file, or delete the line"
 REMOVAL = "restore the file; it says which rows of shards are left out"
+CACHE = "delete the file; a worker writes it again"
+_REMEDIES = {ANNOTATIONS: ANNOTATE, "removals/": REMOVAL, "submissions/": SUBMITTED, "grids/": PLAN}
+"""By the beginning of a file's name."""
 
 _HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
 
@@ -93,11 +96,8 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
 
 
 def _remedy(file: str) -> str:
-    if file == ANNOTATIONS:
-        return ANNOTATE
-    if file.startswith("submissions/"):
-        return SUBMITTED
-    return PLAN if file.startswith("grids/") else EVALUATE if "/evaluations/" in file else AGAIN
+    found = (remedy for beginning, remedy in _REMEDIES.items() if file.startswith(beginning))
+    return next(found, EVALUATE if "/evaluations/" in file else AGAIN)
 
 
 def _check_plans(layout: Layout) -> Iterator[Fault]:
@@ -106,8 +106,6 @@ def _check_plans(layout: Layout) -> Iterator[Fault]:
             yield (file, reason, _remedy(file))
     for path in layout.grids.glob("*.judged"):
         yield from _check_json(path, PLAN)
-    for path in layout.removals.glob("*.json"):
-        yield from _check_json(path, REMOVAL)
 
 
 def _check_submissions(layout: Layout) -> Iterator[Fault]:
@@ -126,7 +124,7 @@ def _check_submissions(layout: Layout) -> Iterator[Fault]:
             yield (directory / "submission.json", str(error), SUBMITTED)
         for path in sorted(directory.rglob("*.json")):
             if not is_temporary(path) and path.name != "submission.json":
-                yield from _check_json(path, SUBMITTED)
+                yield from _check_json(path, CACHE if path.parent.name == "seen" else SUBMITTED)
     for path in sorted(layout.snapshots.glob("*.tar")):
         yield from _check_hash(path, SNAPSHOT)
 
@@ -134,7 +132,7 @@ def _check_submissions(layout: Layout) -> Iterator[Fault]:
 def _check_attempts(layout: Layout) -> Iterator[Fault]:
     known: set[str] = set()
     last: tuple[str, int] = ("", 0)
-    removed = removed_attempts(layout)
+    removed = read_removals(layout).last
     for key, attempt, directory in layout.every_attempt():
         before = max(last[1] if key == last[0] else 0, removed.get(key, 0))
         for number in range(before + 1, attempt):

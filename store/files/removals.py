@@ -9,21 +9,44 @@ import time
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
+from grid.errors import NotFoundError, StoreError
 from store.files.atomic import environment_problem, make_directory, read_json, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import file_signature
+from store.files.record_fields import Problem, file_signature
 
 
-def removed_attempts(layout: Layout) -> dict[str, int]:
-    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none."""
-    found: dict[str, int] = {}
-    for path in sorted(layout.removals.glob("*.json")):
-        for trial, last in _read(path, file_signature(path)).items():
-            found[trial] = max(last, found.get(trial, 0))
-    return found
+@final
+class Removals(NamedTuple):
+    """The trials that were removed."""
+
+    last: dict[str, int]
+    """The number of the last removed attempt, by trial; 0 if the trial had none."""
+    problems: list[Problem]
+    """Records that are damaged or missing; the trash says in their place what was removed."""
+    complete: bool
+    """False if a record is damaged and its trash was emptied."""
+
+
+def read_removals(layout: Layout) -> Removals:
+    """Read the records of all removals."""
+    last: dict[str, int] = {}
+    problems: list[Problem] = []
+    complete = True
+    trash = layout.root / "trash"
+    names = {path.stem for path in layout.removals.glob("*.json")} | {path.name for path in trash.glob("*/")}
+    for name in sorted(names):
+        path = layout.removals / f"{name}.json"
+        try:
+            found = _read(path, file_signature(path))
+        except (NotFoundError, StoreError) as error:
+            problems.append((f"removals/{path.name}", str(error)))
+            found = {trial: attempt for trial, attempt, _ in Layout(trash / name).every_attempt()}  # in ascending order
+            complete = complete and (trash / name).is_dir()
+        last |= {trial: max(attempt, last.get(trial, 0)) for trial, attempt in found.items()}
+    return Removals(last, problems, complete)
 
 
 @lru_cache(maxsize=1024)
@@ -32,8 +55,15 @@ def _read(path: Path, _signature: str) -> dict[str, int]:
 
 
 def next_attempt(layout: Layout, trial: str) -> int:
-    """Return the number of the next attempt of `trial`: above all that are there, and all that were removed."""
-    return max([*layout.attempts(trial), removed_attempts(layout).get(trial, 0)]) + 1
+    """Return the number of the next attempt of `trial`: above all that are there, and all that were removed.
+
+    Raises StoreError if it is not known what was removed.
+    """
+    removals = read_removals(layout)
+    if not removals.complete:
+        said = "; ".join(reason for _, reason in removals.problems)
+        raise StoreError(f"an attempt gets a number that no removed one had; {said}; restore the file")
+    return max([*layout.attempts(trial), removals.last.get(trial, 0)]) + 1
 
 
 @final

@@ -16,7 +16,7 @@ from store.files.attempt_records import AttemptRow, attempt_signature, evaluated
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
 from store.files.record_fields import Problem, clean_text, json_text, signed_size
-from store.files.removals import removed_attempts
+from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
 
 _NOT_UNCHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
@@ -129,11 +129,13 @@ class RecordIngest:
         self._problems(plan.problems)
 
     def _removals(self) -> None:
-        rows = sorted(removed_attempts(self._layout).items())
+        found = read_removals(self._layout)
+        rows = sorted(found.last.items())
         if rows != self._connection.execute("SELECT * FROM removal ORDER BY ALL").fetchall():
             self._connection.execute("DELETE FROM removal")
             self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
             self.plans += 1
+        self._replace_problems("removals/", found.problems)
 
     def _annotations(self) -> None:
         """Bring tags and notes on the trials and grids that there are in line with the file."""

@@ -110,6 +110,39 @@ def test_an_sbatch_that_answers_nonsense_leaves_nothing_queued(
     assert user.layout.submission_ids() == []
 
 
+def test_the_job_is_not_the_first_number_that_a_site_prints(
+    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = (
+        "echo 'Submitted with care: job 7 is welcome'; $real \"$@\"; echo 'Submitted batch job is what you read'; exit"
+    )
+    with instead_of_sbatch(user, monkeypatch, body):
+        submission = user.queues()
+    (array,) = submission.classes[0].arrays
+    assert array.job != 7
+    assert cluster.run("squeue", "-h", "-o", "%F %j").split()[:2] == [str(array.job), f"ablate-{submission.submission}"]
+    wait_until_over(cluster)
+    assert user.same_as_local()
+
+
+def test_as_many_workers_as_max_job_count_leaves_room_for_are_queued(
+    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = Shape(gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})
+    with Cluster(shape) as other:
+        monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
+        other.submit("sleep 600", "-o", "/dev/null")
+        said = user.writes("seeds=range(5)", "workers=10").does(*user.run)
+        assert said.code == 0, said.err
+        assert "5 workers and not 10, each of which trains more trials: " in said.err
+        assert "fewer than 7 jobs (MaxJobCount)" in said.err
+        queued = other.run("squeue", "-h", "-o", "%j").split()
+        assert len([name for name in queued if name.startswith("ablate-")]) == 5
+        other.run("scancel", "--name=wrap")
+        wait_until_over(other)
+    assert user.ok() == 10
+
+
 def test_a_job_that_is_refused_after_another_was_taken_leaves_nothing_queued(
     cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

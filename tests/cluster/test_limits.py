@@ -70,10 +70,10 @@ def test_a_cluster_without_arrays_accounting_and_gpus(cluster: Cluster, monkeypa
     with Cluster(Shape(nodes=1, gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})) as other:
         monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
         found = read_limits()
-        assert (found.array_size, found.accounts, found.room().tasks) == (1, None, 7)
+        assert (found.array_size, found.accounts, found.room().tasks) == (1, None, 6)
         assert found.partitions["debug"].gpus == {}
         assert arrays(3, found) == [1, 1, 1]
         with pytest.raises(ClusterBroken, match="Invalid job array"):
             other.submit("true", "--array=0-1")
         other.submit("sleep 60", "-o", "/dev/null")
-        assert read_limits().room().tasks == 6
+        assert read_limits().room().tasks == 5

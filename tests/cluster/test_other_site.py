@@ -6,17 +6,27 @@ from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, Shape
-from cluster.conftest import train_toys
 from cluster.user import User
 
 from runners.attempts.submission_record import read_submission_record
 from store.store import Store
 
-GRID = "name='site', seeds=range(30)"
-REQUEST = """
-gpus=1, gpu_type="small", partition="debug", workers=50, max_parallel=4,
-needs=(Needs(where={"operator.kind": "rising"}, gpu_type="large"),),
+PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+REQUEST = """slurm = Slurm(
+    partition="debug",
+    time="30m",
+    gpu_type="small",
+    workers=42,
+    max_parallel=4,
+    signal_s=20,
+    needs=(Needs(where={"operator": "SSA"}, gpu_type="large"),),
+)
 """
+"""The user's request in place of the page's, by the page's table of fields."""
+VALUES = (
+    "SELECT label, seed, name, point, value FROM v_final "
+    "WHERE seed < 2 AND NOT starts_with(name, 'system.') ORDER BY ALL"
+)
 
 
 @pytest.fixture
@@ -33,31 +43,50 @@ def site(slurm_installed: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
         yield cluster
 
 
-def test_sixty_trials_on_a_cluster_configured_unlike_ours(
+def write_spec(file: Path) -> None:
+    """Write the page's file with another request."""
+    _, block = PAGE.read_text(encoding="utf-8").split("```python\n", 1)
+    text, _ = block.split("```", 1)
+    grid, request, _ = text.partition("slurm = Slurm(")
+    assert request
+    file.write_text(grid.replace("    Measure,\n", "    Measure,\n    Needs,\n") + REQUEST, encoding="utf-8")
+
+
+def test_sixty_trials_of_the_documentation_on_a_cluster_configured_unlike_ours(
     site: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train_toys(tmp_path, monkeypatch)
+    """Workers train for real, on the CPU, since the GPUs are pretended; the page says that they do so."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
     user = User(tmp_path, capsys)
-    user.spec.write_text(
-        "from runners import Needs, Slurm\nfrom toy_campaign import toy_grid\n"
-        f'grid = toy_grid({GRID})\nslurm = Slurm(time="30m", mem="500M", signal_s=20, {REQUEST})\n'
-    )
-    refused = user.does(*user.run)
+    write_spec(user.spec)
+    more = ("training.steps=20", "seeds=0..29")
+    refused = user.does(*user.run, *more)
     assert refused.code == 2, refused.err
     assert "account" in refused.sentence
     assert not user.layout.submission_ids()
 
-    planned = user.does(*user.run, "--account", "research", "--dry-run")
+    planned = user.does(*user.run, *more, "--account", "research", "--dry-run")
     assert planned.code == 0
     assert "60 trials in 2 classes" in planned.out + planned.err
-    assert user.does(*user.run, "--account", "research", "--wait").code == 0
+    trained = user.does(*user.run, *more, "--account", "research", "--wait")
+    assert trained.code == 0, trained.err
     assert user.ok() == 60
     with Store.open(user.root) as store:
-        kinds = dict(store.sql("SELECT trial, operator FROM grid_trial").rows())
-    nodes = {(kinds[key], state.attempts[-1].start["place"]["node"]) for key, state in user.states().items()}
-    assert nodes == {("falling", "n1"), ("rising", "n2")}
+        labels = dict(store.sql("SELECT trial, label FROM grid_trial").rows())
+        values = store.sql(VALUES).rows()
+    starts = {key: state.attempts[-1].start for key, state in user.states().items()}
+    assert {(labels[key], start["place"]["node"]) for key, start in starts.items()} == {
+        ("softmax", "n1"),
+        ("SSA", "n2"),
+    }
     (submission,) = user.layout.submission_ids()
     arrays = [each.arrays for each in read_submission_record(user.layout, submission).classes]
     assert max(array.tasks for each in arrays for array in each) <= 20
     assert max(map(len, arrays)) > 1  # a class with more workers than a job array may have tasks
-    assert user.same_as_local()
+
+    local = str(tmp_path / "local")
+    assert user.does("run", str(user.spec), "training.steps=20", "seeds=0..1", "--campaign", local).code == 0
+    with Store.open(Path(local)) as store:
+        assert store.sql(VALUES).rows() == values
+    assert len({(label, seed) for label, seed, *_ in values}) == 4

@@ -188,7 +188,7 @@ def test_paper_is_white_in_a_dark_system_too(shown: Page) -> None:
 
 def test_two_figures_fit_on_a_page_of_paper_and_contents_lead_to_them(shown: Page) -> None:
     rows = "plot.layout.yaxis?.ticktext?.length || 0"
-    heights = f"() => [...document.querySelectorAll('.plot')].map((plot) => [plot.layout.height, {rows}])"
+    heights = f"() => [...document.querySelectorAll('.plot')].map((plot) => [plot.offsetHeight, {rows}])"
     contents = shown.locator("nav.contents a")
     assert not contents.first.is_visible()
     shown.emulate_media(media="print")

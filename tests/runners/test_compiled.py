@@ -134,6 +134,25 @@ def test_what_the_compiler_refuses(
     assert numbers(plain) == numbers(fallen)
 
 
+@pytest.mark.usefixtures("traced")
+def test_a_recompile_limit_is_reported(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second length of a curriculum needs a second graph; by default the compiler would silently run eagerly."""
+    task = tiny.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
+    trial, plain, fallen = tiny.changed(task=task, model=ONE), memory(), memory()
+    message = r"cannot be compiled \(FailOnRecompileLimitHit: .*\); use execution.compile='off'"
+    with torch._dynamo.config.patch(recompile_limit=1):
+        with pytest.raises(SpecError, match=message):
+            train(on(trial), memory())
+        monkeypatch.setattr(compilation, "compiles", lambda *_: True)
+        assert train(trial, fallen).cost["graphs"] == 1
+    assert capsys.readouterr().err.count("cannot be compiled (FailOnRecompileLimitHit: ") == 1
+    monkeypatch.setattr(compilation, "compiles", lambda *_: False)
+    train(trial, plain)
+    assert apart(numbers(plain), numbers(fallen)) < EXACT
+
+
 def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "_missing", lambda _: None)
     long = tiny.changed(training=Training(steps=LONG))

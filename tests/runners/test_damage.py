@@ -25,10 +25,16 @@ from dashboards.data.user_errors import catch_user_error
 from grid import Measure
 from grid.errors import StoreError
 from runners.cli.app import execute
+from runners.slurm.submit.submit_lock import submit_lock
+from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker_records import worker_log
 from store.campaign import Campaign
-from store.files.atomic import write_json
+from store.files.annotations import annotate
+from store.files.atomic import make_directory, write_json
 from store.files.layout import Layout
 from store.files.saved_texts import VIEWS
+from store.files.shards import verify_shard
+from store.ingest import compaction
 from store.store import Store
 
 AFTER = """
@@ -51,15 +57,18 @@ evaluations = (DeviantInputs(sigma=(1.0, 10.0), functions=3, sequences=2, points
 PATTERNS = {
     "start": "trials/*/{ok}/001/start.json",
     "end": "trials/*/{ok}/001/end.json",
-    "metric shard": "spool/*/*-metric.*.parquet",
-    "evaluation shard": "spool/*/*-evaluation.*.parquet",
-    "probe shard": "spool/*/*-probe.*.parquet",
+    "metric shard": "spool/*/*-00000[1-9]-metric.*.parquet",
+    "evaluation shard": "spool/*/*-00000[1-9]-evaluation.*.parquet",
+    "probe shard": "spool/*/*-00000[1-9]-probe.*.parquet",
+    "joined metric shard": "spool/*/{run}-0000-000000-metric.*.parquet",
+    "joined evaluation shard": "spool/*/{run}-0000-000000-evaluation.*.parquet",
+    "joined probe shard": "spool/*/{run}-0000-000000-probe.*.parquet",
     "weights": "trials/*/{ok}/001/weights/*.pt",
     "artefact": "trials/*/{ok}/001/artefacts/*.npz",
     "later evaluation": "trials/*/*/001/evaluations/*.json",
     "shard of a later evaluation": "trials/*/*/001/evaluations/*.parquet",
-    "header": "grids/small.json",
-    "lines": "grids/small.trials.jsonl",
+    "header": "grids/{grid}.json",
+    "lines": "grids/{grid}.trials.jsonl",
     "judged": "grids/own.judged",
     "manifest": "submissions/{run}/manifest.jsonl",
     "index": "submissions/{run}/manifest.idx",
@@ -68,6 +77,11 @@ PATTERNS = {
     "logged run": "submissions/*/logged.json",
     "cancelled": "submissions/{run}/cancelled.json",
     "worker": "submissions/{run}/workers/a-0.json",
+    "seen": "submissions/{run}/seen/*.json",
+    "worker log": "submissions/{run}/logs/*",
+    "notes": "notes.jsonl",
+    "removal": "removals/*.json",
+    "removed file": "trash/*/**/*.*",
     "snapshot": "snapshots/*.tar",
     "checkpoint": "trials/*/*/*/checkpoint/*.pt",
     "query": "queries/mine.sql",
@@ -78,19 +92,34 @@ PATTERNS = {
     "published database": "store/snapshot.duckdb",
     "looked": "store/looked.json",
     "lock": "store/ingest.lock",
+    "lock of submissions": "submissions/.lock",
+    "lock of evaluations": "trials/*/*/001/evaluations/lock",
 }
 """One file of every kind, and where it lies."""
 
-UNUSED = {"weights", "artefact", "owner", "snapshot", "checkpoint", "query", "view", "log", "lock"}
+LOCKS = {"lock", "lock of submissions", "lock of evaluations"}
+UNUSED = {
+    "weights",
+    "artefact",
+    "owner",
+    "snapshot",
+    "checkpoint",
+    "query",
+    "view",
+    "log",
+    "worker log",
+    "removed file",
+}
+UNUSED |= LOCKS
 """Files from which no place takes anything; they are damaged together."""
 
-REBUILT = {"database", "published database", "looked", "lock"}
+REBUILT = {"database", "published database", "looked", *LOCKS}
 """Files that the next command makes again."""
 
-FREE = {"heartbeat", "log", "owner", "query", "view"}
-"""Files without a promise: text for people, signs of life, and a token without which code needs `--trust`."""
+FREE = {"heartbeat", "log", "worker log", "owner", "query", "view", "removed file"}
+"""Files without a promise: text for people, signs of life, a token without which code needs `--trust`, the trash."""
 
-UNPROMISED = {"later evaluation", "judged", "cancelled", "worker", "checkpoint"}
+UNPROMISED = {"later evaluation", "judged", "cancelled", "worker", "checkpoint", "seen", "notes"}
 """Files that may be deleted: without them, what they say was never said."""
 
 
@@ -126,20 +155,45 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     judge = place / "judge.py"
     judge.write_text(JUDGE)
     ablate("evaluate", "grid=small", "--with", judge, "--campaign", root)
-    campaign = Campaign(root)
-    campaign.grid("own", measure=Measure(name="loss"))
-    with campaign.start("own", label="x", seed=0) as logged:
-        logged.log(1, loss=0.5)
-    ablate("sql", "--save", "mine", "SELECT 1", "--campaign", root)
     layout = Layout(root)
+    log_and_remove(root)
+    ablate("sql", "--save", "mine", "SELECT 1", "--campaign", root)
     VIEWS.save(layout, "mine", '{"page": "/"}')
-    run = submission_of_small(layout)
-    write_json(layout.submission(run) / "cancelled.json", {"schema": 1, "workers": []})
-    write_json(layout.submission(run) / "workers" / "a-0.json", {"schema": 1, "lives": []})
+    annotate(layout, [(None, "small")], add=["good"], note="it looks fine")
+    add_files_of_workers(layout, submission_of_small(layout))
     next(root.glob("trials/*/*/*/heartbeat")).with_name("log").write_text("a warning\n")
     for path in root.rglob("heartbeat"):
         os.utime(path, (0, 0))
     return root
+
+
+def log_and_remove(root: Path) -> None:
+    """Log two runs, whose ingest joins the first two small shards of each table, and remove one of them."""
+    campaign = Campaign(root)
+    campaign.grid("own", measure=Measure(name="loss"))
+    for seed in range(2):
+        with campaign.start("own", label="x", seed=seed) as logged:
+            for step in range(1, 3):
+                logged.log(step, loss=0.5)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("LEAST", "MOST"):
+            patched.setattr(compaction, name, 2)
+        Store.open(root).close()
+    ablate("rm", "grid=own", "seed=1", "--campaign", root)
+
+
+def add_files_of_workers(layout: Layout, run: str) -> None:
+    """Add the files that workers of a cluster and their submission leave."""
+    write_json(layout.submission(run) / "cancelled.json", {"schema": 1, "workers": []})
+    write_json(layout.submission(run) / "workers" / "a-0.json", {"schema": 1, "lives": []})
+    done = CompletedRows(layout, run, "a-0", (0, 4))
+    done.add(0)
+    done.publish()
+    log = worker_log(layout, run, "1_0")
+    make_directory(log.parent)
+    log.write_text("it begins\n")
+    with submit_lock(layout, print):
+        pass
 
 
 def submission_of_small(layout: Layout) -> str:
@@ -218,6 +272,8 @@ class Sound(NamedTuple):
     content: str
     """Hash of all rows of the store, from which every page takes its numbers."""
     files: dict[str, Path]
+    names: dict[str, list[str]]
+    """Names by which the file of a kind is told: its own, and those of the shards that were joined to it."""
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +283,12 @@ def sound(rich: Path) -> Sound:
     with Store.open(rich) as store:
         ok = store.sql("SELECT trial FROM grid_trial WHERE grid = 'small' ORDER BY position LIMIT 1")["trial"][0]
         content = store.content_hash()
-    names = {"ok": ok, "run": submission_of_small(Layout(rich))}
-    files = {kind: min(rich.glob(pattern.format(**names))).relative_to(rich) for kind, pattern in PATTERNS.items()}
-    return Sound(rich, said, content, files)
+    names = {"ok": ok, "run": submission_of_small(Layout(rich)), "grid": "small"}
+    paths = {kind: min(filter(Path.is_file, rich.glob(each.format(**names)))) for kind, each in PATTERNS.items()}
+    members = {kind: verify_shard(path).members for kind, path in paths.items() if path.parts[-3] == "spool"}
+    assert {kind for kind, found in members.items() if found} == {kind for kind in PATTERNS if "joined" in kind}
+    named = {kind: [path.name, *(name for name, _ in members.get(kind, ()))] for kind, path in paths.items()}
+    return Sound(rich, said, content, {kind: path.relative_to(rich) for kind, path in paths.items()}, named)
 
 
 def copy(root: Path, target: Path, *, store: bool) -> Path:
@@ -267,9 +326,8 @@ def test_damage_is_told_everywhere_or_changes_nothing(
 
     promised = {*kinds} - REBUILT - FREE - (UNPROMISED if harm == "deleted" else set())
     for kind in promised:
-        name = sound.files[kind].name
         found = said["check"].numbers
-        assert any(each["file"].endswith(name) and each["remedy"] for each in found), (kind, found)
+        assert any(each["file"].endswith((*sound.names[kind],)) and each["remedy"] for each in found), (kind, found)
     if promised or not {*kinds} & {"query", "heartbeat", "database", "published database"}:
         assert said["check"].code == (6 if promised else 0), said["check"].text
 
@@ -279,7 +337,7 @@ def test_damage_is_told_everywhere_or_changes_nothing(
         assert same["table"]
         return
     for name, unchanged in same.items():
-        told = len(kinds) == 1 and tells(sound.files[kinds[0]], kinds[0], said[name].text)
+        told = len(kinds) == 1 and tells(sound, kinds[0], said[name].text)
         assert unchanged or told, (name, said[name])
 
 
@@ -292,25 +350,25 @@ def read_rows(root: Path, sound: Sound) -> tuple[bool, Said]:
         return False, Said(None, str(error))
 
 
-def tells(file: Path, kind: str, text: str) -> bool:
+def tells(sound: Sound, kind: str, text: str) -> bool:
     """Return if `text` names the file; of a damaged database it is enough to say what makes it again."""
     if kind == "heartbeat":  # without one, an attempt has ended, and its end is missing
-        return f"{file.parent}/end.json" in text
-    return file.name in text if kind not in REBUILT else "ablate rebuild" in text
+        return f"{sound.files[kind].parent}/end.json" in text
+    return "ablate rebuild" in text if kind in REBUILT else any(name in text for name in sound.names[kind])
 
 
-def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["evaluation shard", "joined evaluation shard"])
+def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path, kind: str) -> None:
     shutil.copytree(sound.root.parent, tmp_path / "p", ignore=shutil.ignore_patterns("store"))
     root, spec = tmp_path / "p" / "c", tmp_path / "p" / "spec.py"
-    (root / sound.files["evaluation shard"]).unlink()
+    (root / sound.files[kind]).unlink()
     assert "ablate run SPEC --rerun-stale" in ablate("check", "--campaign", root, code=6)
     ablate("run", spec, "--grid", "small", "--rerun-stale", "--campaign", root, "--on", "inline")
     ablate("check", "--campaign", root)
     assert ask(root, "table", "--grid", "small") == sound.said["table"]
 
 
-def test_every_kind_of_file_of_a_campaign_is_among_them(rich: Path) -> None:
+def test_every_file_of_a_campaign_is_of_one_of_the_kinds(rich: Path) -> None:
     every = {path for path in rich.rglob("*") if path.is_file()}
-    named = {path for pattern in PATTERNS.values() for path in rich.glob(pattern.format(ok="*", run="*"))}
-    others = {path for path in every - named if path.suffix not in {".json", ".jsonl", ".parquet"}}
-    assert {path.name for path in others} <= {"lock"}
+    patterns = [each.format(ok="*", run="*", grid="*") for each in PATTERNS.values()]
+    assert every == {path for each in patterns for path in rich.glob(each) if path.is_file()}

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from toy_campaign import run_quietly, tables, toy_grid
 
+from grid.errors import StoreError
 from runners.cli.app import execute
-from runners.monitoring.integrity import check_campaign
+from runners.monitoring.integrity import REMOVAL, check_campaign
 from store import Campaign
 from store.files.layout import Layout
+from store.files.removals import next_attempt
 from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 from store.store import Store
@@ -125,6 +127,24 @@ def test_a_removed_trial_is_trained_anew_under_a_higher_number(campaign: Path) -
     with Store.open(campaign) as store:
         assert store.sql("SELECT count(*) FROM recorded r ANTI JOIN attempt USING (trial, attempt)").item() == 0
     assert check_campaign(campaign) == []
+
+
+@pytest.mark.parametrize("harm", ["deleted", "altered"])
+def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, harm: str) -> None:
+    gone = keys(campaign, "first", 0)
+    assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
+    before = tables(campaign)
+    (record,) = Layout(campaign).removals.glob("*.json")
+    record.unlink() if harm == "deleted" else record.write_text("{")
+    assert tables(campaign) == before
+    with Store.open(campaign) as store:
+        assert any(record.name in warning for warning in store.warnings())
+    assert [(each.file, each.remedy) for each in check_campaign(campaign)] == [(f"removals/{record.name}", REMOVAL)]
+    assert {next_attempt(Layout(campaign), key) for key in gone} == {2}
+    if harm == "altered":
+        shutil.rmtree(campaign / "trash")
+        with pytest.raises(StoreError, match=record.name):
+            next_attempt(Layout(campaign), min(gone))
 
 
 def test_attempts_that_come_back_beside_a_later_one_do_not_mix(campaign: Path) -> None:

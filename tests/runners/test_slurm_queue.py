@@ -109,9 +109,9 @@ def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
         (1, "QOS few", {}),
         (1, "account small", {"account": "small"}),
         (1, "QOS few", {"account": "small", "qos": "few"}),
-        (9970, "MaxJobCount", {"qos": "normal"}),
+        (9969, "MaxJobCount", {"qos": "normal"}),
         (4, "account big", {"qos": "normal", "partition": "cpu"}),
-        (9970, "MaxJobCount", {"account": "unknown"}),
+        (9969, "MaxJobCount", {"account": "unknown"}),
     ):
         room = limits(**given, default_account="big").room(**asked)
         assert (room.tasks, words in room.because) == (tasks, True)
@@ -166,6 +166,9 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(fa
     fake("sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
-    assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount), and ended ones count for some minutes"
+    assert (
+        found.room().because
+        == "the cluster keeps fewer than 50 jobs (MaxJobCount), and ended ones count for some minutes"
+    )
     fake("scontrol", case.replace("= associations", "= limits"))
     assert read_limits().room().tasks == 1

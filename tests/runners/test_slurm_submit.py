@@ -127,12 +127,12 @@ def test_a_dry_run_writes_nothing_and_needs_no_cluster(
 
 def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MaxJobCount counts ended jobs too, for as long as the controller keeps them."""
-    slurm = pretended(tmp_path, monkeypatch, max_jobs=5)
+    slurm = pretended(tmp_path, monkeypatch, max_jobs=6)
     submit(tmp_path / "first", CPU.changed(workers=1))
     (slurm.place / "ended").write_text("you|lab|normal|debug|COMPLETED\n" * 2)
     queued = submit(tmp_path / "campaign", CPU.changed(workers=6))
     assert queued.draft.workers == 2
-    assert any("keeps 5 jobs (MaxJobCount)" in note for note in queued.draft.notes)
+    assert any("keeps fewer than 6 jobs (MaxJobCount)" in note for note in queued.draft.notes)
     (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
     monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
     slurm.forget()

@@ -66,10 +66,7 @@ class PathChoice(NamedTuple):
 def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoice:
     """Choose the path for a call of `operator`; raise SpecError if the named path cannot run it or does not exist."""
     if name != "auto":
-        path = find_path(operator, name)
-        if (reason := path.cannot_call(case)) is not None:
-            raise SpecError(_refusal(path, operator, reason))
-        return PathChoice(path, {})
+        return PathChoice(find_path(operator, name, case), {})
     reasons = dict[str, str]()
     for path in PATHS:
         reason = path.reason(operator, case) or path.slower(case)
@@ -79,15 +76,13 @@ def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoic
     raise AssertionError("the definition runs everything")
 
 
-def find_path(operator: Operator, name: PathName) -> Path:
-    """Return the path with this name; raise SpecError if it cannot run `operator` or does not exist."""
+def find_path(operator: Operator, name: PathName, case: Case | None = None) -> Path:
+    """Return the path with this name; raise SpecError if there is none or it cannot run `operator`, or `case` of it."""
     for path in PATHS:
         if path.name == name:
-            if (reason := path.cannot(operator)) is not None:
-                raise SpecError(_refusal(path, operator, reason))
-            return path
+            reason = path.cannot(operator) if case is None else path.reason(operator, case)
+            if reason is None:
+                return path
+            instead = "" if case is None else f", which runs path {choose(operator, case).path.name!r}"
+            raise SpecError(f"path {name!r} cannot run {operator.label!r}: {reason}; use path='auto'{instead}")
     raise SpecError(f"there is no path {name!r}; there are auto, {', '.join(path.name for path in PATHS)}")
-
-
-def _refusal(path: Path, operator: Operator, reason: str) -> str:
-    return f"path {path.name!r} cannot run {operator.label!r}: {reason}; use path='auto'"

@@ -69,7 +69,8 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return definition(operator, heads, numbers).output
     if not _INSTALLED:
         raise EnvironmentProblem(
-            "path 'triton' needs the package triton, which the CUDA build of torch brings; install it"
+            "path 'triton' needs the package triton, which the CUDA build of torch brings; install it, "
+            "or use path='auto'"
         )
     from variants.paths.triton_ops import attend_by_triton
 

@@ -62,7 +62,7 @@ class Limits:
     """Upper bound of array indices; 0 or 1: arrays are off."""
     max_array_tasks: int | None
     max_jobs: int
-    """Most tasks of all users."""
+    """MaxJobCount: tasks of all users must be fewer."""
     partitions: Mapping[str, Partition]
     queued: QueuedTasks
     associations: tuple[Association, ...] | None = None
@@ -103,9 +103,9 @@ class Limits:
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """Return how many more tasks may be queued, and which limit says so."""
         cluster = Room(
-            self.max_jobs - self.queued.all,
-            f"the cluster keeps {self.max_jobs} jobs (MaxJobCount), and ended ones count for some minutes",
-            self.max_jobs,
+            self.max_jobs - 1 - self.queued.all,
+            f"the cluster keeps fewer than {self.max_jobs} jobs (MaxJobCount), and ended ones count for some minutes",
+            self.max_jobs - 1,
         )
         rooms = [cluster, *self._user_rooms(account or self.default_account, qos, partition)]
         least = min(rooms, key=lambda each: each.tasks)
