@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -24,8 +24,8 @@ _LONGEST = 40
 """Most characters of a first column that is never broken."""
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
-_READABLE = 18
-"""Characters to which labels are shortened before columns are left out."""
+_READABLE = 20
+"""Columns are left out before labels become shorter than this."""
 _SHORTEST = 8
 """Least characters of a shortened label."""
 _NUMBER = re.compile(r"(?=.*[-+.<])<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
@@ -87,8 +87,8 @@ def write_table(
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
     If the table is wider than the terminal, headings of numbers take several lines, columns move together, the first
-    `labels` columns are shortened, and the columns `spare` are left out, the first one first. If that is not enough,
-    the first column is broken.
+    `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first. If that
+    is not enough, the first column is broken.
     """
     from rich.console import Console
     from rich.table import Table
@@ -104,22 +104,20 @@ def write_table(
         titles = [
             _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
         ]
-        least = [min(width, _READABLE) if at < labels else width for at, width in enumerate(widths)]
-        for at in spare:
-            if _measure(titles, least, shown, blanks) > console.width:
-                shown.remove(at)
-        for at in reversed(spare):  # a narrow column may fit in the place of a wide one
-            if at not in shown and _measure(titles, least, more := sorted([*shown, at]), blanks) <= console.width:
-                shown = more
-        room = console.width - _measure(titles, widths, [at for at in shown if at >= labels], blanks) - blanks * labels
-        titles, cells = _shorten_labels(titles, cells, labels, room)
-        widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
+        names = [[titles[at], *(row[at] for row in cells)] for at in range(labels)]
+        long = [max(map(len, texts)) for texts in names]
+        shown, most = _fit([""] * labels + titles[labels:], long + widths[labels:], labels, spare, console.width)
+        for at, texts in enumerate(names):
+            titles[at], *texts = shorten(texts, most)
+            widths[at] = max(map(len, texts), default=0)
+            for row, text in zip(cells, texts, strict=True):
+                row[at] = text
         if _measure(titles, widths, shown, blanks) > console.width:
             whole = len(headings) - 1
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at in shown:
-        narrowest = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=narrowest, overflow="fold")
+        least = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=least, overflow="fold")
     for row in cells:
         table.add_row(*(row[at] for at in shown))
     console.print(table)
@@ -127,34 +125,34 @@ def write_table(
         write(f"left out at {console.width} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
-def _shorten_labels(
-    titles: Sequence[str], cells: Sequence[Sequence[str]], labels: int, room: int
-) -> tuple[list[str], list[list[str]]]:
-    """Shorten the first `labels` columns so that they take `room` characters together; narrow columns stay whole."""
-    titles, cells = [*titles], [[*row] for row in cells]
-    widths = {at: max(len(titles[at]), *(len(row[at]) for row in cells)) for at in range(labels if cells else 0)}
-    for left, at in enumerate(sorted(widths, key=lambda at: widths[at])):
-        width = max(room // (labels - left), _SHORTEST)
-        if widths[at] > width:
-            short = shorten([titles[at], *(row[at] for row in cells)], width)
-            titles[at] = short[titles[at]]
-            for row in cells:
-                row[at] = short[row[at]]
-        room -= min(widths[at], width)
-    return titles, cells
+def _fit(
+    titles: Sequence[str], widths: Sequence[int], labels: int, spare: Sequence[int], room: int
+) -> tuple[list[int], int]:
+    """Choose the columns to show in `room` characters, and the most characters of a text of the first `labels` ones."""
+
+    def fits(shown: Sequence[int], most: int) -> bool:
+        return _measure(titles, [min(width, most) for width in widths[:labels]] + [*widths[labels:]], shown, 1) <= room
+
+    shown = [*range(len(titles))]
+    for at in spare:
+        if not fits(shown, _READABLE):
+            shown.remove(at)
+    for at in reversed(spare):  # a narrow column may fit in the place of a wide one
+        if at not in shown and fits(more := sorted([*shown, at]), _READABLE):
+            shown = more
+    levels = range(max(widths[:labels], default=0), _SHORTEST, -1)
+    return shown, next((most for most in levels if fits(shown, most)), _SHORTEST)
 
 
-def shorten(names: Iterable[str], width: int) -> dict[str, str]:
-    """Cut the middle out of names longer than `width`, where different names stay different; else keep them whole."""
-    names = dict.fromkeys(names)
-    for tail in sorted(range(width), key=lambda tail: abs(2 * tail - width)):
-        short = {
-            name: name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
-            for name in names
-        }
-        if len(set(short.values())) == len(names):
+def shorten(texts: Sequence[str], most: int) -> list[str]:
+    """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
+    for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):
+        short = [
+            text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}" for text in texts
+        ]
+        if len(set(short)) == len(set(texts)):
             return short
-    return {name: name for name in names}
+    return [*texts]
 
 
 def _is_narrow() -> bool:
@@ -162,9 +160,9 @@ def _is_narrow() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def write_prose(text: str, hanging: int | None = None) -> None:
-    """A sentence of the result, broken between words at the width of the terminal; later lines begin at `hanging`."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2 if hanging is None else hanging)
+def write_prose(text: str, hanging: int = 2) -> None:
+    """A sentence of the result, broken between words at the width of the terminal; later lines are moved right."""
+    indent = " " * (len(text) - len(text.lstrip()) + hanging)
     width = get_terminal_size().columns if _is_narrow() else max(len(text), 1)
     for line in wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]:
         write(line)

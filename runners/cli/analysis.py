@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
+    LONG_LABEL,
     difference_headings,
     equal_words,
     format_difference,
@@ -100,7 +101,7 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     write("")
 
 
-_MOST_MEANS = 16
+_MOST_PAIRS = 12
 _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
@@ -109,12 +110,12 @@ def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
         write("no axis of this grid varies")
         return
     write("F tests of whole axes, about these seeds")
-    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to"]
-    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high"]
-    rows = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in found.terms.select(columns).rows()]
-    write_table(headings, rows, labels=1)
-    for term, note in found.terms.filter(pl.col("note") != "").select("term", "note").rows():
-        write_prose(f"{term}: {note}")
+    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
+    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
+    rows = found.terms.select(columns).rows()
+    write_table(
+        headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows], labels=1
+    )
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
@@ -128,15 +129,12 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     if means.is_empty():
         return
     write("")
-    is_pair = pl.col("term").str.contains(CROSS, literal=True)
-    parts = {"level": means.filter(~is_pair), "pair of levels": means.filter(is_pair)}
-    shown = pl.concat(part for part in parts.values() if part.height <= _MOST_MEANS)
+    pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
+    shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    if shown.height:
-        write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()], labels=2)
-    for noun, part in parts.items():
-        if part.height > _MOST_MEANS:
-            write(f"--json has the means of {format_count(part.height, noun, noun.replace(' ', 's ', 1))}")
+    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()], labels=2)
+    if shown.height < means.height:
+        write(f"--json has the means of {pairs} pairs of levels")
 
 
 def _level(share: float) -> str:
@@ -227,9 +225,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
         cells.append([*name, answers[0][cell]["pairs"], *values])
     first = len(labels) + 1
     later = [at + 3 * place for at in (first, first + 2, first + 1) for place in range(len(firsts) - 1, 0, -1)]
-    write_table(headings, cells, spare=(*later, len(labels), first))
+    write_table(headings, cells, spare=(*later, len(labels), first), labels=len(labels))
     write_remarks(note for part in parts for note in part["note"] if note)
-    write("--json and --columns have intervals too: --columns label,question,difference,low,high")
+    write_prose("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
 
 def pareto(
@@ -274,7 +272,8 @@ def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: 
         (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
         for name, row in zip(names, rows, strict=True)
     ]
-    write_table(headings, cells, spare=(len(labels), *range(len(headings) - 2, len(labels) + 1, -1)))
+    spare = (len(labels), *range(len(headings) - 2, len(labels) + 1, -1))
+    write_table(headings, cells, spare=spare, labels=len(labels))
     write_remarks(row["note"] for row in rows if row["note"])
 
 
@@ -288,6 +287,8 @@ def _standing(row: Mapping[str, Any]) -> str:
         return str(standing)
     if not row["dominated_by"] and len(rivals) > 1:
         return f"{standing}{'' if standing == 'not told apart' else ', not told apart'} from {len(rivals)} cells"
+    if len(rivals[0]) > LONG_LABEL:
+        rivals = [format_count(len(rivals), "cell")]
     joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(
         standing, f"{standing}, not told apart from"
     )

@@ -86,8 +86,12 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
     mean, interval, p, n = len(headings) - 5, len(headings) - 3, len(headings) - 2, len(columns)
-    table = [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
-    write_table(headings, table, spare=(mean, p, n, interval), labels=len(columns))
+    write_table(
+        headings,
+        [(*name, *cell) for name, cell in zip(names, cells, strict=True)],
+        spare=(mean, p, n, interval),
+        labels=len(columns),
+    )
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
