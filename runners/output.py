@@ -86,9 +86,9 @@ def write_table(
 ) -> None:
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
-    If the table is wider than the terminal, headings of numbers take several lines, columns move together, the first
-    `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first. If that
-    is not enough, the first column is broken.
+    If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
+    first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
+    If that is not enough, the first column is broken.
     """
     from rich.console import Console
     from rich.table import Table
