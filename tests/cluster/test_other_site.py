@@ -1,10 +1,12 @@
 """A cluster unlike the one of the other tests: short arrays, a required account, two types of GPU."""
 
 import getpass
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from cluster.cluster import Cluster, Shape
 from cluster.user import User
 
@@ -23,6 +25,7 @@ REQUEST = """slurm = Slurm(
 )
 """
 """The user's request in place of the page's, by the page's table of fields."""
+SHORT = ("training.steps=5", "task.evaluation.functions=4")
 VALUES = (
     "SELECT label, seed, name, point, value FROM v_final "
     "WHERE seed < 2 AND NOT starts_with(name, 'system.') ORDER BY ALL"
@@ -52,6 +55,8 @@ def write_spec(file: Path) -> None:
     file.write_text(grid.replace("    Measure,\n", "    Measure,\n    Needs,\n") + REQUEST, encoding="utf-8")
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(torch.version.cuda is not None, reason="a torch with CUDA refuses GPUs that are pretended")
 def test_sixty_trials_of_the_documentation_on_a_cluster_configured_unlike_ours(
     site: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,7 +65,7 @@ def test_sixty_trials_of_the_documentation_on_a_cluster_configured_unlike_ours(
     monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
     user = User(tmp_path, capsys)
     write_spec(user.spec)
-    more = ("training.steps=20", "seeds=0..29")
+    more = (*SHORT, "seeds=0..29")
     refused = user.does(*user.run, *more)
     assert refused.code == 2, refused.err
     assert "account" in refused.sentence
@@ -80,13 +85,16 @@ def test_sixty_trials_of_the_documentation_on_a_cluster_configured_unlike_ours(
         ("softmax", "n1"),
         ("SSA", "n2"),
     }
+    assert {start["device"] for start in starts.values()} == {"cpu"}
     (submission,) = user.layout.submission_ids()
     arrays = [each.arrays for each in read_submission_record(user.layout, submission).classes]
     assert max(array.tasks for each in arrays for array in each) <= 20
     assert max(map(len, arrays)) > 1  # a class with more workers than a job array may have tasks
 
+    compared = user.does("table", "--campaign", str(user.root))
+    assert re.findall("^(softmax|SSA) +30 ", compared.out, re.MULTILINE) == ["softmax", "SSA"]
     local = str(tmp_path / "local")
-    assert user.does("run", str(user.spec), "training.steps=20", "seeds=0..1", "--campaign", local).code == 0
+    assert user.does("run", str(user.spec), *SHORT, "seeds=0..1", "--campaign", local).code == 0
     with Store.open(Path(local)) as store:
         assert store.sql(VALUES).rows() == values
     assert len({(label, seed) for label, seed, *_ in values}) == 4
