@@ -78,9 +78,14 @@ def draw_differences(
     right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
     figure.add_trace(go.Scatter(x=[0] * len(rows), y=[*range(len(rows))], yaxis="y2", mode="none", hoverinfo="skip"))
+    return figure.update_xaxes(range=axis_range(found, measure), **({} if scale == "linear" else ratio_ticks(limit)))
+
+
+def axis_range(found: pl.DataFrame, measure: GridMeasure) -> tuple[float, float]:
+    """Return the ends of the axis: all intervals, as far as they leave the differences legible, and the margin."""
+    limit, rope = _limit(found, measure), rope_of(measure)
     ends = [-2 * rope, 2 * rope, *_all_ends(found)]
-    low, high = max(-limit, 1.08 * min(ends)), min(limit, 1.08 * max(ends))
-    return figure.update_xaxes(range=[low, high], **({} if scale == "linear" else ratio_ticks(limit)))
+    return max(-limit, 1.08 * min(ends)), min(limit, 1.08 * max(ends))
 
 
 def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:

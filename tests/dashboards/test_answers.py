@@ -121,6 +121,23 @@ def test_the_reason_of_a_verdict_opens_in_its_row(page: Page, site: Site) -> Non
     reason.wait_for()
 
 
+@pytest.mark.browser
+def test_intervals_are_drawn_in_the_rows_of_verdicts(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/compare")
+    page.locator("#slot-verdicts svg.interval").first.wait_for()
+    places = """(drawings) => drawings.map((each) => {
+        const box = each.querySelector(".bar"), start = box.x.baseVal.value;
+        return [start, each.querySelector("circle").cx.baseVal.value, start + box.width.baseVal.value];
+    })"""
+    drawn = page.locator("#slot-verdicts svg.interval").evaluate_all(places)
+    assert all(low <= point <= high for low, point, high in drawn)
+    shown = page.locator("#slot-verdicts .ag-cell[col-id=difference]").all_inner_texts()
+    differences = [float(text.replace("\u2212", "-").removesuffix(" %")) for text in shown]
+    assert len(differences) == len(drawn) > 1
+    order = sorted(range(len(drawn)), key=lambda at: differences[at])
+    assert order == sorted(order, key=lambda at: drawn[at][1])
+
+
 def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_effect_first(tmp_path: Path) -> None:
     def value(line: Line) -> float:
         size = {"softmax": 0.0, "SSA": -0.3}[line["operator"]] + {1: 0.0, 2: -1.0}[line["axes"]["depth"]]

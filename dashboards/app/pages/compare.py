@@ -46,6 +46,7 @@ from dashboards.data.grid_context import GridContext, averages, in_order, worth_
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import forest, seed_pairs
+from dashboards.figures.canvas import rope_of
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
@@ -136,22 +137,29 @@ def differences_of(view: PageView) -> SlotContent:
 def list_verdicts(view: PageView) -> SlotContent:
     """List the verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    rows = verdict_words(about, measure, _by_effect(found, measure))
+    ordered = _by_effect(found, measure)
+    rows = verdict_words(about, measure, ordered).with_columns(
+        ordered["low"], ordered["high"], ordered["difference"].alias("change")
+    )
+    scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
         f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
-        f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
+        f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
+        f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; shaded: differences that count as equal."
     )
     own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}}
+    own["interval"] = {**BY_SIZE, "minWidth": 270, "cellRenderer": "AblateInterval", "cellRendererParams": scaled}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "variant": link("compare", "cell", minWidth=200, flex=2, wrapText=True, autoHeight=True),
-    **dict.fromkeys(("difference", "interval", "p (Holm)"), BY_SIZE),
+    **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
+    **{name: {"hide": True} for name in ("low", "high", "change")},
     "reason": FOLD,
 }
-"""Parts of the columns of verdicts: texts are sorted as numbers, and the reason opens on a click."""
+"""Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""
 
 
 def _by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:

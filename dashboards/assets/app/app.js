@@ -324,6 +324,19 @@
     return window.React.createElement("details", { className: "fold" }, summary, window.React.createElement("p", null, String(props.value)));
   };
 
+  // an interval with its difference on the axis of the forest plot; the margin is shaded
+  parts.AblateInterval = ({ data, value, range: [low, high], rope }) => {
+    if (data.low === null || data.high === null) return value ?? "–";
+    const draw = window.React.createElement, width = 120;
+    const at = (number) => (width * (Math.max(low, Math.min(high, number)) - low)) / (high - low || 1);
+    const bar = (className, from, to, y, height) =>
+      draw("rect", { className, x: at(from), y, width: Math.max(1, at(to) - at(from)), height });
+    const parts = [bar("rope", -rope, rope, 0, 16), bar("zero", 0, 0, 0, 16), bar("bar", data.low, data.high, 6, 4)];
+    const point = draw("circle", { cx: at(data.change), cy: 8, r: 4 });
+    const drawn = draw("svg", { className: "interval", width, height: 16, "aria-hidden": true }, ...parts, point);
+    return draw("span", { className: "interval" }, drawn, value);
+  };
+
   // '−23 %', '× 4.2' and '< 0.001' by what they mean; an interval by its beginning, what is none last
   const size = (text) => {
     const [number] = String(text ?? "").replace(/\u2212/g, "-").match(/-?[\d.]+/) || [];
