@@ -24,6 +24,10 @@ _LONGEST = 40
 """Most characters of a first column that is never broken."""
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
+_READABLE = 20
+"""Columns are left out before labels become shorter than this."""
+_SHORTEST = 8
+"""Least characters of a shortened label."""
 _NUMBER = re.compile(r"(?=.*[-+.<])<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
 """A formatted number, or an interval."""
 _EXACT = 1e15
@@ -77,11 +81,14 @@ def write_frame(
         write_table(list(headings.values()), frame.select(list(headings)).rows())
 
 
-def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = ()) -> None:
+def write_table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = (), labels: int = 0
+) -> None:
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
-    If the table is wider than the terminal, headings of numbers take several lines, columns move together, and the
-    columns `spare` are left out, the first one first. If that is not enough, the first column is broken.
+    If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
+    first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
+    If that is not enough, the first column is broken.
     """
     from rich.console import Console
     from rich.table import Table
@@ -97,12 +104,14 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare
         titles = [
             _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
         ]
-        for at in spare:
-            if _measure(titles, widths, shown, blanks) > console.width:
-                shown.remove(at)
-        for at in reversed(spare):  # a narrow column may fit in the place of a wide one
-            if at not in shown and _measure(titles, widths, more := sorted([*shown, at]), blanks) <= console.width:
-                shown = more
+        names = [[titles[at], *(row[at] for row in cells)] for at in range(labels)]
+        long = [max(map(len, texts)) for texts in names]
+        shown, most = _fit([""] * labels + titles[labels:], long + widths[labels:], labels, spare, console.width)
+        for at, texts in enumerate(names):
+            titles[at], *texts = shorten(texts, most)
+            widths[at] = max(map(len, texts), default=0)
+            for row, text in zip(cells, texts, strict=True):
+                row[at] = text
         if _measure(titles, widths, shown, blanks) > console.width:
             whole = len(headings) - 1
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
@@ -116,14 +125,44 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]], spare
         write(f"left out at {console.width} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
+def _fit(
+    titles: Sequence[str], widths: Sequence[int], labels: int, spare: Sequence[int], room: int
+) -> tuple[list[int], int]:
+    """Choose the columns to show in `room` characters, and the most characters of a text of the first `labels` ones."""
+
+    def fits(shown: Sequence[int], most: int) -> bool:
+        return _measure(titles, [min(width, most) for width in widths[:labels]] + [*widths[labels:]], shown, 1) <= room
+
+    shown = [*range(len(titles))]
+    for at in spare:
+        if not fits(shown, _READABLE):
+            shown.remove(at)
+    for at in reversed(spare):  # a narrow column may fit in the place of a wide one
+        if at not in shown and fits(more := sorted([*shown, at]), _READABLE):
+            shown = more
+    levels = range(max(widths[:labels], default=0), _SHORTEST, -1)
+    return shown, next((most for most in levels if fits(shown, most)), _SHORTEST)
+
+
+def shorten(texts: Sequence[str], most: int) -> list[str]:
+    """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
+    for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):
+        short = [
+            text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}" for text in texts
+        ]
+        if len(set(short)) == len(set(texts)):
+            return short
+    return [*texts]
+
+
 def _is_narrow() -> bool:
     """True if lines have the width of a terminal."""
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def write_prose(text: str) -> None:
-    """A sentence of the result, broken between words at the width of the terminal."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+def write_prose(text: str, hanging: int = 2) -> None:
+    """A sentence of the result, broken between words at the width of the terminal; later lines are moved right."""
+    indent = " " * (len(text) - len(text.lstrip()) + hanging)
     width = get_terminal_size().columns if _is_narrow() else max(len(text), 1)
     for line in wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]:
         write(line)

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
+    LONG_LABEL,
     difference_headings,
     equal_words,
     format_difference,
@@ -94,7 +95,7 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     sign = 1 if measure["better"] == "lower" else -1
     rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
     cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], scale)) for row in rows]
-    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,))
+    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,), labels=2)
     if len(families) > 1:
         write("×: what both do together beyond the sum of what each does alone")
     write("")
@@ -112,7 +113,9 @@ def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
     headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
     rows = found.terms.select(columns).rows()
-    write_table(headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows])
+    write_table(
+        headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows], labels=1
+    )
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
@@ -129,7 +132,7 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
     shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()])
+    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()], labels=2)
     if shown.height < means.height:
         write(f"--json has the means of {pairs} pairs of levels")
 
@@ -222,9 +225,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
         cells.append([*name, answers[0][cell]["pairs"], *values])
     first = len(labels) + 1
     later = [at + 3 * place for at in (first, first + 2, first + 1) for place in range(len(firsts) - 1, 0, -1)]
-    write_table(headings, cells, spare=(*later, len(labels), first))
+    write_table(headings, cells, spare=(*later, len(labels), first), labels=len(labels))
     write_remarks(note for part in parts for note in part["note"] if note)
-    write("--json and --columns have intervals too: --columns label,question,difference,low,high")
+    write_prose("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
 
 def pareto(
@@ -269,7 +272,8 @@ def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: 
         (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
         for name, row in zip(names, rows, strict=True)
     ]
-    write_table(headings, cells, spare=(len(labels), *range(len(headings) - 2, len(labels) + 1, -1)))
+    spare = (len(labels), *range(len(headings) - 2, len(labels) + 1, -1))
+    write_table(headings, cells, spare=spare, labels=len(labels))
     write_remarks(row["note"] for row in rows if row["note"])
 
 
@@ -283,6 +287,8 @@ def _standing(row: Mapping[str, Any]) -> str:
         return str(standing)
     if not row["dominated_by"] and len(rivals) > 1:
         return f"{standing}{'' if standing == 'not told apart' else ', not told apart'} from {len(rivals)} cells"
+    if len(rivals[0]) > LONG_LABEL:
+        rivals = [format_count(len(rivals), "cell")]
     joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(
         standing, f"{standing}, not told apart from"
     )

@@ -87,7 +87,10 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     cells = [_cells(row, measure["scale"]) for row in rows]
     mean, interval, p, n = len(headings) - 5, len(headings) - 3, len(headings) - 2, len(columns)
     write_table(
-        headings, [(*name, *cell) for name, cell in zip(names, cells, strict=True)], spare=(mean, p, n, interval)
+        headings,
+        [(*name, *cell) for name, cell in zip(names, cells, strict=True)],
+        spare=(mean, p, n, interval),
+        labels=len(columns),
     )
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:

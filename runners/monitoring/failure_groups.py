@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
-from runners.output import age, write
+from runners.output import age, write_prose
 from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from store.files.atomic import read_json
 from store.files.layout import Layout
@@ -256,7 +256,7 @@ def write_groups(groups: Sequence[FailureGroup | WorkerRejection]) -> None:
     """Write a paragraph per kind: what, how often, where, when, the first traceback, and advice."""
     for each in groups:
         for line in _paragraph(each):
-            write(line)
+            write_prose(line, hanging=7)
 
 
 def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grid.durations import format_duration
 from runners.monitoring.failure_groups import count_failures
 from runners.monitoring.trial_locations import AtWork, State, TrialLocations, hours_used
-from runners.output import age, format_count, write, write_table
+from runners.output import age, format_count, write, write_prose, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 
@@ -167,7 +167,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
-        write_table(columns, _choose_cells(frame, most_cells).select(columns).rows())
+        write_table(columns, _choose_cells(frame, most_cells).select(columns).rows(), labels=1)
         _write_more(len(frame), most_cells, "cell")
     for row in status.notes.head(_MOST_NOTES).rows(named=True):
         trial = row["trial"]
@@ -180,7 +180,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
     for line in (*status.where.endings, *loose_ends(status.where)):
         write(line)
     for line, example in zip(failure_lines(status.failures), status.failures["example"], strict=True):
-        write(f"{line} (trial {example[:12]})")
+        write_prose(f"{line} (trial {example[:12]})")
 
 
 def failure_lines(failures: "pl.DataFrame") -> list[str]:

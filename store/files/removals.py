@@ -15,7 +15,10 @@ from grid.errors import NotFoundError, StoreError
 from store.files.atomic import environment_problem, make_directory, read_json, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import Problem, file_signature
+from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature
+
+_RECORD = fields({"object": "trials"})
+_LAST = fields({"key": "trial", "int32": "last"})
 
 
 @final
@@ -26,15 +29,15 @@ class Removals(NamedTuple):
     """The number of the last removed attempt, by trial; 0 if the trial had none."""
     problems: list[Problem]
     """Records that are damaged or missing; the trash says in their place what was removed."""
-    complete: bool
-    """False if a record is damaged and its trash was emptied."""
+    lost: list[str]
+    """Damaged records whose trash was emptied."""
 
 
 def read_removals(layout: Layout) -> Removals:
     """Read the records of all removals."""
     last: dict[str, int] = {}
     problems: list[Problem] = []
-    complete = True
+    lost: list[str] = []
     trash = layout.root / "trash"
     names = {path.stem for path in layout.removals.glob("*.json")} | {path.name for path in trash.glob("*/")}
     for name in sorted(names):
@@ -44,14 +47,19 @@ def read_removals(layout: Layout) -> Removals:
         except (NotFoundError, StoreError) as error:
             problems.append((f"removals/{path.name}", str(error)))
             found = {trial: attempt for trial, attempt, _ in Layout(trash / name).every_attempt()}  # in ascending order
-            complete = complete and (trash / name).is_dir()
+            lost += [] if (trash / name).is_dir() else [f"removals/{path.name}"]
         last |= {trial: max(attempt, last.get(trial, 0)) for trial, attempt in found.items()}
-    return Removals(last, problems, complete)
+    return Removals(last, problems, lost)
 
 
 @lru_cache(maxsize=1024)
 def _read(path: Path, _signature: str) -> dict[str, int]:
-    return {str(trial): int(last) for trial, last in read_json(path)["trials"].items()}
+    record = read_json(path)
+    check_schema(record)
+    check_record(record, _RECORD)
+    for trial, last in record["trials"].items():
+        check_record({"trial": trial, "last": last}, _LAST)
+    return dict(record["trials"])
 
 
 def next_attempt(layout: Layout, trial: str) -> int:
@@ -60,9 +68,9 @@ def next_attempt(layout: Layout, trial: str) -> int:
     Raises StoreError if it is not known what was removed.
     """
     removals = read_removals(layout)
-    if not removals.complete:
-        said = "; ".join(reason for _, reason in removals.problems)
-        raise StoreError(f"an attempt gets a number that no removed one had; {said}; restore the file")
+    if removals.lost:
+        names = ", ".join(removals.lost)
+        raise StoreError(f"an attempt gets a number that no removed one had; restore {names}, which cannot be read")
     return max([*layout.attempts(trial), removals.last.get(trial, 0)]) + 1
 
 

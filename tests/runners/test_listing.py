@@ -12,6 +12,8 @@ from store.store import Store
 
 OPERATORS = ("softmax", "SSA", "Integral", "Principled", "Affine", "linear")
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+GATES = ("layer", "layer and head and query position")
+MODELS = tuple(f"gpt2 of {layers} layers and 4 heads, width 128" for layers in range(5))
 COMMANDS = (["table"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "loss"], ["effects"])
 
 
@@ -20,6 +22,20 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 cells of five seeds."""
     root = tmp_path_factory.mktemp("listing") / "campaign"
     write_campaign(root, operators=OPERATORS, factors={"lr": RATES})
+    return root
+
+
+@pytest.fixture(scope="module")
+def long_campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 cells with labels of up to 88 characters, some of which failed."""
+    root = tmp_path_factory.mktemp("long") / "campaign"
+    factors = {"operator.gate.strength.per": GATES, "model": MODELS}
+    failed = {
+        (f"{operator} · {GATES[1]} · {model}", 0): reason
+        for operator, reason in (("SSA", "out_of_memory"), ("Integral", "error"), ("softmax", "diverged"))
+        for model in MODELS
+    }
+    write_campaign(root, operators=OPERATORS[:3], factors=factors, failed=failed)
     return root
 
 
@@ -50,6 +66,18 @@ def test_thirty_cells_fit_a_screen_and_no_number_is_broken(
         assert max(len(line.rstrip()) for line in lines if line.split()[1:2] == ["·"]) <= 100
         assert len(set(labels(said))) >= 29
         assert len(labels(said)) == len(set(labels(said)))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_thirty_cells_with_long_labels_fit_a_screen(
+    width: int, long_campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    more = (["effects", "--interactions"], ["table", "--best-over", "model"], ["status"], ["failures"], ["retry"])
+    for command in (*COMMANDS, *more):
+        lines = ablate(*command, "--campaign", long_campaign, code=2 if command == ["retry"] else 0).out.splitlines()
+        assert 1 < len(lines) <= 60, command
+        assert max(len(line.rstrip()) for line in lines) <= width, command
 
 
 def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Callable) -> None:
@@ -128,7 +156,7 @@ def test_difference_and_verdict_are_visible_at_any_width(
     campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row, *_) = json.loads(ablate("table", "--json", "--campaign", campaign).out)["data"]
-    for width in ("80", "60", "45"):
+    for width in ("80", "60", "48"):
         monkeypatch.setenv("COLUMNS", width)
         line = next(line for line in ablate("table", "--campaign", campaign).out.splitlines() if row["label"] in line)
         assert f"{row['percent']:+.1f}" in line

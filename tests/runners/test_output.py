@@ -10,7 +10,7 @@ import pytest
 from runners.cli.retry import RetrySelection
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.output import format_count, say, write, write_frame, write_json, write_prose, write_table
+from runners.output import format_count, say, shorten, write, write_frame, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,17 @@ def test_spare_columns_go_first_then_the_first_column_breaks(
     lines = capsys.readouterr().out.splitlines()
     assert [len(line) <= 40 for line in lines] == [True] * 3
     assert lines[1].startswith("    word")
+
+
+def test_long_labels_lose_their_middle_and_stay_different(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shorten(["short", "gpt2 of 3 layers", "gpt2 of 4 layers"], 12) == ["short", "gpt…3 layers", "gpt…4 layers"]
+    assert shorten(["aaaaXaaaa", "aaaaYaaaa"], 4) == ["aaaaXaaaa", "aaaaYaaaa"]
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [(f"{head} head of the first layer", "name", "+12.5", "better") for head in ("first", "last")]
+    write_table(["cell", "axis", "difference", "verdict"], rows, labels=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == ["better"] * 2
+    assert [line.split()[0] for line in lines[1:]] == ["first", "last"]
+    assert all("…" in line and "name" in line and len(line) <= 40 for line in lines[1:])

@@ -129,19 +129,24 @@ def test_a_removed_trial_is_trained_anew_under_a_higher_number(campaign: Path) -
     assert check_campaign(campaign) == []
 
 
-@pytest.mark.parametrize("harm", ["deleted", "altered"])
-def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, harm: str) -> None:
+@pytest.mark.parametrize(
+    "text", [None, "{", '{"schema": 1}', '{"schema": 1, "trials": {"x": 1}}', '{"schema": 99, "trials": {}}']
+)
+def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, text: str | None) -> None:
     gone = keys(campaign, "first", 0)
     assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
     before = tables(campaign)
     (record,) = Layout(campaign).removals.glob("*.json")
-    record.unlink() if harm == "deleted" else record.write_text("{")
+    record.unlink() if text is None else record.write_text(text)
     assert tables(campaign) == before
+    rebuild(campaign)
+    assert tables(campaign) == before
+    assert mentions(campaign, gone) == []
     with Store.open(campaign) as store:
         assert any(record.name in warning for warning in store.warnings())
     assert [(each.file, each.remedy) for each in check_campaign(campaign)] == [(f"removals/{record.name}", REMOVAL)]
     assert {next_attempt(Layout(campaign), key) for key in gone} == {2}
-    if harm == "altered":
+    if text is not None:
         shutil.rmtree(campaign / "trash")
         with pytest.raises(StoreError, match=record.name):
             next_attempt(Layout(campaign), min(gone))
