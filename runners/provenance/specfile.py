@@ -86,11 +86,13 @@ def _find_imports_in(folder: Path) -> None:
     """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
     inside, others = _beginning(folder), tuple(map(_beginning, SPEC_FOLDERS))
     for name, module in list(sys.modules.items()):
-        file, top = str(getattr(module, "__file__", None)), folder / name.partition(".")[0]
-        elsewhere = file.startswith(others) and not file.startswith(inside)
-        if elsewhere and SOURCE not in vars(module) and (top.with_suffix(".py").exists() or top.is_dir()):
-            del sys.modules[name]
-    theirs = [each for each in sys.path if Path(each) not in SPEC_FOLDERS]
+        file = str(getattr(module, "__file__", None))
+        if file.startswith(others) and not file.startswith(inside) and SOURCE not in vars(module):
+            top = folder / name.partition(".")[0]
+            if top.with_suffix(".py").exists() or top.is_dir():
+                del sys.modules[name]
+    earlier = set(map(str, SPEC_FOLDERS))
+    theirs = [each for each in sys.path if each not in earlier]
     SPEC_FOLDERS[:] = [*(each for each in SPEC_FOLDERS if each != folder), *([] if str(folder) in theirs else [folder])]
     sys.path[:] = [*theirs, *map(str, reversed(SPEC_FOLDERS))]
 
