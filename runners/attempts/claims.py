@@ -28,7 +28,8 @@ Attempts whose SLURM task was requeued do not count, as after a pre-emption or a
 MOST_FRUITLESS = 3
 """A trial has failed after this many long attempts in a row that saved nothing new, also of one SLURM task.
 
-An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats.
+An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats. A shorter one counts as its
+share of that time, so a worker's time limit cannot be too short to notice.
 """
 
 LONG_BEATS = 8
@@ -68,7 +69,7 @@ def claim(
     after it ran out of memory.
 
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
+    `MOST_LOST` lost workers, and after the time of `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
 
     Raises EnvironmentProblem if the campaign cannot be written, or its file system does not respond.
     """
@@ -91,10 +92,11 @@ def claim(
         resumed = {"attempt": found.attempt, "step": found.step} if found else None
         start = {**start_record(trial, number), "resumed_from": resumed, **about}
         if begin(layout, start, remarks):
-            if _count_fruitless(layout, trial, state, same_code, resumed) < MOST_FRUITLESS:
+            shares = _measure_fruitless(layout, trial, state, same_code, resumed)
+            if sum(shares) < MOST_FRUITLESS:
                 return Claim(number, found, start)
             step = found.step if found else 0
-            record_death(layout, trial, number, step, fruitless_failure(MOST_FRUITLESS, step))
+            record_death(layout, trial, number, step, fruitless_failure(len(shares), step))
             return Taken("failed")
         tried = number
 
@@ -126,15 +128,18 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
-def _count_fruitless(
+def _measure_fruitless(
     layout: Layout,
     trial: str,
     state: TrialState,
     same_code: Callable[[int], bool],
     resumed: Mapping[str, int] | None,
-) -> int:
-    """Count the latest long attempts that began at the checkpoint `resumed`, which is still the newest."""
-    times = 0
+) -> list[float]:
+    """Return how long the latest attempts were that began at the checkpoint `resumed`, which is still the newest.
+
+    1 is a long attempt or a longer one.
+    """
+    shares = []
     for found in reversed(state.attempts):
         failed = found.end is not None and found.end["status"] == "failed"
         if failed or not same_code(found.attempt) or found.start.get("resumed_from") != resumed:
@@ -143,8 +148,8 @@ def _count_fruitless(
         long_s = max(
             2 * float(start.get("checkpoint_s", 0.0)), LONG_BEATS * float(start.get("heartbeat_s", BEAT_EVERY_S))
         )
-        times += _lasted_s(layout, trial, found) >= long_s
-    return times
+        shares.append(min(1.0, _lasted_s(layout, trial, found) / long_s))
+    return shares
 
 
 def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:

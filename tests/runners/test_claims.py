@@ -150,13 +150,27 @@ def live(layout: Layout, number: int, seconds: float, resumed: dict[str, int] | 
         os.utime(layout.heartbeat(TRIAL, number), (began + seconds, began + seconds))
 
 
+@pytest.mark.parametrize(("seconds", "lives"), [(84, 5), (110, 4), (500, 3)])
+def test_lives_of_any_length_count_by_their_time(layout: Layout, seconds: float, lives: int) -> None:
+    """The time limit of a worker may be shorter than a long life, here 120 s."""
+    later = {**ABOUT, "sources": OLD, "submission": "20260909T000000-abcdef"}
+    for number in range(1, lives + 1):
+        assert isinstance(claim(layout, TRIAL, later, retry=True), Claim)
+        place, began = of_task("7_0", number), time.time() - 1000
+        vanish(layout, number, started=began, resumed_from=None, place=place, checkpoint_s=20.0, heartbeat_s=15.0)
+        write_end(layout, TRIAL, number, status="stopped", wall_s=seconds)
+    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")
+    message = json.loads(layout.end(TRIAL, lives + 1).read_bytes())["message"]
+    assert message.startswith(f"{lives} workers in a row")
+
+
 @pytest.mark.parametrize("ended", [True, False], ids=["stopped", "cut off"])
-@pytest.mark.parametrize("why", ["nothing", "short lives", "a checkpoint of the same step", "a failure"])
+@pytest.mark.parametrize("why", ["nothing", "shorter lives", "a checkpoint of the same step", "a failure"])
 def test_a_trial_that_saves_nothing_in_three_long_lives_has_failed(layout: Layout, why: str, ended: bool) -> None:
     live(layout, 1, 100, None, ended=ended)
     save_checkpoint(layout.checkpoint(TRIAL, 1), TRIAL, 7, {})
     for number in range(2, 2 + MOST_FRUITLESS):
-        live(layout, number, 39 if why == "short lives" else 41, {"attempt": 1, "step": 7}, ended=ended)
+        live(layout, number, 39 if why == "shorter lives" else 41, {"attempt": 1, "step": 7}, ended=ended)
     if why == "a checkpoint of the same step":
         save_checkpoint(layout.checkpoint(TRIAL, 3), TRIAL, 7, {"answers": [1.0]})
     elif why == "a failure":
