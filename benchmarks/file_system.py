@@ -3,7 +3,8 @@
     python benchmarks/file_system.py [--trials 10000] [--campaign DIRECTORY]
 
 Runs `ablate run` with one worker twice: with `trials` short trials, and with one. The difference over the difference of
-the trials is what a trial costs, and the run of one trial is what a worker costs before its first trial.
+the trials is what a trial costs. The run of one trial includes the command itself; docs/administrators.md has what the
+start of a worker alone costs.
 """
 
 import re

@@ -77,3 +77,8 @@ def test_a_cluster_without_arrays_accounting_and_gpus(cluster: Cluster, monkeypa
             other.submit("true", "--array=0-1")
         other.submit("sleep 60", "-o", "/dev/null")
         assert read_limits().room().tasks == 5
+        for _ in range(5):
+            other.submit("true", "--hold", "-o", "/dev/null")
+        assert read_limits().room().tasks == 0
+        with pytest.raises(ClusterBroken, match="unable to accept job"):  # sbatch would wait for a place
+            other.run("timeout", "5", "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")

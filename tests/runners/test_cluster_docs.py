@@ -99,6 +99,14 @@ def test_the_defaults_that_the_pages_say_are_those_of_the_code() -> None:
     assert "three nodes at most" in PAGES["administrators"]
 
 
+def test_the_pages_agree_about_the_start_of_a_worker() -> None:
+    operations = re.compile(r"([\d,]+) operations on paths")
+    (found,) = operations.findall(PAGES["cluster"])
+    assert (
+        f"the start of a worker up to the end of its first short trial | {found} operations" in PAGES["administrators"]
+    )
+
+
 @cache
 def texts_of_the_code() -> str:
     """The words of all strings in the sources of the runners and of the worker's shell script."""

@@ -19,7 +19,7 @@ def on_step(run, step, values):
     Path({folder!r}, str(run.seed)).write_text(json.dumps(sorted(sys.modules)))
 """
 
-HEAVY = {"pandas", "sympy", "polars", "duckdb", "scipy", "networkx", "torch"}
+HEAVY = {"pandas", "sympy", "polars", "plotly", "duckdb", "scipy", "networkx", "torch"}
 
 
 def imported(code: str) -> set[str]:
