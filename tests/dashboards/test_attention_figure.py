@@ -230,6 +230,12 @@ def test_a_click_on_a_head_shows_its_map_and_an_unknown_head_a_sentence(
         page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
         page.wait_for_url("**/attention?sequence=2&head=1.1")
         page.wait_for_function(f"() => ({caption})().startsWith('Layer 1, head 1.')")
+        mosaic, one, other = (page.locator(f"#slot-{name}").bounding_box() for name in ("mosaic", "map", "beside"))
+        assert mosaic is not None
+        assert one is not None
+        assert other is not None
+        assert mosaic["x"] + mosaic["width"] < one["x"] == other["x"]
+        assert mosaic["y"] == one["y"]
         page.goto(f"{site.url}/mapped/attention?head=9.9")
         page.wait_for_selector("#slot-map .state")
         page.wait_for_timeout(500)  # a browser that forgets the value does so a moment later

@@ -122,6 +122,7 @@ def test_cells_without_a_value_say_why(page: Look) -> None:
 
 
 def test_a_click_on_the_map_lists_the_runs_behind_it(page: Look) -> None:
+    assert {"pivot", "chosen"} <= {slot.name for slot in FACTORS.slots if slot.half}  # side by side
     rows = page("?at=1,0", "chosen").frame("chosen")  # SSA at width 32
     assert rows.height == 8
     assert set(rows["label"]) == {"SSA · 32 · 2", "SSA · 32 · 4"}

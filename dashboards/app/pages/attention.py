@@ -204,7 +204,7 @@ ATTENTION = AppPage(
     controls=_controls,
     main=("cell", "step", "beside"),
     slots=(
-        Slot("mosaic", "All heads", _mosaic, sets="head"),
+        Slot("mosaic", "All heads", _mosaic, sets="head", half=True),
         Slot("map", "One head", _map, half=True),
         Slot("beside", "The same head of another cell", _other_map, half=True),
     ),

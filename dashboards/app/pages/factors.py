@@ -138,7 +138,7 @@ def _runs(view: PageView) -> SlotContent:
     if measure.name not in shown.columns:
         shown = shown.rename({"value": measure.name})
     caption = f"{count(shown.height, 'run')} at {where}."
-    return SlotContent(caption=caption, data=shown, columns=columns(shown, {"trial": link("run", "run")}))
+    return SlotContent(caption=caption, data=shown, columns=columns(shown, {"trial": link("run", "run", width=150)}))
 
 
 def _map_controls(view: PageView) -> list[Control]:
@@ -252,7 +252,7 @@ def _matrix(view: PageView) -> SlotContent:
         f"{said} Partial omega² in {measure.name} of each axis (on the diagonal) and of each pair, with its p after "
         f"Holm; a pair passes at {measure.alpha:g}."
     )
-    hint = "A click on a pair shows its means below."
+    hint = "A click on a pair shows its means beside it."
     return SlotContent(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
 
 
@@ -311,7 +311,14 @@ FACTORS = AppPage(
         Slot("importance", "Importance", _importance, "table"),
         Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
         Slot("pair", "Two axes together", _pair, half=True),
-        Slot("pivot", "Map over two axes", _map, sets="at"),
-        Slot("chosen", "Runs of the chosen cell", _runs, "table", picks=(Pick("Compare curves", "curves", "run"),)),
+        Slot("pivot", "Map over two axes", _map, sets="at", half=True),
+        Slot(
+            "chosen",
+            "Runs of the chosen cell",
+            _runs,
+            "table",
+            half=True,
+            picks=(Pick("Compare curves", "curves", "run"),),
+        ),
     ),
 )
