@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Json
 from runners.cli.published import doubts, flat, write_cells
-from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files
+from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
 from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     if Layout(root).exists():
         with Store.open(root) as store:
             if grid in store.grids():
+                warnings = read_warnings(store, grid, quiet=as_json)
                 found = read_beside(store, grid, grids.number, number)
                 if as_json:
-                    write_frame("papers", found, as_json=True)
+                    write_frame("papers", found, as_json=True, warnings=warnings)
                 else:
                     write_beside(found)
                 return 0

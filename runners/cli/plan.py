@@ -21,7 +21,7 @@ from runners.cli.options import (
     SpecFile,
     SpecFlags,
 )
-from runners.cli.resolve import find_campaign, load_grids, locate_spec, worker_count
+from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
 from runners.output import say, write_json, write_prose
 from runners.slow_notice import slow_notice
 
@@ -121,6 +121,7 @@ def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State],
     if not Layout(root).exists():
         return {}, set()
     with slow_notice("looking where trials are"), Store.open(root) as store:
+        read_warnings(store)
         locations = locate_trials(store, SlurmScheduler())
         members = store.sql("SELECT trial FROM grid_trial WHERE list_contains($grids, grid)", {"grids": list(grids)})
     for note in locations.notes:

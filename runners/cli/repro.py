@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from grid.errors import SpecError
 from runners.cli.options import Campaign, OneTrial, Trust
-from runners.cli.resolve import find_one, open_campaign, require_trust
+from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
 from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
@@ -44,6 +44,7 @@ def repro(
     with ExitStack() as stack:
         with slow_notice("reading the campaign"):
             store = stack.enter_context(open_campaign(campaign))
+            read_warnings(store)
             trial = find_one(store, query)
         require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))

@@ -16,7 +16,7 @@ from runners.cli.options import (
     SpecFile,
     SpecFlags,
 )
-from runners.cli.resolve import load_grids, locate_spec, worker_count
+from runners.cli.resolve import load_grids, locate_spec, read_warnings, worker_count
 from runners.output import say
 
 if TYPE_CHECKING:
@@ -63,12 +63,19 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
-    """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
+    """Write the counts of a run, what is wrong with earlier results, and the reason why trials stopped that nobody
+    cancelled; return the exit code.
+    """
     for problem in result.problems:
         say(f"ablate: {problem}")
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
+    if result.skipped:
+        from store.store import Store
+
+        with Store.open(root) as store:
+            read_warnings(store)
     left = result.stopped - called_off
     if left:
         say(f"ablate: {reason}")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from real_spec import real_spec
 from synthetic import SUBMISSION, write_campaign
 
 from store.files.layout import Layout
@@ -57,6 +58,17 @@ def test_other_commands_tell_damage(
     words = {"retry": (), "report": ("--out", tmp_path / "r.html"), "export": ("cells", "--to", tmp_path / "c.csv")}
     said = ablate(command, *words[command], "--campaign", damaged[0], code=2 if command == "retry" else 0)
     assert "is not served" in said.err
+
+
+def test_commands_that_train_tell_damage_of_earlier_results(tmp_path: Path, ablate: Callable) -> None:
+    spec, root = tmp_path / "spec.py", tmp_path / "c"
+    spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=1))
+    ablate("run", spec, "--campaign", root, "--on", "inline")
+    shard = next(root.glob("spool/**/*evaluation*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-9])
+    for words in (["run", spec, "--on", "inline"], ["plan", spec], ["repro", "seed=0"]):
+        code = 4 if words[0] == "repro" else 0
+        assert "is not served" in ablate(*words, "--campaign", root, code=code).err, words
 
 
 def test_a_header_that_cannot_be_read_is_no_missing_grid(tmp_path: Path, ablate: Callable) -> None:
