@@ -1,6 +1,7 @@
 """The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
@@ -17,6 +18,9 @@ TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 _LETTERS: Final = 44
 """Letters of a line of the title of a level axis, which a telephone has room for."""
+_TAG: Final = re.compile(r"<(?!br>)[^>]*>")
+_LETTER: Final = 6.4
+"""Pixels of a letter of the names of rows."""
 TOP: Final = 12
 """Pixels above the panels of a figure."""
 
@@ -234,14 +238,20 @@ def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
 
 
 def least_width(figure: go.Figure) -> int:
-    """Pixels below which panels or names side by side cannot be read, so that a narrow window scrolls; else 0."""
+    """Pixels below which panels or names side by side, or texts at both ends of rows, cannot be read; else 0.
+
+    A narrower window scrolls.
+    """
     panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())
     panels = (panel + second * second_axis) * len(domains) if len(domains) > 1 else 0
     named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
     names = name * max(named, default=0)
-    return max(panels, names + at_the_sides if names > panel else 0)
+    texts = [axis.ticktext for axis in figure.select_yaxes() if axis.ticktext]
+    letters = [max(len(line) for text in each for line in _TAG.sub("", text).split("<br>")) for each in texts]
+    rows = round(_LETTER * sum(letters)) + 90 if second and len(texts) > 1 else 0
+    return max(panels, names + at_the_sides if names > panel else 0, rows)
 
 
 def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:

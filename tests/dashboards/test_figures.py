@@ -14,13 +14,14 @@ from synthetic import publish_grid, write_campaign
 
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain
-from dashboards.data.grid_context import GridContext, grid_context
+from dashboards.data.grid_context import CellLook, GridContext, grid_context
 from dashboards.data.seed_averages import Scale
 from dashboards.figures import forest, probe_curves, shift, states, training
 from dashboards.figures.canvas import (
     break_name,
     canvas,
     is_cut,
+    least_width,
     log_ticks,
     one_line,
     ratio_ticks,
@@ -153,6 +154,17 @@ def test_the_forest_plot_draws_the_interval_that_decides_thinner_and_behind(abou
     ends = [point.x[0] - point.error_x.arrayminus[0], point.x[0] + point.error_x.array[0]]
     assert ends == pytest.approx([-0.9, -0.1])
     assert "corrected: −59 % to −10 %" in point.hovertemplate
+
+
+def test_a_forest_plot_in_a_narrow_window_has_room_for_names_and_verdicts(about: GridContext) -> None:
+    ends = {"difference": [-0.5], "low": [-0.6], "high": [-0.4], "corrected_low": [-0.9], "corrected_high": [-0.1]}
+    found = pl.DataFrame({"cell": keys(about)[1:], **ends, **PAIRED, "verdict": "real, size unproven"})
+    words = {"real, size unproven": mark_verdict("real, size unproven")}
+    short, long = (
+        least_width(forest.draw_differences(found, CellLook(dict.fromkeys(keys(about), name), {}), MEASURE, words))
+        for name in ("SSA", "Principled per query · 0.001")
+    )
+    assert short < 388 < long
 
 
 def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:
