@@ -63,23 +63,28 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
-    """Write the counts of a run, what is wrong with earlier results, and the reason why trials stopped that nobody
-    cancelled; return the exit code.
-    """
+    """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
     for problem in result.problems:
         say(f"ablate: {problem}")
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
-    if result.skipped:
-        from store.store import Store
-
-        with Store.open(root) as store:
-            read_warnings(store)
+    _say_notes(root)
     left = result.stopped - called_off
     if left:
         say(f"ablate: {reason}")
     return 4 if result.failed or result.skipped_failed or left else 0
+
+
+def _say_notes(root: Path) -> None:
+    """Say what is wrong with results, and how many finished trials an edit of the spec took out of their grids."""
+    from runners.monitoring.trial_locations import outdated_notes
+    from store.store import Store
+
+    with Store.open(root) as store:
+        read_warnings(store)
+        for note in outdated_notes(store, 0):
+            say(f"ablate: {note}")
 
 
 def _outcome_words(result: "RunResult") -> str:

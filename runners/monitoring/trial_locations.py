@@ -110,7 +110,7 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
     left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
     outdated = {key: place for key, *_ in unplanned if (place := owners.locate(key)).state in _ACTIVE}
     trials |= outdated
-    notes += _outdated_notes(store, len(outdated))
+    notes += outdated_notes(store, len(outdated))
     notes += [
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
@@ -146,7 +146,8 @@ def _trials(store: "Store", status: str | None, *, planned: bool = True) -> list
     ).rows()
 
 
-def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
+def outdated_notes(store: "Store", active: int) -> Iterator[str]:
+    """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
     since = "in no grid any more, since the spec was edited"
     if active:

@@ -356,3 +356,11 @@ def test_a_short_trial_syncs_four_times_and_leaves_two_files(
         counts[trials] = sum("/trials/" in path or "/spool/" in path for path in synced)
         assert sum(path.is_file() for path in (root / "trials").rglob("*")) == 2 * trials
     assert 0 < counts[6] - counts[1] <= 4 * 5
+
+
+def test_a_run_says_how_many_results_an_edit_of_the_spec_took_out(tmp_path: Path, ablate: Callable) -> None:
+    spec = tmp_path / "spec.py"
+    for seeds, told in ((2, False), (1, True)):
+        spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=seeds))
+        said = ablate("run", spec, "--campaign", tmp_path / "c", "--on", "inline").err
+        assert ("1 finished trial is in no grid any more" in said) == told
