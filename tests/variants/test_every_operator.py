@@ -19,7 +19,7 @@ from variants.laws.law import near
 from variants.operator import KINDS
 from variants.papers.catalogue import catalogue
 from variants.score_map import Scores
-from variants.stages.families import PlainScore
+from variants.stages.families import LogScore, PlainScore
 from variants.stages.normalisers.absolute import Absolute
 from variants.stages.scores.exponential import Exponential
 from variants.stages.scores.square import Square
@@ -171,6 +171,21 @@ def test_a_score_is_compared_by_itself_and_told_in_its_own_terms(defining: None)
     )
     far = find(Operator(score=Overflows()), law).words
     assert re.fullmatch(r"f\(-1e\+25\), n=\d.*, b=\d.*: ln f in float32 is nan; it is finite everywhere", far)
+
+
+def test_a_score_may_underflow_where_its_logarithm_is_finite(defining: None) -> None:
+    class Steep(LogScore):
+        source: ClassVar[str] = "a test"
+        kind: Literal["steep_in_a_test"] = "steep_in_a_test"
+
+        def log_score(self, a: Tensor) -> Tensor:
+            return 60 * a
+
+        def oracle(self, a: float) -> float:
+            return math.exp(60 * a) if a < 11 else math.inf
+
+    assert Steep().oracle(-30) == 0
+    assert find(Operator(score=Steep()), BY_NAME["score"]).kept
 
 
 def test_a_score_that_jumps_at_0_has_no_slope_there(defining: None) -> None:

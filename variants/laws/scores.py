@@ -27,9 +27,11 @@ def _score(operator: Operator) -> None:
     """Compare each score with its oracle. Only this law finds a factor that a normaliser divides out again."""
     for member, own in _members(operator):
         numbers = {name: value.tolist() if value.numel() > 1 else value.item() for name, value in own.items()}
-        f = _scores(member, _LOGITS, own).values().flatten()
+        found = _scores(member, _LOGITS, own)
+        f = found.values().flatten()
+        positive = f > 0 if found.log is None else found.log.flatten().isfinite()  # its exponential may underflow
         words = "".join(f", {name}={value:.3g}" for name, value in numbers.items())
-        for a, came in zip(_LOGITS, f.tolist(), strict=True):
+        for a, came, is_positive in zip(_LOGITS, f.tolist(), positive.tolist(), strict=True):
             expected = member.oracle(a, **numbers)
             require(
                 math.isclose(came, expected, rel_tol=1e-10),
@@ -37,7 +39,8 @@ def _score(operator: Operator) -> None:
             )
             for score in (member, operator.score):
                 says = f"score {score.label!r} says it is {_RANGES.get(score.range)}"
-                require(_within(score.range, a, came), f"f({a:g}){words}: {says}, {_gives(member, a, own)}")
+                holds = is_positive if score.range == "positive" else _within(score.range, a, came)
+                require(holds, f"f({a:g}){words}: {says}, {_gives(member, a, own)}")
         _far(member, own, words)
 
 
@@ -66,7 +69,7 @@ def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
 
 
 def _within(allowed: Range, a: float, f: float) -> bool:
-    holds = {"positive": f > 0, "nonnegative": f >= 0, "as its logit": f >= 0 or a < 0, "constant": f == 1, "any": True}
+    holds = {"nonnegative": f >= 0, "as its logit": f >= 0 or a < 0, "constant": f == 1, "any": True}
     return holds[allowed]
 
 
