@@ -166,6 +166,28 @@ def test_a_worker_that_always_dies_is_given_up_unless_it_is_preempted(script: Sc
     assert status == 87 or f"the worker died with status {status}, and that was death" in ended.said
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=123.batch. Some tasks were OOM Killed.",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 123.batch cgroup.",
+        "slurmstepd: error: Step 123.0 exceeded memory limit (900 > 500), being killed",
+        "slurmstepd: error: Exceeded job memory limit",
+    ],
+)
+def test_the_words_of_slurm_for_a_lack_of_memory_are_known(script: Script, line: str) -> None:
+    """An earlier life may have had too little memory; this one died of something else."""
+    log, noted = script.place / "task.log", script.place / "123_4.memory"
+    for worker, told in ((f"echo {shlex.quote(line)} >&2; (exit 137)", True), ("echo 'slurmstepd'; (exit 1)", False)):
+        with log.open("a") as file:
+            subprocess.run(
+                ["bash", "-c", script.text(worker)], env=script.environment, stdout=file, stderr=file, check=False
+            )
+        assert noted.exists() == told
+        assert log.read_text().count("the memory of the job was used up") == 1
+        noted.unlink(missing_ok=True)
+
+
 def test_only_deaths_in_a_row_are_counted_and_orderly_ends_and_full_disks_are_none(script: Script) -> None:
     assert life(script, 137, 500)  # it left in good order, or was pre-empted, 500 times before
     statuses = [*[137] * (MOST_DEATHS - 2), 85] * 2
