@@ -176,6 +176,8 @@ def test_a_query_is_killed_at_its_limit_of_time(query: str, store: Store, monkey
     [
         "SELECT range(1000000000)",
         "SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)",
+        "SELECT repeat('ab', 1500000000)",
+        "SELECT lpad('x', 2000000000, 'ab')",
     ],
 )
 def test_a_query_is_stopped_at_its_limit_of_memory(
