@@ -59,7 +59,11 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
     from runners.execution.run import run_campaign
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
-    return report_outcome(run_campaign(root, grids, machine, options), root)
+    result = run_campaign(root, grids, machine, options)
+    code = report_outcome(result, root)
+    if not result.interrupted:
+        _say_notes(root)
+    return code
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
@@ -69,7 +73,6 @@ def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, 
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
-    _say_notes(root)
     left = result.stopped - called_off
     if left:
         say(f"ablate: {reason}")

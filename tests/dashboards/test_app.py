@@ -87,10 +87,10 @@ def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
 def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/runs/trade-offs?grid=quickstart&against=loss")
     plot = page.locator("#slot-parallel .js-plotly-plot")
-    plot.scroll_into_view_if_needed()
     page.wait_for_selector("#slot-parallel .main-svg")
     cells = page.locator("#slot-parallel .state", has_text="2 of 3 cells")
-    for _ in range(20):  # parts that arrive later move the figure under the pointer
+    for _ in range(20):  # parts that arrive later move the figure under the pointer, or out of the window
+        plot.scroll_into_view_if_needed()
         x, top, middle = plot.evaluate(
             """(plot) => { const box = plot.querySelector('.nsewdrag').getBoundingClientRect(); const { xaxis, yaxis } =
             plot._fullLayout; return [box.x + xaxis.d2p(0), box.y + yaxis.d2p(1.05), box.y + yaxis.d2p(0.4)]; }"""
