@@ -22,10 +22,12 @@ class Kept:
 kept = Kept()
 sys.stderr.write("told")
 atexit.register(lambda: print("exit function"))
+if DAEMON: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 print("written")
 leave(4)
 """
-    assert ended(program) == (4, "written\nexit function\n", "told")
+    for daemon in (False, True):
+        assert ended(f"DAEMON = {daemon}\n{program}") == (4, "written\nexit function\n", "told")
     assert ended("sys.stderr.close()\nleave(3)") == (3, "", "")
     thread = "threading.Thread(target=lambda: (time.sleep(0.3), print('done'))).start()"  # it is waited for
     assert ended(f"{thread}\nleave(3)") == (3, "done\n", "")
