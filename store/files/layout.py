@@ -43,6 +43,8 @@ class Layout:
         """The trees that were submitted."""
         self.removals = root / "removals"
         """Records that say which trials were removed."""
+        self.trash = root / "trash"
+        """Removed files, in a directory per removal."""
         self.owner = root / "owner"
         """A random token, by which a user recognises a campaign of their own."""
         self.store = root / "store"
@@ -172,6 +174,15 @@ class Layout:
         """Names of the grids that have a header, sorted."""
         found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
         return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
+
+    def removal_records(self) -> list[str]:
+        """Names of the removals that have a record, sorted."""
+        found = (Path(name) for name in _names(self.removals) if name.endswith(".json"))
+        return sorted(path.stem for path in found if not is_temporary(path))
+
+    def trashes(self) -> list[str]:
+        """Names of the removals whose files are in the trash, sorted."""
+        return sorted(name for name in _names(self.trash) if "." not in name)
 
     def planned_grids(self) -> list[str]:
         """Names of the grids that have a header or trials, sorted."""

@@ -7,12 +7,12 @@ attempts are back in `trials/`, and a new attempt of a removed trial gets a high
 import shutil
 import time
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, make_directory, read_json, sync_directory, write_json
+from store.files.atomic import environment_problem, make_directory, read_json, retry_io, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature
@@ -38,16 +38,16 @@ def read_removals(layout: Layout) -> Removals:
     last: dict[str, int] = {}
     problems: list[Problem] = []
     lost: list[str] = []
-    trash = layout.root / "trash"
-    names = {path.stem for path in layout.removals.glob("*.json")} | {path.name for path in trash.glob("*/")}
-    for name in sorted(names):
+    trashes = layout.trashes()
+    for name in sorted({*layout.removal_records(), *trashes}):
         path = layout.removals / f"{name}.json"
         try:
-            found = _read(path, file_signature(path))
+            found = _read(path, retry_io(partial(file_signature, path)))
         except (NotFoundError, StoreError) as error:
             problems.append((f"removals/{path.name}", str(error)))
-            found = {trial: attempt for trial, attempt, _ in Layout(trash / name).every_attempt()}  # in ascending order
-            lost += [] if (trash / name).is_dir() else [f"removals/{path.name}"]
+            ascending = Layout(layout.trash / name).every_attempt()
+            found = {trial: attempt for trial, attempt, _ in ascending}
+            lost += [] if name in trashes else [f"removals/{path.name}"]
         last |= {trial: max(attempt, last.get(trial, 0)) for trial, attempt in found.items()}
     return Removals(last, problems, lost)
 
@@ -81,7 +81,7 @@ class Trash:
     def __init__(self, layout: Layout, name: str, trials: Iterable[str]) -> None:
         """Record the removal of `trials` first, so that the numbers of their attempts are never given again."""
         self._layout = layout
-        self.place = layout.root / "trash" / name
+        self.place = layout.trash / name
         last = {trial: max(layout.attempts(trial), default=0) for trial in trials}
         record = {"schema": FILE_SCHEMA, "removed": time.time(), "trials": last}
         write_json(layout.removals / f"{name}.json", record)
