@@ -84,15 +84,17 @@ def evaluate(
             trials = find_several(store, query)
         for file in spec:
             import_spec_file(file)
-        wanted = Wanted(_load_evaluations(by), by.again, by.device, by.other_code)
+        evaluations = _load_evaluations(by)
         models, results = _find_weights(store, trials)
-        code = submitted_files(store.layout, models, [*spec, *([by.by] if by.by else [])])
+        given = [*spec, *([by.by] if by.by else [])]
+        code = submitted_files(store.layout, models, given)
         require_trust(store.layout, code, trust=trust)
         for file in code:
             if file.is_file():
                 import_spec_file(file)
             else:
                 _tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
+        wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*given, *code])
         try:
             results += evaluate_trials(store, models, wanted, _tell)
         finally:

@@ -22,7 +22,7 @@ from runners.posthoc.trained_model import (
     find_changed_code,
     rebuild_model,
 )
-from runners.provenance.code import Codes, loaded_spec_files, spec_module_name
+from runners.provenance.code import Codes, spec_module_name
 from runners.provenance.specfile import import_spec_file
 from runners.tasks.task import Items, Measurements
 from store.files.layout import Layout
@@ -46,6 +46,8 @@ class Wanted:
     """None: the device that the trial asks for."""
     other_code: bool = False
     """True to evaluate a model that the present code computes differently."""
+    files: Sequence[Path] = ()
+    """The spec files that were loaded for the trials and the evaluations."""
 
 
 @final
@@ -102,7 +104,7 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
 
     Raises EnvironmentProblem if something is missing that every trial needs.
     """
-    codes = Codes(files=loaded_spec_files())
+    codes = Codes(files=wanted.files)
     for number, kept in enumerate(trials, start=1):
         where = f"{number} of {len(trials)}: trial {kept.key[:8]}"
 

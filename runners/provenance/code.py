@@ -211,11 +211,6 @@ def _acting_imports(found: Iterable[ast.stmt], importer: ModuleType, seen: set[s
     return names
 
 
-def loaded_spec_files() -> list[Path]:
-    """List the spec files that this process has loaded."""
-    return [Path(_file(module)) for module in list(sys.modules.values()) if SOURCE in vars(module)]
-
-
 def _grids_in(module: ModuleType) -> set[str]:
     return {name for name, value in vars(module).items() if isinstance(value, Grid)}
 
