@@ -24,11 +24,11 @@ from store.files.trial_status import process_started, trial_state
 KILLS = 6
 KILLS_OF_A_RUN = 3
 """The last of them hits the whole run, those before hit a worker each."""
-STEPS = 100
+STEPS = 60
 
 
 def spec(path: Path, checkpoint_s: float) -> Path:
-    training = f"steps={STEPS}, evaluate_every=50"
+    training = f"steps={STEPS}, evaluate_every=30"
     path.write_text(real_spec("killed", training=training, execution=f"checkpoint_s={checkpoint_s}", seeds=2))
     return path
 
