@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
+from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.gpu_software import gpu_software
 from runners.checkpoint import KEEP
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
