@@ -1,6 +1,6 @@
 """One file of every kind in a campaign is damaged, cut or deleted: each case is reported, or changes no result.
 
-`check` and the rows of the store are read in every case. Table, status and dashboard take turns: a kind meets each of them.
+`check` and the rows of the store are read in every case. Table, status and dashboard take turns: a kind meets each.
 """
 
 import json
