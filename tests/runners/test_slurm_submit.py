@@ -215,10 +215,6 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
-    shown = slurm.place / "partitions"
-    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
-    assert "partition debug is DOWN: workers wait there" in notes()
-    assert "is DOWN" not in notes(partition="gpu")
     monkeypatch.setenv("SBATCH_GRES", "lab")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     assert "SBATCH_GRES of the environment is not used" in notes()
