@@ -204,7 +204,7 @@ def test_memory_is_linear_in_the_length() -> None:
     def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return path.run(operator, Heads(*(x.float() for x in heads[:3])), numbers)
 
-    assert most_entries(SSA, run, 160) <= 2 * most_entries(SSA, run, 80)
+    assert most_entries(CONSTANT, run, 160) <= 2 * most_entries(CONSTANT, run, 80)
 
 
 @pytest.mark.slow
