@@ -62,6 +62,10 @@ class Store:
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
 
+    def interrupt(self) -> None:
+        """Stop the query that another thread runs."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Let go of the snapshot."""
         self._connection.close()

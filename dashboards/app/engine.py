@@ -7,7 +7,6 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -32,7 +31,6 @@ _LOG: Final = logging.getLogger(__name__)
 _LONGEST_QUERY: Final = 20_000
 """Characters of a query that the browser may save."""
 _MOST_KEPT: Final = 16
-_MOST_TABS: Final = 1000
 _LEGEND: Final = Control("hide", "", "hidden")
 """Fields that entries of legends set."""
 
@@ -83,9 +81,6 @@ class Engine:
         self.pages = {page.name: page for page in pages}
         self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
         """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
-        self._changes = count()
-        self._latest: OrderedDict[str, int] = OrderedDict()
-        """The number of the latest change, by tab of a browser."""
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -129,8 +124,7 @@ class Engine:
             Input("theme", "data"),
             Input("moment", "data"),
             State("seen", "data"),
-            State("tab", "data"),
-        )(self.update_in_order)
+        )(self.update)
         app.callback(
             Output("live", "children"), Input("tick", "n_intervals"), State("url", "pathname"), State("moment", "data")
         )(self.poll)
@@ -195,21 +189,6 @@ class Engine:
         _, problem = catch_user_error(lambda: QUERIES.save(layout, name or "", text or ""))
         saved = html.A(f"Saved as {name}", href=f"/{quote(campaign)}/sql?saved={name}")
         return [problem or saved]
-
-    def update_in_order(self, *given: Any) -> PageUpdate:
-        """Answer a change of a tab unless a later one came meanwhile, which has the same inputs.
-
-        Dash drops the outputs of the earlier one, but not what `set_props` sends: it would undo the later one.
-        """
-        *inputs, tab = given
-        number = self._latest[tab] = next(self._changes)
-        self._latest.move_to_end(tab)
-        if len(self._latest) > _MOST_TABS:
-            self._latest.popitem(last=False)
-        update = self.update(*inputs)
-        if self._latest.get(tab, number) != number:
-            raise PreventUpdate
-        return update
 
     def update(
         self,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote, urlencode
-from uuid import uuid4
 
 from dashboards.app.campaigns import IngestReport
 from dashboards.app.page import AppPage, Component, dcc, html
@@ -19,7 +18,6 @@ def shell(pages: Sequence[AppPage]) -> Component:
             html.A("Skip to the content", href="#page", className="skip"),
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="seen", data={}),
-            dcc.Store(id="tab", data=uuid4().hex),
             dcc.Store(id="theme"),
             dcc.Store(id="moment"),
             dcc.Interval(id="tick", interval=TICK_MS),

@@ -63,7 +63,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
         on_error=_report_error,
     )
     app.index_string = _INDEX.replace("{%variables%}", variables(dark_partners([])))
-    app.layout = lambda: navigation.shell(pages)  # each tab that loads it has a name of its own
+    app.layout = navigation.shell(pages)
     engine = Engine(campaigns, pages, maths)
     engine.attach(app)
     server: Flask = app.server

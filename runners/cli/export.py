@@ -1,11 +1,15 @@
 """Commands that query the store and write its tables: sql, export."""
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
@@ -110,8 +114,33 @@ def sql(
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
             return _open_harlequin(layout, formats)
-        _show(store.sql(text), shown, warnings)
+        with _on_ctrl_c(store.interrupt):
+            found = store.sql(text)
+        _show(found, shown, warnings)
     return 0
+
+
+@contextmanager
+def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Call `interrupt` in a thread on SIGINT, which DuckDB ignores while other threads of it compute."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def watch() -> None:
+        while number := os.read(reader, 1):
+            if number[0] == signal.SIGINT:
+                interrupt()
+
+    before = signal.set_wakeup_fd(writer)
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
 
 
 def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:

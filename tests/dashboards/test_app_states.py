@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
@@ -311,20 +310,3 @@ def test_a_page_of_a_grid_is_made_once_while_nothing_is_new(runs: Path) -> None:
     os.utime(Layout(runs).snapshot)
     engine.show("/runs/overview", "", "light")
     assert len(made) == 3
-
-
-def test_an_earlier_change_of_a_tab_does_not_undo_a_later_one(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(Campaigns([runs]), PAGES)
-
-    def update(change: str) -> str:
-        if change == "slow":  # meanwhile, the server answers others
-            assert engine.update_in_order("of another tab", "b") == "of another tab"
-        elif change == "overtaken":
-            assert engine.update_in_order("later", "a") == "later"
-        return change
-
-    monkeypatch.setattr(engine, "update", update)
-    assert engine.update_in_order("slow", "a") == "slow"
-    with pytest.raises(PreventUpdate):
-        engine.update_in_order("overtaken", "a")
-    assert engine.update_in_order("next", "a") == "next"

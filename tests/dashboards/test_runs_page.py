@@ -183,6 +183,7 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
 def test_a_pinned_run_is_part_of_every_comparison(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
     with serve_site([campaign.root]) as site:
         page.goto(f"{site.url}/runs/runs?filter=operator%3DSSA")
+        page.wait_for_load_state("networkidle")  # an answer that is still on its way would undo the choice
         page.locator(".ag-row[row-index='1'] .ag-selection-checkbox input").click()
         page.locator(".picked a", has_text="Pin on top (1)").click()
         page.locator(".ag-row-pinned").first.wait_for()

@@ -20,9 +20,9 @@ from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
-KILLS = 6
+KILLS = 4
 """Per machine; each hits a live run."""
-ROW = 3
+ROW = 4
 """Most in one campaign: a trial over which five workers in a row vanish without a checkpoint has failed."""
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100, "step_s": 0.004, "checkpoint_s": 0.02}
 

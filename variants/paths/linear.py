@@ -125,8 +125,8 @@ def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tenso
         length = q.shape[-2]
         angle = torch.arange(length, dtype=torch.float64, device=q.device)[:, None]
         angle = angle * (math.pi / (2 * product.reach(length)))
-        waves = torch.stack((angle.cos(), angle.sin())).to(q.dtype)  # [2, T, 1]
-        q, k = (torch.cat((x.relu() * waves[0], x.relu() * waves[1]), -1) for x in (q, k))
+        waves = torch.stack((angle.cos(), angle.sin()), -2).to(q.dtype)  # [T, 2, 1]
+        q, k = ((x.relu().unsqueeze(-2) * waves).flatten(-2) for x in (q, k))
         return q, k
     if isinstance(product, FeatureProduct):
         return product.features(q, **numbers) * scale, product.features(k, **numbers)

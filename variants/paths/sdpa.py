@@ -84,10 +84,14 @@ class _Folded:
         self._plain = all(getattr(operator, stage).label == neutral for stage, neutral in _AFTER_KERNEL.items())
         counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
         masked = not self._causal or heads.bias is not None
-        self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if counts or masked else None
+        self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if masked else None
         self._count, self._margin = None, None
-        if counts and self._seen is not None:
-            self._count = self._seen.sum(-1, keepdim=True, dtype=self._working)
+        if counts:
+            if self._seen is None:
+                every = torch.arange(1, heads.q.shape[-2] + 1, device=heads.q.device)
+                self._count = every[:, None].to(self._working)
+            else:
+                self._count = self._seen.sum(-1, keepdim=True, dtype=self._working)
             self._margin = operator.margin.factor(self._count, **value["margin"])
 
     def output(self) -> Tensor:
@@ -189,10 +193,10 @@ class _Folded:
         rescale, value = self._operator.rescale, self._value["rescale"]
         if rescale.label == "scale":
             return output * value["factor"]
-        if not isinstance(rescale, Affine) or self._seen is None or self._count is None:
+        if not isinstance(rescale, Affine) or self._count is None:
             return output
         v = self._heads.v.to(self._working)
-        total = v.cumsum(-2) if self._causal else self._seen.to(v) @ v
+        total = v.cumsum(-2) if self._causal or self._seen is None else self._seen.to(v) @ v
         own = int(self._pair is not None)
         if self._pair is not None and self._pair.value is not None:
             total = total + self._pair.value
