@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.callbacks import Callbacks
 from runners.attempts.claims import Claim, by_code
-from runners.attempts.gpu_software import gpu_software
 from runners.attempts.system_load import SystemLoad
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
@@ -298,3 +297,19 @@ def _cost(cost: Mapping[str, float]) -> dict[str, Any]:
     """Return the fields of a known cost; measuring the device may raise the memory peak later than training."""
     memory = {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}
     return {"cost": dict(cost), **memory} if cost else {}
+
+
+def gpu_software(device: str) -> dict[str, str | None]:
+    """Return the software that decides the speed of attention on a GPU: CUDA, cuDNN, and kernels in their order."""
+    import torch
+    from torch.nn.attention import _cur_sdpa_kernel_backends
+
+    probe = torch.empty(1, 1, 16, 16, device=device)
+    torch._fused_sdp_choice(probe, probe, probe)  # PyTorch sets its order with the first choice
+    kernels = [each.name for each in _cur_sdpa_kernel_backends(with_priority=True)]
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    return {
+        "cuda": torch.version.cuda,
+        "cudnn": None if cudnn is None else str(cudnn),
+        "sdpa": ", ".join(name.removesuffix("_ATTENTION").lower() for name in kernels),
+    }

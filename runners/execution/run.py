@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,6 +108,7 @@ def run_campaign(
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = "stopping at the next step; running trials save their state. Press Ctrl-C again to end at once"
 
 
 @final
@@ -152,7 +153,7 @@ class _ActiveRun:
         self._to_do = survey.to_do
         self._tally = begin_tally(survey, survey.to_do)
         self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
-        self._interrupts = Interrupts(self._say_stopping)
+        self._interrupts = Interrupts(lambda: self.note(_STOPPING))
         self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
         self._held: list[int] = []
@@ -215,8 +216,10 @@ class _ActiveRun:
     def _given_up(self) -> Iterator[int]:
         held, self._held = self._held, []
         for row in held:
-            state = trial_state(self._layout, self._to_do[row].key, self._leases.alive)
-            if self._to_do[row].other_code and ran_other_code(state, self._sources(row)):
+            found = self._to_do[row]
+            state = trial_state(self._layout, found.key, self._leases.alive)
+            sources = self._survey.cells.about[found.grid, found.cell].sources
+            if found.other_code and ran_other_code(state, sources):
                 if state.live is not None:
                     self._held.append(row)
                 elif row in self._returned:  # its worker may die every time, so it is tried only once
@@ -230,10 +233,6 @@ class _ActiveRun:
                 self._held.append(row)
             else:
                 self.row_ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
-
-    def _sources(self, row: int) -> Mapping[str, str]:
-        found = self._to_do[row]
-        return self._survey.cells.about[found.grid, found.cell].sources
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
         found = [outcome.status for outcome in self._outcomes.values()]
@@ -280,9 +279,6 @@ class _ActiveRun:
 
     def note(self, text: str) -> None:
         self._progress.note(text)
-
-    def _say_stopping(self) -> None:
-        self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")
 
 
 def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
+from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.gpu_software import gpu_software
 from runners.checkpoint import KEEP
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
@@ -136,6 +135,8 @@ def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch
     assert (configured["pid"], configured["pid_started"]) == (os.getpid(), process_started(os.getpid()))
     assert (configured["pid_space"], configured["resumed_from"]) == (pid_space(), None)
     assert set(configured["versions"]) == {"python", "torch", "triton", "ablate"}
+    attempt.begins("cpu", "sdpa", None)
+    assert read_json(layout.start(TRIAL, 1))["versions"] == configured["versions"]
     attempt.begins("cuda", "sdpa", {"files": 2})
     chosen = {"device": "cuda", "path": "sdpa", "data": {"files": 2}}
     chosen["versions"] = {**configured["versions"], "sdpa": "math on cuda"}
@@ -147,11 +148,6 @@ def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch
     assert {name: end[name] for name in expected} == expected
     assert end["memory_bytes"] > 1e6
     assert end["wall_s"] >= 0
-
-
-def test_an_attempt_on_the_cpu_names_no_software_of_gpus(layout: Layout) -> None:
-    begin(layout).begins("cpu", "sdpa", None)
-    assert set(read_json(layout.start(TRIAL, 1))["versions"]) == {"python", "torch", "triton", "ablate"}
 
 
 def test_the_software_of_a_gpu_names_the_kernels_that_are_enabled_in_order() -> None:

@@ -1,14 +1,17 @@
 """Functions of a spec file are called during training; they see all that is recorded, and change nothing."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from real_spec import real_spec
 from toy_campaign import tables
+from warm import warm_server
 
 from runners.cli.app import execute
+from runners.execution import Local
 from store.files.layout import Layout
 from store.store import Store
 
@@ -59,11 +62,15 @@ def run(tmp_path: Path, after: str, root: str, *words: str, on: str = "inline") 
     return tmp_path / root
 
 
-@pytest.mark.parametrize("on", ["inline", "local"])
-def test_they_see_all_that_is_recorded_and_change_nothing(tmp_path: Path, on: str) -> None:
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The campaign of the same trials without callbacks."""
+    return run(tmp_path_factory.mktemp("plain"), "", "c")
+
+
+def test_they_see_all_that_is_recorded_and_change_nothing(tmp_path: Path, plain: Path) -> None:
     seen = tmp_path / "seen"
-    plain = run(tmp_path, "", "plain", on=on)
-    called = run(tmp_path, CALLBACKS.format(seen=str(seen)), "called", on=on)
+    called = run(tmp_path, CALLBACKS.format(seen=str(seen)), "called")
     found = tables(called)
     assert found == tables(plain)
     calls: list[list[Any]] = [json.loads(line) for line in seen.read_text().splitlines()]
@@ -83,16 +90,20 @@ def test_they_see_all_that_is_recorded_and_change_nothing(tmp_path: Path, on: st
     assert {tuple(call[:6]) for call in calls} == planned
 
 
-def test_adding_them_makes_no_other_code(tmp_path: Path) -> None:
-    root = run(tmp_path, "", "c")
+def test_adding_them_makes_no_other_code(tmp_path: Path, plain: Path) -> None:
+    root = Path(shutil.copytree(plain, tmp_path / "c"))
     run(tmp_path, CALLBACKS.format(seen=str(tmp_path / "seen")), "c", "--rerun-stale")
     assert not (tmp_path / "seen").exists()
     assert {tuple(Layout(root).attempts(key)) for key in Layout(root).trial_keys()} == {(1,)}
 
 
-def test_one_that_raises_is_reported_once_and_training_goes_on(tmp_path: Path) -> None:
+def test_one_that_raises_is_reported_once_and_training_goes_on(
+    tmp_path: Path, plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a worker of its own."""
+    monkeypatch.setitem(Local.__init__.__kwdefaults__, "start", warm_server)
     root = run(tmp_path, FAILING, "c", on="local")
-    assert tables(root) == tables(run(tmp_path, "", "plain", on="local"))
+    assert tables(root) == tables(plain)
     layout = Layout(root)
     for key in layout.trial_keys():
         log = layout.log(key, 1).read_text()

@@ -10,6 +10,7 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 
 from runners.cli.app import execute
+from runners.rerun import rerun
 from store.database.connection import open_live
 from store.files.layout import Layout
 from store.files.trust import trusts
@@ -50,7 +51,10 @@ def own(tmp_path: Path, ablate: Ablate) -> Path:
     return root
 
 
-def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(own: Path, tmp_path: Path, ablate: Ablate) -> None:
+def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
+    own: Path, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.execution.repro._run", lambda request, *_: rerun({**request, "tree": None}))
     (tmp_path / "more.py").write_text(
         "from ablate import DeviantInputs\n\n"
         "evaluations = DeviantInputs(sigma=(1.0,), functions=2, sequences=2, points=5, prompts=())\n"

@@ -128,17 +128,13 @@ def test_without_a_value_on_the_selecting_seeds_there_is_no_verdict(tmp_path: Pa
     assert (row["verdict"], row["reason"].startswith(told + where)) == ("better", True)
 
 
-def test_a_selection_that_leaves_one_cell_is_refused(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4))
-    with (
-        Store.open(campaign.root) as store,
-        pytest.raises(SpecError, match="over operator leaves one cell, and nothing"),
-    ):
-        selected_verdicts(store, "quickstart", ["operator"])
-
-
-def test_a_selection_without_a_choice_is_refused(tmp_path: Path) -> None:
-    """As over an axis that is zipped with another one."""
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"rate": (0.1,)}, seeds=range(4))
-    with Store.open(campaign.root) as store, pytest.raises(SpecError, match="over rate has nothing to choose"):
-        selected_verdicts(store, "quickstart", ["rate"])
+@pytest.mark.parametrize(
+    ("axis", "told"),
+    [("operator", "over operator leaves one cell, and nothing"), ("rate", "over rate has nothing to choose")],
+)
+def test_a_selection_that_leaves_one_cell_or_has_no_choice_is_refused(tmp_path: Path, axis: str, told: str) -> None:
+    """An axis that is zipped with another one gives no choice."""
+    factors = {"rate": (0.1,)} if axis == "rate" else {}
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, seeds=range(4))
+    with Store.open(campaign.root) as store, pytest.raises(SpecError, match=told):
+        selected_verdicts(store, "quickstart", [axis])

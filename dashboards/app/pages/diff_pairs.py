@@ -43,23 +43,24 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     low, high = t_interval(Paired(rows["pairs"].to_numpy().astype(float), rows["difference"].to_numpy(), spread))
     data = rows.select(
         pl.Series("measurement", [text_of(row["name"], dict(row["point"])) for row in rows.iter_rows(named=True)]),
-        "pairs",
-        *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
         "difference",
         *(pl.Series(name, list(map(or_null, end)), pl.Float64) for name, end in (("low", low), ("high", high))),
+        "pairs",
+        *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
     )
     texts = data.with_columns(_add_signs(data["difference"]), pl.Series("95 % interval", _intervals(low, high)))
-    shown = texts.drop("low", "high")
+    first = ["measurement", "difference", "95 % interval"]
+    shown = texts.select(*first, pl.exclude("low", "high", *first))
     caption = (
         f"Means of the cells over {count(max(rows['pairs'].to_list()), 'shared seed')}, and {about['other_label']} "
         f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
         "their number."
     )
-    first = texts.row(0, named=True)
-    span = "" if first["95 % interval"] == "–" else f" ({first['95 % interval']})"
+    top = texts.row(0, named=True)
+    span = "" if top["95 % interval"] == "–" else f" ({top['95 % interval']})"
     answer = (
-        f"{about['other_label']} against {about['one_label']}, {count(first['pairs'], 'pair')}: {first['measurement']} "
-        f"{first['difference']}{span}."
+        f"{about['other_label']} against {about['one_label']}, {count(top['pairs'], 'pair')}: {top['measurement']} "
+        f"{top['difference']}{span}."
     )
     listed = columns(shown, {"difference": BY_SIZE, "95 % interval": {"type": "rightAligned"}})
     return SlotContent(caption=caption, data=data if view.whole else shown, columns=listed, answer=answer)

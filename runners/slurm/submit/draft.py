@@ -164,8 +164,7 @@ class Drafter:
             for number, (group, each) in enumerate(zip(groups, classes, strict=True))
             for array in each.arrays
         }
-        asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes]
         notes += elsewhere.notes
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
