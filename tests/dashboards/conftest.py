@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dashboard_site import ServeSite, Site, serve
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
@@ -128,19 +128,27 @@ def serve_site() -> Iterator[ServeSite]:
         yield keep_open
 
 
+@pytest.fixture(scope="session")
+def tabs(browser: Browser) -> Iterator[BrowserContext]:
+    """The context of every `page`, which keeps the scripts that a server has sent."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light") as context:
+        context.set_default_timeout(PATIENCE_MS)
+        yield context
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A fresh page; whatever its console complains about, and whatever asks another machine, fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    context.set_default_timeout(PATIENCE_MS)
-    found = context.new_page()
+def page(tabs: BrowserContext) -> Iterator[Page]:
+    """A fresh tab; whatever its console complains about, and whatever asks another machine, fails the test."""
+    found = tabs.new_page()
     complaints: list[str] = []
     found.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     found.on("pageerror", lambda error: complaints.append(str(error)))
     own = ("http://127.0.0.1:", "data:", "blob:")
     found.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
     yield found
-    context.close()
+    if found.url.startswith("http"):
+        found.evaluate("() => localStorage.clear()")  # the theme
+    found.close()
     assert complaints == []
 
 

@@ -96,18 +96,17 @@ def site(root: Path, serve_site: ServeSite) -> Iterator[Site]:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [600, 1440])
-def test_answer_and_figure_are_on_the_first_screen(page: Page, site: Site, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+def test_answer_and_figure_are_on_the_first_screen(page: Page, site: Site) -> None:
     for name in ("overview", "compare"):
         page.goto(f"{site.url}/runs/{name}")
         page.wait_for_selector(".slot .main-svg")
-        answer, figure = (page.locator(f".slot {part}").first.bounding_box() for part in (".answer", ".plot"))
-        assert answer is not None
-        assert figure is not None
-        assert answer["y"] < figure["y"] < 720
-        if width == 1440:
-            assert page.locator(".head").bounding_box()["width"] > 1300  # type: ignore[index]
+        for width in (600, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            answer, figure = (page.locator(f".slot {part}").first.bounding_box() for part in (".answer", ".plot"))
+            assert answer is not None
+            assert figure is not None
+            assert answer["y"] < figure["y"] < 720
+        assert page.locator(".head").bounding_box()["width"] > 1300  # type: ignore[index]
 
 
 @pytest.mark.browser
