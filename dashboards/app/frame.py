@@ -26,13 +26,13 @@ CONFIG: Final[dict[str, Any]] = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
 FEW_ROWS: Final = 14
-"""A table of more scrolls."""
+"""A table with more rows scrolls."""
 _ROW: Final = 32
 """Pixels of a row of a table."""
 _BORDERS: Final = 18
-"""Pixels of a table beside its columns: a scroll bar and borders."""
+"""Pixels that a table needs besides its columns: a scroll bar and borders."""
 _MEASURED: Final = 200
-"""Rows that say how wide a column is."""
+"""Rows from which the width of a column is taken."""
 _WIDEST: Final = 48
 """Letters of the widest column."""
 _AT_FIRST: Final = {"width": "initialWidth", "flex": "initialFlex"}

@@ -106,7 +106,7 @@ def style_groups(
 
 
 def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = None) -> str | None:
-    """The group that has the runs of the baseline, or of that of the only cell of `group`, if each cell has its own."""
+    """The group with the baseline's runs; if each cell has its own baseline, that of the only cell of `group`."""
     several: Mapping[str, str] = about.header.get("baselines") or {}
     cells_of = dict(found.select("series", "cells").iter_rows())
     own = cells_of.get(group, ())
@@ -127,7 +127,7 @@ class GroupedAddress(Address):
     show: tuple[str, ...] = ()
     """Names of groups; empty: the baseline and the best; "*": as many as a picture holds."""
     run: tuple[str, ...] = ()
-    """The only runs that are meant: beginnings of their keys."""
+    """Beginnings of the keys of the runs to show; empty: all runs."""
     failed: bool = False
     """With failed trials."""
 
@@ -164,7 +164,7 @@ def run_groups(view: PageView) -> RunGroups:
 
 
 def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
-    """The groups by the first of their cells; trials are planned in another order, which is shuffled on purpose."""
+    """Sort groups by their first cell in the grid; the order of the plan is shuffled on purpose."""
     place = {cell.cell: i for i, cell in enumerate(about.cells)}
     first = [min(place[cell] for cell in cells) for cells in found["cells"]]
     return found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")

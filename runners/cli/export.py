@@ -253,7 +253,7 @@ def export(
         verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query. tensorboard writes a
         directory of event files.
     to
-        The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
+        The file to write; its suffix sets the format: .csv, .parquet, .tex, .md. - writes to stdout and needs --format.
     kind
         The format, where the name does not say it.
     """
