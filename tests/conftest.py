@@ -9,7 +9,6 @@ import pytest
 import torch
 from definitions import forgotten
 from hypothesis import settings
-from user_work_tree import leave_tests_out
 
 import variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
 from runners import slow_notice
@@ -19,7 +18,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # counts when triton is imported
 os.environ.pop("COLUMNS", None)  # xdist sets it; tables are as wide in every process
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-leave_tests_out()
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 

@@ -23,8 +23,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from user_work_tree import leave_tests_out
-
 from runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
 from runners.execution import Local, fork_client
 from runners.execution.fork_server import serve
@@ -68,8 +66,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # they are for the programs
     Local.__init__.__kwdefaults__["start"] = Forked
     places = list(sys.path[1:])  # without that of this file
-    leave_tests_out()
-    record()  # reads what is installed
+    record(("toy_training",))  # reads what is installed
     Codes().core  # reads the whole project  # noqa: B018
     while True:
         request, descriptors = _received(control)

@@ -1,4 +1,4 @@
-"""A dirty work tree, the project where nobody edits it, processes that take snapshots of both, without the tests."""
+"""A user's dirty work tree, the project where nobody edits it, and processes that take snapshots of both."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners.provenance import snapshot_contents
 from runners.provenance.code_snapshot import Snapshot, extract
 from store.files.layout import Layout
 
@@ -50,14 +49,6 @@ if campaign:
 told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in ("grid", "runners", "helper")}
 print(json.dumps(told))
 """
-
-
-def leave_tests_out() -> None:
-    """Let runs of this process take the tests for installed: packing all of them takes longer than a trial."""
-    every, tests = snapshot_contents._user_modules, f"{ROOT / 'tests'}/"
-    snapshot_contents._user_modules = lambda: [
-        each for each in every() if not str(getattr(each, "__file__", None)).startswith(tests)
-    ]
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
