@@ -95,6 +95,7 @@ def instead_of_sbatch(user: User, monkeypatch: pytest.MonkeyPatch, body: str) ->
             "$real \"$@\" >/dev/null; echo 'Welcome!'; exit 0",
             "named no job; it said 'Welcome!'; see whether the sbatch",
         ),
+        ("exit 0", "named no job; it said 'nothing'; see whether the sbatch"),
         ("echo boom >&2; exit 139", "sbatch refused the workers: boom"),
     ],
 )

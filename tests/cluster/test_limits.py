@@ -12,7 +12,7 @@ def test_what_a_cluster_has_is_read(cluster: Cluster) -> None:
     assert set(found.partitions) == {"debug", "short", "preempt", "urgent"}
     debug, short = found.partitions["debug"], found.partitions["short"]
     assert found.default_partition == debug
-    assert (debug.nodes, debug.cpus, debug.memory_mb, debug.gpus) == (2, 2, 8000, {"toy": 2})
+    assert (debug.state, debug.nodes, debug.cpus, debug.memory_mb, debug.gpus) == ("UP", 2, 2, 8000, {"toy": 2})
     assert (debug.max_time_s, short.max_time_s) == (None, 300)
     assert found.default_account == "research"
     assert {"research", "small"} <= set(found.accounts or ())

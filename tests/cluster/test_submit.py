@@ -135,7 +135,11 @@ REFUSED = {
     "exclude='n[1-2]'": "--exclude n[1-2] leaves no node to train on; exclude fewer (sbatch: ",
     "extra={'reservation': 'moon'}": "the reservation does not exist",
     "extra={'moon': 'full'}": "names an option that sbatch does not have",
+    "setup=('if then',)": "no shell that bash can read (syntax error near unexpected token `then'",
     "gpus=3": "has 2 GPUs, and a worker is to have 3",
+    "gpus=1, gpu_type='h100'": "partition debug has no GPU of type 'h100'; it has toy",
+    "partition='moon'": "partitions here: debug, preempt, short, urgent",
+    "partition='short'": "partition short allows 5 min",
 }
 
 

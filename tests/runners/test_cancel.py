@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -141,24 +141,35 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
             run.kill()
 
 
+def wait_for_command(command: Sequence[str]) -> tuple[int, str, str]:
+    """Return its exit status, stdout and stderr."""
+    with Warm(command, preload=REAL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out, err = process.communicate()
+        return process.returncode, out, err
+
+
 def is_trained(layout: Layout, key: str) -> bool:
     live = trial_state(layout, key).live
     return live is not None and live.start["device"] is not None and process_started(live.start["pid"]) is not None
 
 
 @pytest.mark.slow
-def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path, ablate: Callable) -> None:
+def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path) -> None:
     path, root = tmp_path / "long.py", tmp_path / "campaign"
     path.write_text(real_spec("long", training="steps=1_000_000", operators="softmax()"))
-    words = [sys.executable, "-P", "-m", "runners", "run", str(path), "--campaign", str(root), "--workers", "2"]
+    command = [sys.executable, "-P", "-m", "runners"]
+    words = [*command, "run", str(path), "--campaign", str(root), "--workers", "2"]
     layout = Layout(root)
     with Warm(words, preload=REAL, stderr=subprocess.DEVNULL) as run:
         try:
             while not any(is_trained(layout, key) for key in layout.trial_keys()):
                 assert run.poll() is None
                 time.sleep(0.05)
-            assert "can only be stopped as a whole" in ablate("cancel", "seed=0", "--campaign", root, code=5).err
-            assert f"(process {run.pid}) was asked to stop" in ablate("cancel", "--campaign", root).out
+            cancel = [*command, "cancel", "--campaign", str(root)]
+            code, _, error = wait_for_command([*cancel, "seed=0"])
+            assert (code, "can only be stopped as a whole" in error) == (5, True)
+            code, answer, _ = wait_for_command(cancel)
+            assert (code, f"(process {run.pid}) was asked to stop" in answer) == (0, True)
             assert run.wait() == 130
         finally:
             run.kill()

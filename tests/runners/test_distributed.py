@@ -100,8 +100,7 @@ def read_ranks(folder: Path, ranks: int) -> list[dict]:
 def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny: Trial, tmp_path: Path) -> None:
     trial = tiny.changed(operator=OPERATORS[2], training=SHORT)
     options = ["--nnodes=1", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
-    options += ["--local-addr=127.0.0.1", f"--log-dir={tmp_path / 'logs'}"]
-    command = [sys.executable, "-m", "torch.distributed.run", *options]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "--local-addr=127.0.0.1"]
     words = script(split(trial, 1, gpus=2), tmp_path, {"double": True})
     subprocess.run([*command, *words], env=ENVIRONMENT, check=True)
     zero, one = read_ranks(tmp_path, 2)

@@ -200,6 +200,7 @@ def test_seeds_that_differ_in_what_was_loaded_are_told(
 
     run: Callable[..., str] = lambda *flags: ablate("run", "--on", "inline", *flags)  # noqa: E731
     run()
+    assert "code" not in ablate("plan") + ablate("table")
     monkeypatch.setenv("ABLATE_TEST_VARIABLE", "x")
     files.write("ShiftGrid.patched = FACTOR", edit=("range(2)", "range(3)"))
     assert "4 of these ran other code" in run()
@@ -207,3 +208,5 @@ def test_seeds_that_differ_in_what_was_loaded_are_told(
     assert "mix versions of the code ($ABLATE_TEST_VARIABLE, spec)" in mixed
     (row,) = json.loads(ablate("table", "--json").partition("\nablate:")[0])["data"]
     assert (row["verdict"], "code" in row["reason"]) == ("no verdict", True), row
+    assert "4 trained" in run("--rerun-stale")
+    assert "code" not in run() + ablate("plan") + ablate("table")

@@ -12,6 +12,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.monitoring.logs import follow
 from runners.slurm.worker_records import worker_log
 from store.files.layout import Layout
+from store.files.trial_status import AttemptState, TrialState, trial_state
 
 
 @pytest.fixture
@@ -118,6 +119,27 @@ def test_following_reads_every_byte_once_over_all_attempts(campaign: Campaign) -
     assert not reader.is_alive()
     assert seen.getvalue() == "0\n1\n2\n3\n4\n5\nlast of the first\nsecond\nend\n"
     assert announced == [1, 2]
+
+
+def test_the_last_lines_of_an_attempt_are_read(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(campaign, 1, "first\n")
+    begin(campaign, 2, "second\n")
+    write_end(campaign.layout, key_of(campaign), 2)
+    read = trial_state
+
+    def state_then_text(layout: Layout, trial: str) -> TrialState:
+        state = read(layout, trial)
+        append(layout, trial, 1, "late\n")
+        return state
+
+    def find_first(layout: Layout, trial: str, _: object) -> AttemptState:
+        monkeypatch.setattr("runners.monitoring.logs.trial_state", state_then_text)
+        return read(layout, trial).attempts[0]
+
+    monkeypatch.setattr("runners.monitoring.logs.find_attempt", find_first)
+    assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)).startswith(
+        "first\nlate\nsecond\n"
+    )
 
 
 @pytest.mark.parametrize("follows", [[], ["-f"]])

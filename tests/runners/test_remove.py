@@ -129,24 +129,27 @@ def test_a_removed_trial_is_trained_anew_under_a_higher_number(campaign: Path) -
     assert check_campaign(campaign) == []
 
 
-def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path) -> None:
-    layout, gone = Layout(campaign), keys(campaign, "first", 0)
+@pytest.mark.parametrize(
+    "text", [None, "{", '{"schema": 1}', '{"schema": 1, "trials": {"x": 1}}', '{"schema": 99, "trials": {}}']
+)
+def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, text: str | None) -> None:
+    gone = keys(campaign, "first", 0)
     assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
     before = tables(campaign)
-    (record,) = layout.removals.glob("*.json")
-    for text in (None, "{", '{"schema": 1}', '{"schema": 1, "trials": {"x": 1}}', '{"schema": 99, "trials": {}}'):
-        record.unlink() if text is None else record.write_text(text)
-        assert tables(campaign) == before
-        with Store.open(campaign) as store:
-            assert any(record.name in warning for warning in store.warnings())
-        assert [(each.file, each.remedy) for each in check_campaign(campaign)] == [(f"removals/{record.name}", REMOVAL)]
-        assert {next_attempt(layout, key) for key in gone} == {2}
+    (record,) = Layout(campaign).removals.glob("*.json")
+    record.unlink() if text is None else record.write_text(text)
+    assert tables(campaign) == before
     rebuild(campaign)
     assert tables(campaign) == before
     assert mentions(campaign, gone) == []
-    shutil.rmtree(campaign / "trash")
-    with pytest.raises(StoreError, match=record.name):
-        next_attempt(layout, min(gone))
+    with Store.open(campaign) as store:
+        assert any(record.name in warning for warning in store.warnings())
+    assert [(each.file, each.remedy) for each in check_campaign(campaign)] == [(f"removals/{record.name}", REMOVAL)]
+    assert {next_attempt(Layout(campaign), key) for key in gone} == {2}
+    if text is not None:
+        shutil.rmtree(campaign / "trash")
+        with pytest.raises(StoreError, match=record.name):
+            next_attempt(Layout(campaign), min(gone))
 
 
 def test_attempts_that_come_back_beside_a_later_one_do_not_mix(campaign: Path) -> None:

@@ -7,19 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from definitions import forgotten
 from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
 from grid.errors import StoreError
-from runners.attempts.submission_record import read_submission_record, write_submission_record
 from runners.cli.app import execute
 from runners.execution.progress import ProgressDisplay
 from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
@@ -50,12 +47,37 @@ SPEC = real_spec("mine", training="steps=4", operators="Operator(score=Mine())",
     'device="cpu", ', ""
 )
 
+SUBMIT = """
+import sys, time
+from pathlib import Path
+from runners.cli.app import execute
+from runners.provenance.environment import record
+from runners.provenance.code_snapshot import take
+from runners.attempts.submission_record import Submission, write_submission_record
+from store.files.layout import Layout
+campaign, spec = map(Path, sys.argv[1:])
+assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
+layout = Layout(campaign)
+(submission,) = layout.submission_ids()
+snapshot = take(layout, [spec]).data()
+environment = {**record(), "cpu": "an abacus"}
+about = Submission(submission, "inline", time.time(), {"files": [str(spec)]}, None, snapshot, environment)
+write_submission_record(layout, about)
+"""
+
+
+def process(*arguments: str | Path, path: str) -> "subprocess.CompletedProcess[str]":
+    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}  # the work tree has what it had
+    return subprocess.run(
+        [sys.executable, "-P", *arguments], env=variables, capture_output=True, text=True, check=False
+    )
+
 
 @pytest.fixture(scope="module")
 def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign `c` of one trial, submitted from the dirty work tree `user` with an untracked module."""
     place = tmp_path_factory.mktemp("submitted")
-    user = place / "user"
+    rooms, user = copied_rooms(place / "rooms"), place / "user"
     user.mkdir()
     (user / "my.py").write_text("first = True\n")
     git(user, "init", "-q")
@@ -63,14 +85,8 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(user, "commit", "-qm", "first")
     (user / "my.py").write_text(SPEC)
     (user / "helper.py").write_text("def power(a):\n    return 1.5 * a\n")
-    with forgotten(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.dont_write_bytecode", True)  # the work tree has what it had
-        patch.syspath_prepend(user)
-        assert execute(["run", str(user / "my.py"), "--campaign", str(place / "c"), "--on", "inline"]) == 0
-        del sys.modules["helper"]
-    layout = Layout(place / "c")
-    record = read_submission_record(layout, *layout.submission_ids())
-    write_submission_record(layout, replace(record, environment={**record.environment, "cpu": "an abacus"}))
+    done = process("-c", SUBMIT, place / "c", user / "my.py", path=f"{rooms}:{user}")
+    assert done.returncode == 0, done.stderr
     return place
 
 
@@ -140,9 +156,7 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     training = rooms / "runners" / "training" / "loop.py"
     training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
     command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
-    variables = {**os.environ, "PYTHONPATH": f"{rooms}:{place / 'user'}"}
-    program = [sys.executable, "-P", "-m", "runners", *command]
-    done = subprocess.run(program, env=variables, capture_output=True, text=True, check=False)
+    done = process("-m", "runners", *command, path=f"{rooms}:{place / 'user'}")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
     assert "was submitted with (commit " in done.stderr
     assert ", 1 file changed, 1 untracked)" in done.stderr
@@ -164,11 +178,8 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     assert "the code is not what the trial ran: helper changed since" in done.stderr
     assert "metric grad_norm at step" in done.stdout
     (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
-    shard = next(path for path in Layout(place / "c").shards() if "-evaluation." in path.name)
-    shard.write_bytes(shard.read_bytes()[:-9])
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is not served" in done.stderr
     assert "another key, so it is another trial" in done.stderr
 
 

@@ -2,9 +2,9 @@
 
 import json
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,13 @@ from pretend_slurm import PretendSlurm
 from real_spec import STUMBLING, real_spec
 from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
+from warm import REAL, Warm
 
-from grid import Grid
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
 from runners.cli.retry import choose, last_submission, spec_of
-from runners.execution import Inline
-from runners.execution.run import RunOptions, run_campaign
 from runners.monitoring.trial_locations import locate_trials
-from runners.provenance.specfile import load_spec_file
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.files.trust import trust
@@ -121,8 +118,8 @@ def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
     slurm = PretendSlurm(tmp_path / "slurm")
     monkeypatch.setenv("PATH", slurm.path)
     words = ["retry", "seed=1", "--failed", "--campaign", str(root)]
-    grids = load_spec_file(spec).values()
-    other = threading.Thread(target=train_once_queued, args=(root, grids))
+    here = ["run", str(spec), "--retry", "--on", "inline", "--campaign", str(root)]
+    other = threading.Thread(target=_when_queued, args=(root, here))
     other.start()
     code = execute([*words, "--on", "slurm", "--gpus", "0", "--time", "1h", "--wait"])
     other.join()
@@ -134,10 +131,11 @@ def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
     assert attempts(root)["stumbling 0"] == ["failed", "ok"]
 
 
-def train_once_queued(root: Path, grids: Collection[Grid]) -> None:
-    while len(Layout(root).submission_ids()) < 2:
+def _when_queued(root: Path, words: list[str]) -> None:
+    layout = Layout(root)
+    while len(layout.submission_ids()) < 2:
         time.sleep(0.05)
-    run_campaign(root, grids, Inline(), RunOptions(retry=True, progress=False, land_every_s=None))
+    assert Warm([sys.executable, "-P", "-m", "runners", *words], preload=REAL).wait() == 0
 
 
 SSA = [("SSA", seed) for seed in range(4)]

@@ -336,6 +336,28 @@ def test_the_first_signal_asks_and_the_second_ends_unless_it_is_ignored(name: si
         signal.signal(name, inherited)
 
 
+def test_a_short_trial_syncs_four_times_and_leaves_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ablate: Callable
+) -> None:
+    """Three shards and the end; start and end. Shards are joined later (`tests/store/test_compaction.py`)."""
+    synced: list[str] = []
+
+    def note(descriptor: int, sync: Callable[[int], None] = os.fsync) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    spec, counts = tmp_path / "spec.py", {}
+    for trials in (1, 6):
+        spec.write_text(real_spec("small", training="steps=3", operators="softmax()", seeds=trials))
+        synced.clear()
+        root = tmp_path / str(trials)
+        ablate("run", spec, "--campaign", root, "--on", "inline")
+        counts[trials] = sum("/trials/" in path or "/spool/" in path for path in synced)
+        assert sum(path.is_file() for path in (root / "trials").rglob("*")) == 2 * trials
+    assert 0 < counts[6] - counts[1] <= 4 * 5
+
+
 def test_a_run_says_how_many_results_an_edit_of_the_spec_took_out(tmp_path: Path, ablate: Callable) -> None:
     spec = tmp_path / "spec.py"
     for seeds, told in ((2, False), (1, True)):

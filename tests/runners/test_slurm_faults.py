@@ -22,6 +22,7 @@ from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution import Inline, Local
 from runners.slurm.worker.exit_codes import ExitCode
 from runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
+from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker_records import WorkerRecord
 from runners.training.failure import Failure, breaks_process
 from store.files.atomic import environment_problem
@@ -131,6 +132,19 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     assert len(ends(sent.layout, "stopped")) == 1
     assert end_of(sent.start())[0] == 0
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "signal_s", "patient_s"), [("SIGUSR2", 120, 96), ("SIGUSR2", 4, 2), ("SIGTERM", 600, 20)]
+)
+def test_time_is_left_to_tell(monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float) -> None:
+    heard = SignalState()
+    assert not heard.is_overdue(signal_s)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    heard.note(getattr(signal, name), None)
+    for seconds, overdue in ((patient_s - 0.1, False), (patient_s + 0.1, True)):
+        monkeypatch.setattr(time, "monotonic", lambda seconds=seconds: 100.0 + seconds)
+        assert heard.is_overdue(signal_s) == overdue
 
 
 def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> None:

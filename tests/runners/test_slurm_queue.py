@@ -70,8 +70,8 @@ def test_partitions_and_their_gpus_by_type() -> None:
     nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)\ngpu|32|250000|gpu:h100:8\nold|8|1000|(null)\n"
     devices = {"a100": 4, "h100": 8}
     assert partitions(output, nodes) == {
-        "gpu": Partition("gpu", True, 172800, 8, 64, 500000, devices, limiting_qos="part_gpu"),
-        "old": Partition("old", False, None, 1, 8, 1000),
+        "gpu": Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices, limiting_qos="part_gpu"),
+        "old": Partition("old", False, "DRAIN", None, 1, 8, 1000),
     }
 
 
@@ -80,7 +80,7 @@ def limits(**changes: object) -> Limits:
         "max_array_size": 1001,
         "max_array_tasks": None,
         "max_jobs": 10_000,
-        "partitions": {name: Partition(name, name == "gpu", None, 1) for name in ("gpu", "cpu")},
+        "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
         "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
     }
     return Limits(**{**found, **changes})
@@ -115,11 +115,21 @@ def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
     ):
         room = limits(**given, default_account="big").room(**asked)
         assert (room.tasks, words in room.because) == (tasks, True)
-    given["partitions"] = {"gpu": Partition("gpu", True, None, 1, limiting_qos="part")}
+    given["partitions"] = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
     assert limits(**given).room("small", "few").tasks == 5
     assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
     assert limits().accounts is None
     assert limits(**given).accounts == ("small", "big")
+
+
+def test_a_partition_that_starts_nothing_is_told() -> None:
+    def asleep(asked: str | None, **states: str) -> str:
+        places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
+        return str(limits(partitions=places).asleep(asked))
+
+    assert asleep(None, gpu="DOWN").startswith("partition gpu is DOWN: workers wait there")
+    assert asleep("gpu,cpu", gpu="DOWN", cpu="DRAIN").startswith("partition gpu is DOWN, cpu is DRAIN: workers wait")
+    assert {asleep("cpu", gpu="DOWN"), asleep("gpu,cpu", gpu="DOWN"), asleep(None)} == {"None"}
 
 
 def test_what_accounting_prints() -> None:

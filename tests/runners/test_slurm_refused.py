@@ -87,6 +87,18 @@ def test_nodes_left_out_may_be_blamed(tmp_path: Path, slurm: PretendSlurm) -> No
             draft(tmp_path, exclude=exclude)
 
 
+@pytest.mark.parametrize("option", ["gres", "gpus-per-node", "gpus"])
+def test_the_type_of_gpu_is_named_with_nodes_left_out(tmp_path: Path, slurm: PretendSlurm, option: str) -> None:
+    slurm.says("test", f"{FAILED}Requested node configuration is not available")
+    asked = {"exclude": "n2", "partition": "gpu", "gpus": 1, "gpu_option": option}
+    with pytest.raises(SpecError, match=r"has that many GPUs, cores .*; exclude fewer, or lower --gpus"):
+        draft(tmp_path, **asked)
+    with pytest.raises(
+        SpecError, match=r"that many GPUs of type 'a100', .*; exclude fewer, ask for another --gpu-type"
+    ):
+        draft(tmp_path, gpu_type="a100", **asked)
+
+
 def test_a_campaign_that_nodes_do_not_see_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warn_if_not_shared(Path("/tmpfoo")) is None
     assert "/tmp is on a disk of this machine" in str(warn_if_not_shared(Path("/tmp/campaign")))

@@ -276,12 +276,12 @@ def test_a_budget_counts_all_readable_records_and_is_looked_at_now_and_then(tmp_
 
 
 def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path) -> None:
-    """Four hundred workers are read every 80 s, and use 8 hours in 72 s."""
+    """A thousand workers are read every 200 s, and use 20 hours in 72 s."""
     clock, budget = Clock(), None
     for seconds in (3600.0, 3673.0):
-        for worker in range(400):
+        for worker in range(1000):
             write_worker(Layout(tmp_path), replace(RECORD, worker=worker, seconds=seconds, gpus=1))
-        budget = budget or BudgetTracker(Layout(tmp_path), SUBMISSION, 408.0, "gpuh", clock)
+        budget = budget or BudgetTracker(Layout(tmp_path), SUBMISSION, 1020.0, "gpuh", clock)
         assert not budget.empty()
         clock.now += 61 if seconds == 3600 else 12
     assert budget.empty()

@@ -158,7 +158,7 @@ def life(script: Script, status: int, restarts: int) -> bool:
 @pytest.mark.parametrize("status", [1, 137, 87])
 def test_a_worker_that_always_dies_is_given_up_unless_it_is_preempted(script: Script, status: int) -> None:
     """Refusals are deaths if nodes cannot be excluded."""
-    for restarts in range(2):
+    for restarts in range(MOST_DEATHS + 1):
         (script.place / "state").write_text("COMPLETING Preempted")
         assert not life(script, status, restarts)
     assert [life(script, status, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]

@@ -215,6 +215,10 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
+    shown = slurm.place / "partitions"
+    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
+    assert "partition debug is DOWN: workers wait there" in notes()
+    assert "is DOWN" not in notes(partition="gpu")
     monkeypatch.setenv("SBATCH_GRES", "lab")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     assert "SBATCH_GRES of the environment is not used" in notes()
@@ -455,6 +459,10 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, command: list[str], capsy
     [
         ("local --partition gpu", "--partition is for --on slurm, and this is --on local"),
         ("local --dry-run", "--dry-run is for --on slurm"),
+        ("slurm --time 5minutes", "a time limit is written 90m"),
+        ("slurm --mem lots", "memory is written 500M"),
+        ("slurm --budget 200", "a budget is a number of hours"),
+        ("slurm --partition gpus", "partitions here: debug, gpu, short"),
         ("slurm --workers 0", "workers"),
         ("slurm --per-gpu many", "per-gpu"),
         ("slurm", "at most one Slurm, and this has slurm, other"),
@@ -503,6 +511,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
             "as many jobs in the queue as you may",
         ),
         ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
+        (f"{FAILED}Requested node configuration is not available", SpecError, "lower --gpus, --cpus or --mem"),
+        (f"{FAILED}Invalid feature specification", SpecError, "--constraint"),
+        (f"{FAILED}Socket timed out on send/recv operation", EnvironmentProblem, "cannot be reached"),
+        ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
         ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
         ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
         ("", EnvironmentProblem, "did not say why"),

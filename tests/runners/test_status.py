@@ -1,5 +1,6 @@
 """Where trials are: from files, then the queue, then the accounts; and `unknown` where nobody can say."""
 
+import json
 import os
 import re
 import socket
@@ -29,7 +30,7 @@ from runners.monitoring.trial_locations import STATES, TrialLocations, locate_tr
 from runners.monitoring.watch import changes, look as view
 from runners.slurm.scheduler import Scheduler, TaskStatus
 from runners.slurm.worker_records import cancelled_path
-from store.files.atomic import write_json
+from store.files.atomic import read_json, write_json
 from store.files.trial_status import process_started
 from store.store import Store
 
@@ -279,6 +280,18 @@ def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch
     assert look(campaign, Scripted({})).notes == ()
     monkeypatch.setattr("runners.monitoring.trial_locations.disk_problem", lambda root: f"the disk of {root} is full")
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
+
+
+def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Campaign) -> None:
+    submit(campaign, SSA[:2])
+    submit(campaign, SSA[2:], submission=SECOND)
+    path = campaign.layout.submission_record(FIRST)
+    whole = read_json(path)
+    for text in ("{", *map(json.dumps, ({**whole, "schema": 2}, {**whole, "more": 1}, {"schema": 1}))):
+        path.write_text(text)
+        found = look(campaign, Scripted({"7_0": RUNS}))
+        assert len(found.of("queued")) == 4
+        assert FIRST in found.notes[0]
 
 
 def on_this_host(campaign: Campaign) -> Submission:

@@ -8,7 +8,6 @@ from pathlib import Path
 from real_spec import real_spec
 
 from runners.attempts.worker import WorkerEntry
-from runners.cli.app import execute
 
 LISTING = """
 import json
@@ -34,7 +33,8 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
     spec = tmp_path / "spec.py"
     after = LISTING.format(folder=str(tmp_path))
     spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=2, after=after))
-    assert execute(["run", str(spec), "--campaign", str(tmp_path / "c"), "--workers", "1"]) == 0
+    words = ["run", spec, "--campaign", tmp_path / "c", "--workers", "1"]
+    subprocess.run([sys.executable, "-P", "-m", "runners", *map(str, words)], check=True, stderr=subprocess.DEVNULL)
     second = set(json.loads((tmp_path / "1").read_text()))
     assert {"torch", "pyarrow.parquet"} <= second
     optimiser = imported("import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])")

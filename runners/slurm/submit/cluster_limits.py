@@ -20,6 +20,8 @@ class Partition:
 
     name: str
     default: bool
+    state: str
+    """UP; DOWN: jobs wait; INACTIVE or DRAIN: no job may be queued."""
     max_time_s: int | None
     """None: unlimited."""
     nodes: int
@@ -87,6 +89,16 @@ class Limits:
         """Most tasks of an array; 1: arrays are off."""
         most = self.max_array_size if self.max_array_tasks is None else min(self.max_array_size, self.max_array_tasks)
         return max(most, 1)
+
+    def asleep(self, partition: str | None) -> str | None:
+        """Return a warning if no job starts in the partitions of a comma-separated list."""
+        default = self.default_partition
+        names = partition.split(",") if partition else [default.name] if default else []
+        known = [self.partitions[name] for name in names if name in self.partitions]
+        if not known or any(each.state == "UP" for each in known):
+            return None
+        states = ", ".join(f"{each.name} is {each.state}" for each in known)
+        return f"partition {states}: workers wait there until an administrator sets it UP; `sinfo` shows the others"
 
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """Return how many more tasks may be queued, and which limit says so."""
@@ -210,6 +222,7 @@ def partitions(shown: str, nodes: str) -> dict[str, Partition]:
         found[name] = Partition(
             name=name,
             default=values.get("Default") == "YES",
+            state=values.get("State", "UP"),
             max_time_s=seconds(values.get("MaxTime", "")),
             nodes=_number(values.get("TotalNodes")) or 0,
             cpus=max((_number(row[1]) or 0 for row in own), default=0),

@@ -164,7 +164,8 @@ class Drafter:
             for number, (group, each) in enumerate(zip(groups, classes, strict=True))
             for array in each.arrays
         }
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes]
+        asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
         notes += elsewhere.notes
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
