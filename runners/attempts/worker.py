@@ -7,11 +7,12 @@ import contextlib
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Final, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
@@ -74,6 +75,9 @@ class WorkOrder:
 
 
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
+
+_WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)
+"""Waits for a file, a minute in all; a stop is answered after at most one of them."""
 
 _TAKEN: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
@@ -158,7 +162,7 @@ class Worker:
             CampaignUnwritable: a record could not be written.
             NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
-        outcome = self._try(row)
+        outcome = self._try_until_files_appear(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
                 return self._leave_to_another(outcome)
@@ -168,6 +172,18 @@ class Worker:
                 break
             outcome = following
         return outcome
+
+    def _try_until_files_appear(self, row: int) -> Outcome:
+        """Try a row; on a cluster, wait for a file that a network file system may show late."""
+        for wait_s in _WAITS_S if self._job.place else ():
+            try:
+                return self._try(row)
+            except NodeUnsuitable as error:
+                reason = error.__cause__ and error.__cause__.__cause__
+                if not isinstance(reason, FileNotFoundError) or self._listener.stop_requested():
+                    raise
+                time.sleep(wait_s)
+        return self._try(row)
 
     def _leave_to_another(self, outcome: Outcome) -> Outcome:
         line = self._manifest.line(outcome.row)

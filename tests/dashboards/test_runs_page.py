@@ -10,6 +10,7 @@ import pytest
 from dashboard_site import ServeSite
 from known_campaign import Line, Planted, open_view, plant, seen, show_slot
 from playwright.sync_api import Page as Tab
+from playwright.sync_api import Route
 from synthetic import Campaign, write_campaign
 
 from dashboards.app.page import PageView, SlotContent
@@ -183,7 +184,6 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
 def test_a_pinned_run_is_part_of_every_comparison(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
     with serve_site([campaign.root]) as site:
         page.goto(f"{site.url}/runs/runs?filter=operator%3DSSA")
-        page.wait_for_load_state("networkidle")  # an answer that is still on its way would undo the choice
         page.locator(".ag-row[row-index='1'] .ag-selection-checkbox input").click()
         page.locator(".picked a", has_text="Pin on top (1)").click()
         page.locator(".ag-row-pinned").first.wait_for()
@@ -191,3 +191,27 @@ def test_a_pinned_run_is_part_of_every_comparison(page: Tab, serve_site: ServeSi
         page.locator(".ag-row[row-index='3'] .ag-selection-checkbox input").click()
         page.locator(".picked a", has_text="What differs between these (").wait_for()
         assert "pin=" in page.url
+
+
+@pytest.mark.browser
+def test_a_late_answer_does_not_undo_a_later_change(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
+    late: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        if late or '"output":"..page.children' not in (route.request.post_data or ""):
+            route.continue_()
+        else:
+            late.append(route)
+
+    with serve_site([campaign.root]) as site:
+        page.goto(f"{site.url}/runs/runs?filter=operator%3DSSA")
+        page.wait_for_load_state("networkidle")
+        page.route("**/_dash-update-component*", hold_first)
+        page.locator(".ag-row[row-index='1'] .ag-selection-checkbox input").click()
+        page.locator(".picked a", has_text="Pin on top (1)").click()
+        page.locator(".ag-row-pinned").first.wait_for()
+        with page.expect_response(lambda answer: answer.request == late[0].request) as answer:
+            late[0].continue_()
+        assert "pinnedTopRowData" in answer.value.text()
+        page.wait_for_timeout(500)
+        assert page.locator(".ag-row-pinned").count() > 0

@@ -253,6 +253,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     kept = {name: [json.loads(line)["trial"] for line in lines]}
     queued = queued_elsewhere(campaign.layout, [], Scripted({"7_0": RUNS}), kept)
     assert any("1 trial of submission" in note and "left the grid" in note for note in queued.notes)
+    assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
     scheduler.cancel = Queue(campaign.layout)
     monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy_training
 from row_fakes import Silent
 from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
@@ -16,7 +17,8 @@ from toy_training import ENTRY, ToyTrial
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Outcome, Worker, WorkerEntry, WorkOrder
+from runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkerEntry, WorkOrder
+from runners.tasks.user_files import unreadable
 from runners.training.failure import Failure, failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout
@@ -240,3 +242,34 @@ def test_what_a_spent_process_cannot_train_another_cuts(tmp_path: Path, monkeypa
         assert (last.status, last.attempt, last.spent) == ("failed", 3, True)
     assert [found[:3] for found in attempts_of(tmp_path, lines[0]["trial"])] == [(1, *OUT), (2, *OUT), (4, *OUT)]
     assert worker.run(0).status == "was_failed"
+
+
+@pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7", "restarts": 0}], ids=["local", "cluster"])
+@pytest.mark.parametrize("appears", [True, False], ids=["late", "never"])
+def test_on_a_cluster_a_file_may_appear_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any] | None, appears: bool
+) -> None:
+    text, slept = tmp_path / "text.txt", list[float]()
+
+    def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
+        try:
+            text.read_text()
+        except OSError as error:
+            raise unreadable(text, error) from error
+        return original(trial, surroundings)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if appears and sum(slept) > 20:
+            text.write_text("here")
+
+    original = toy_training.train
+    monkeypatch.setattr("toy_training.train", train)
+    monkeypatch.setattr("runners.attempts.worker.time.sleep", sleep)
+    worker = worker_for(tmp_path / "campaign", toy_lines(), place=place)
+    if place is not None and appears:
+        assert worker.run(0).status == "ok"
+    else:
+        with pytest.raises(NodeUnsuitable, match="cannot read"):
+            worker.run(0)
+    assert sum(slept) == (0 if place is None else 30 if appears else 60)

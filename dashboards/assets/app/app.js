@@ -217,14 +217,23 @@
     before = before === "g" ? "" : event.key;
   });
 
+  // Dash drops the outputs of an answer that a later change has overtaken, but not what `set_props` of the server set
+  let lastChange = 0;
+  async function unlessOvertaken(number, answer) {
+    const body = await answer.arrayBuffer();
+    const { status, headers } = number === lastChange ? answer : { status: 204 }; // Dash: no update
+    return new Response(status === 204 ? null : body, { status, headers });
+  }
+
   // what a server that has gone away leaves on the page is old, and has to say so
   const ask = window.fetch;
   window.fetch = async (...given) => {
     const offline = document.getElementById("offline");
+    const number = given[1]?.body?.includes?.('"output":"..page.children') ? (lastChange += 1) : 0;
     try {
       const answer = await ask(...given);
       if (offline) offline.textContent = "";
-      return answer;
+      return number ? await unlessOvertaken(number, answer) : answer;
     } catch (error) {
       const now = new Date().toLocaleTimeString();
       if (offline && !offline.textContent) offline.textContent = `The server has not answered since ${now}; what you see is from before.`;

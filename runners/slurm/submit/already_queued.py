@@ -18,6 +18,7 @@ from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import SubmissionStatus, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
+from store.files.plans import read_plan
 from store.files.trial_status import local_process, trial_state
 
 NOTHING: Mapping[str, Collection[str]] = {}
@@ -71,7 +72,23 @@ def queued_elsewhere(
             )
         if status.held is not None:
             queued.notes.append(status.held)
+    if finished := _count_finished_outdated(layout, planned):
+        queued.notes.append(
+            f"{format_count(finished, 'finished trial')} {'is' if finished == 1 else 'are'} in no grid any more, since "
+            "the spec was edited; no table shows these results"
+        )
     return queued
+
+
+def _count_finished_outdated(layout: Layout, planned: Mapping[str, Collection[str]]) -> int:
+    """Count finished trials that are in none of the grids `planned`, nor in another grid; 0 if its plan is damaged."""
+    keys = set(layout.trial_keys()).difference(*planned.values())
+    for name in (set(layout.planned_grids()) - planned.keys()) if keys else ():
+        plan = read_plan(layout, f"grids/{name}")
+        if plan.problems:
+            return 0
+        keys -= {line["trial"] for line in plan.lines}
+    return sum(trial_state(layout, key).status == "ok" for key in keys)
 
 
 def _count_outdated(
