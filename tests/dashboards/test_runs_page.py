@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 from dashboard_site import ServeSite
 from known_campaign import Line, Planted, open_view, plant, seen, show_slot
-from playwright.sync_api import Page as Tab
-from playwright.sync_api import Route
+from playwright.sync_api import Page as Tab, Route
 from synthetic import Campaign, write_campaign
 
 from dashboards.app.page import PageView, SlotContent

@@ -21,7 +21,8 @@ from runners.slurm.worker.record_file import WorkerRecordFile
 from runners.slurm.worker.row_state import RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
+from runners.slurm.worker.task_environment import here, seconds_left
+from runners.slurm.worker.time_budget import TimeBudget
 from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
