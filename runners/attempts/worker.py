@@ -77,7 +77,8 @@ class WorkOrder:
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 
 _WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)
-"""Waits for a file, a minute in all; a stop is answered after at most one of them."""
+"""Waits for a file, a minute in all."""
+_LOOK_EVERY_S: Final = 0.2
 
 _TAKEN: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
@@ -88,6 +89,10 @@ class CodeChanged(SpecError):
 
 class NodeUnsuitable(EnvironmentProblem):
     """This machine lacks something that a trial needs; the trial has not failed."""
+
+
+class _FileMissing(EnvironmentProblem):
+    """A file that a trial reads is not there, or not as it was; it may appear late."""
 
 
 class Outcome(NamedTuple):
@@ -144,6 +149,7 @@ class Worker:
         self._manifest = Manifest(self._layout, job.submission)
         self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
         self._leases = Leases(job.place)
+        self._waits_s = [*_WAITS_S] if job.place else []
         if own_process:  # else this process has loaded them already, and classes must not be made twice
             for file in job.files:
                 import_spec_file(file)
@@ -174,16 +180,16 @@ class Worker:
         return outcome
 
     def _try_until_files_appear(self, row: int) -> Outcome:
-        """Try a row; on a cluster, wait for a file that a network file system may show late."""
-        for wait_s in _WAITS_S if self._job.place else ():
+        """Try a row; a worker on a cluster waits once, for a minute, since a network file system shows files late."""
+        while True:
             try:
                 return self._try(row)
             except NodeUnsuitable as error:
-                reason = error.__cause__ and error.__cause__.__cause__
-                if not isinstance(reason, FileNotFoundError) or self._listener.stop_requested():
+                if not isinstance(error.__cause__, _FileMissing):
                     raise
-                time.sleep(wait_s)
-        return self._try(row)
+            until = time.monotonic() + self._waits_s.pop(0)
+            while time.monotonic() < until and not self._listener.stop_requested():
+                time.sleep(_LOOK_EVERY_S)
 
     def _leave_to_another(self, outcome: Outcome) -> Outcome:
         line = self._manifest.line(outcome.row)
@@ -291,7 +297,16 @@ class Worker:
     def _train_trial(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
-        return self._train(trial, attempt)
+        try:
+            return self._train(trial, attempt)
+        except (CampaignUnwritable, NodeLost):
+            raise
+        except (SpecError, EnvironmentProblem, FileNotFoundError) as error:
+            # the spec was sound when it was submitted, so files differ here
+            missing = not isinstance(error, EnvironmentProblem) or isinstance(error.__cause__, FileNotFoundError)
+            if missing and self._waits_s and not self._listener.stop_requested():
+                raise _FileMissing(str(error)) from error
+            raise
 
     def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)

@@ -29,6 +29,7 @@ SNAPSHOT = "restore the file, or submit the same code again, which writes it aga
 CHECKPOINT = "delete the file; the trial goes on from the checkpoint before it, or from the beginning"
 KEEP = "restore the file; do not run `ablate rebuild` before, since only the database has these rows"
 REBUILD = "run `ablate rebuild`, which makes the database again from the files"
+LINK = "remove the link, then run `ablate rebuild`"
 SAVE = "save it again"
 ANNOTATE = "restore the file, or delete the line"
 REMOVAL = "restore the file; it says which rows of shards are left out"
@@ -92,7 +93,8 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
                 if not any(name in warning for name in bad):
                     yield ("", warning, "see the other lines")
     except StoreError as error:
-        yield (layout.live, str(error), REBUILD)
+        is_link = layout.store.is_symlink()
+        yield (layout.store, str(error), LINK) if is_link else (layout.live, str(error), REBUILD)
 
 
 def _remedy(file: str) -> str:
@@ -101,9 +103,20 @@ def _remedy(file: str) -> str:
 
 
 def _check_plans(layout: Layout) -> Iterator[Fault]:
+    planned = set(read_removals(layout).last)
+    submitted: dict[str, set[str]] = {}
     for source in plan_signatures(layout):
-        for file, reason in read_plan(layout, source).problems:
+        plan = read_plan(layout, source)
+        for file, reason in plan.problems:
             yield (file, reason, _remedy(file))
+        for line in plan.lines:
+            if source.startswith("grids/"):
+                planned.add(line["trial"])
+            else:
+                submitted.setdefault(line["grid"], set()).add(line["trial"])
+    for grid in submitted.keys() - set(layout.planned_grids()):  # its trials are elsewhere if it was renamed or removed
+        if not submitted[grid] <= planned:
+            yield (layout.grid_header(grid), "it is missing, and submissions have trials of the grid", PLAN)
     for path in layout.grids.glob("*.judged"):
         yield from _check_json(path, PLAN)
 

@@ -22,7 +22,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission, runs_elsewhere, runs_here
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:
@@ -149,13 +149,10 @@ def _trials(store: "Store", status: str | None, *, planned: bool = True) -> list
 def outdated_notes(store: "Store", active: int) -> Iterator[str]:
     """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
-    since = "in no grid any more, since the spec was edited"
     if active:
-        active_words = format_count(active, "queued or running trial")
-        yield f"{active_words} {'is' if active == 1 else 'are'} {since}; `ablate cancel --outdated` cancels them"
+        yield f"{outdated_words(active, 'queued or running')}; `ablate cancel --outdated` cancels them"
     if ended:
-        ended_words = format_count(ended, "finished trial")
-        yield f"{ended_words} {'is' if ended == 1 else 'are'} {since}; no table shows these results"
+        yield f"{outdated_words(ended, 'finished')}; no table shows these results"
 
 
 @final

@@ -15,7 +15,7 @@ from runners.attempts.submission_record import (
     Unreadable,
     submission_records,
 )
-from runners.output import age
+from runners.output import age, format_count
 from runners.slurm.scheduler import QueueStatus, Scheduler, TaskId, TaskStatus, shorthand, task_ids
 from runners.slurm.worker_records import (
     FOR_GOOD,
@@ -308,3 +308,9 @@ def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bo
     if record is not None and left is None and time.time() - record.touched < SILENT_S:
         return "running", ""
     return "unknown", ""
+
+
+def outdated_words(trials: int, state: str) -> str:
+    """Say how many trials of a state left their grids."""
+    verb = "is" if trials == 1 else "are"
+    return f"{format_count(trials, f'{state} trial')} {verb} in no grid any more, since the plan changed"

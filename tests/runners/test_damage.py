@@ -357,6 +357,27 @@ def tells(sound: Sound, kind: str, text: str) -> bool:
     return "ablate rebuild" in text if kind in REBUILT else any(name in text for name in sound.names[kind])
 
 
+def test_a_grid_that_lost_both_files_is_told_and_a_renamed_one_is_sound(sound: Sound, tmp_path: Path) -> None:
+    root = copy(sound.root, tmp_path / sound.root.name, store=True)
+    ablate("rename", "small", "other", "--campaign", root)
+    assert ask(root, "check").numbers == []
+    for path in (root / "grids").glob("other.*"):
+        path.unlink()
+    (told,) = ask(root, "check").numbers
+    assert (told["file"], "trials of the grid" in told["problem"]) == ("grids/small.json", True)
+
+
+def test_a_store_that_is_a_link_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
+    root = copy(sound.root, tmp_path / sound.root.name, store=True)
+    (root / "store").rename(tmp_path / "elsewhere")
+    (root / "store").symlink_to(tmp_path / "elsewhere")
+    (told,) = ask(root, "check").numbers
+    assert (told["file"], told["remedy"]) == ("store", "remove the link, then run `ablate rebuild`")
+    (root / "store").unlink()
+    ablate("rebuild", "--campaign", root)
+    assert ask(root, "check").numbers == []
+
+
 @pytest.mark.parametrize("kind", ["evaluation shard", "joined evaluation shard"])
 def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path, kind: str) -> None:
     shutil.copytree(sound.root.parent, tmp_path / "p", ignore=shutil.ignore_patterns("store"))

@@ -1,5 +1,6 @@
 """Whatever a trial does, its worker records it and goes on with the next."""
 
+import contextlib
 import errno
 import json
 import os
@@ -14,7 +15,7 @@ from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkerEntry, WorkOrder
@@ -246,30 +247,38 @@ def test_what_a_spent_process_cannot_train_another_cuts(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7", "restarts": 0}], ids=["local", "cluster"])
 @pytest.mark.parametrize("appears", [True, False], ids=["late", "never"])
+@pytest.mark.parametrize("case", ["reads", "opens", "checks"])
 def test_on_a_cluster_a_file_may_appear_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any] | None, appears: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any] | None, appears: bool, case: str
 ) -> None:
-    text, slept = tmp_path / "text.txt", list[float]()
+    """Without the file, the node is unsuitable if reading it failed; else the trial fails, as on one machine."""
+    text, original, tried = tmp_path / "text.txt", toy_training.train, list[bool]()
 
     def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
+        tried.append(text.exists())
+        if appears and len(tried) == 3:
+            text.write_text("here")
         try:
             text.read_text()
-        except OSError as error:
-            raise unreadable(text, error) from error
+        except FileNotFoundError as error:
+            if case == "reads":
+                raise unreadable(text, error) from error
+            if case == "checks":
+                raise SpecError(f"there is no text {text}") from None
+            raise
         return original(trial, surroundings)
 
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if appears and sum(slept) > 20:
-            text.write_text("here")
-
-    original = toy_training.train
     monkeypatch.setattr("toy_training.train", train)
-    monkeypatch.setattr("runners.attempts.worker.time.sleep", sleep)
+    monkeypatch.setattr("runners.attempts.worker._WAITS_S", (0.01,) * 4)
     worker = worker_for(tmp_path / "campaign", toy_lines(), place=place)
-    if place is not None and appears:
-        assert worker.run(0).status == "ok"
-    else:
+    waits = place is not None
+    if case == "reads" and not (appears and waits):
         with pytest.raises(NodeUnsuitable, match="cannot read"):
             worker.run(0)
-    assert sum(slept) == (0 if place is None else 30 if appears else 60)
+    else:
+        assert worker.run(0).status == ("ok" if appears and waits else "failed")
+    assert len(tried) == (1 if not waits else 3 if appears else 5)
+    if waits and not appears:  # a worker waits once
+        with contextlib.suppress(NodeUnsuitable):
+            worker.run(1)
+        assert len(tried) == 6

@@ -217,9 +217,9 @@
     before = before === "g" ? "" : event.key;
   });
 
-  // Dash drops the outputs of an answer that a later change has overtaken, but not what `set_props` of the server set
+  // Dash drops the outputs of an answer that a later change has overtaken; this drops what the server set beside them
   let lastChange = 0;
-  async function unlessOvertaken(number, answer) {
+  async function dropOvertaken(number, answer) {
     const body = await answer.arrayBuffer();
     const { status, headers } = number === lastChange ? answer : { status: 204 }; // Dash: no update
     return new Response(status === 204 ? null : body, { status, headers });
@@ -233,7 +233,7 @@
     try {
       const answer = await ask(...given);
       if (offline) offline.textContent = "";
-      return number ? await unlessOvertaken(number, answer) : answer;
+      return number ? await dropOvertaken(number, answer) : answer;
     } catch (error) {
       const now = new Date().toLocaleTimeString();
       if (offline && !offline.textContent) offline.textContent = `The server has not answered since ${now}; what you see is from before.`;

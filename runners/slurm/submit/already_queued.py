@@ -15,7 +15,7 @@ from runners.attempts.submission_record import Submission, submission_records, w
 from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import SubmissionStatus, read_submission_status
+from runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.plans import read_plan
@@ -68,15 +68,12 @@ def queued_elsewhere(
         if outdated:
             queued.notes.append(
                 f"{format_count(outdated, 'trial')} of submission {submission} that {'is' if outdated == 1 else 'are'} "
-                "queued or running left the grid when the spec was edited; `ablate cancel --outdated` cancels them"
+                "queued or running left the grid when the plan changed; `ablate cancel --outdated` cancels them"
             )
         if status.held is not None:
             queued.notes.append(status.held)
     if finished := _count_finished_outdated(layout, planned):
-        queued.notes.append(
-            f"{format_count(finished, 'finished trial')} {'is' if finished == 1 else 'are'} in no grid any more, since "
-            "the spec was edited; no table shows these results"
-        )
+        queued.notes.append(f"{outdated_words(finished, 'finished')}; no table shows these results")
     return queued
 
 
