@@ -118,26 +118,14 @@ def equal_words(measure: Mapping[str, Any]) -> str:
 
 
 def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> list[dict[str, Any]]:
-    """The rows of the baselines of `shown`; the mean of each is the one over most runs."""
-    from store.analysis.verdicts import baseline_of
+    """The rows of the baselines of `shown`; with all cells shown, those of baselines without another cell, too."""
+    from store.analysis.verdicts import baseline_runs
 
-    listed = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    labels = dict(listed.rows())
-    best: dict[str, dict[str, Any]] = {}
-    for row in found.rows(named=True):
-        if row["baseline"] not in best or best[row["baseline"]]["baseline_runs"] < row["baseline_runs"]:
-            best[row["baseline"]] = row
-    cells = list(dict.fromkeys(shown["baseline"])) or [baseline_of(store, grid, None)]
+    every = shown.height == found.height
     return [
-        {
-            "cell": cell,
-            "label": labels[cell],
-            "value": best[cell]["baseline_value"] if cell in best else None,
-            "runs": best[cell]["baseline_runs"] if cell in best else 0,
-            "planned": best[cell]["planned"] if cell in best else 0,
-            "verdict": "baseline",
-        }
-        for cell in cells
+        {**row, "verdict": "baseline"}
+        for row in baseline_runs(store, grid)
+        if every or row["cell"] in shown["baseline"]
     ]
 
 

@@ -11,6 +11,8 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Baseline, Better, Scale, compare, failures
+from store.statistics.arms import arms
+from store.statistics.scales import back, fits, forward
 from store.store import Store
 
 _STATUSES: Final = ("ok", "failed", "running", "pending")
@@ -43,6 +45,26 @@ def verdicts(
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
+
+
+def baseline_runs(store: Store, grid: str) -> list[dict[str, Any]]:
+    """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline.
+
+    This includes a baseline that no cell is compared with. Raises as `verdicts` does.
+    """
+    measure, bases = measure_of(store, grid, None), baselines_of(store, grid, None)
+    found = arms(runs(store, grid, measure))
+    rows = []
+    for arm in (found[cell] for cell in found if (cell == bases if isinstance(bases, str) else cell not in bases)):
+        values = arm.values(arm.measured)
+        mean = (
+            back(float(forward(values, measure.scale).mean()), measure.scale)
+            if values.size and fits(values, measure.scale)
+            else None
+        )
+        about = {"runs": values.size, "planned": len(arm.runs), "value": mean}
+        rows.append({"cell": arm.cell, "label": arm.label, **about})
+    return rows
 
 
 def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasure) -> pl.DataFrame:

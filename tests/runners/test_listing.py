@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
+from synthetic import publish_grid, write_campaign
 
 from store.analysis.verdicts import verdicts
 from store.store import Store
@@ -170,10 +170,28 @@ def test_a_remark_is_written_once(tmp_path: Path, ablate: Callable) -> None:
     assert "2 cells: no verdict: 2 pairs of 2 planned" in said
 
 
-def test_the_baseline_counts_pairs_of_planned_as_other_cells_do(tmp_path: Path, ablate: Callable) -> None:
-    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=[("SSA", 2), ("SSA", 3)])
-    rows = [line.split() for line in ablate("table", "--campaign", tmp_path).out.splitlines()]
-    assert [row[1:4] for row in rows if row[0] in ("softmax", "SSA")] == [["2", "of", "4"]] * 2
+def test_the_baseline_has_its_runs_and_their_mean_whatever_became_of_other_cells(
+    tmp_path: Path, ablate: Callable
+) -> None:
+    write_campaign(tmp_path / "a", operators=("softmax", "SSA"), seeds=range(4), pending=[("SSA", 2), ("SSA", 3)])
+    rows = [line.split() for line in ablate("table", "--campaign", tmp_path / "a").out.splitlines()]
+    (base,), (cell,) = ([row for row in rows if row[0] == name] for name in ("softmax", "SSA"))
+    assert (base[1], cell[1:4]) == ("4", ["2", "of", "4"])
+    failed = {("SSA", seed): "diverged" for seed in range(4)}
+    write_campaign(tmp_path / "b", operators=("softmax", "SSA"), seeds=range(4), failed=failed)
+    rows = [line.split() for line in ablate("table", "--campaign", tmp_path / "b").out.splitlines()]
+    assert next(row for row in rows if row[0] == "softmax")[1:3] == base[1:3]
+
+
+def test_a_baseline_that_no_cell_is_compared_with_is_listed(tmp_path: Path, ablate: Callable) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"lr": [1, 2]}, seeds=range(3))
+    lines = [line for line in campaign.lines if line["label"] != "SSA · 2"]
+    cells = {line["label"]: line["cell"] for line in lines}
+    matched = {"baselines": {cells["SSA · 1"]: cells["softmax · 1"]}, "matched": ["lr"]}
+    publish_grid(campaign.layout, {**campaign.header, **matched, "cells": 3, "trials": len(lines)}, lines)
+    said = ablate("table", "--campaign", tmp_path).out
+    assert labels(said) == ["softmax · 1", "softmax · 2", "SSA · 1"]
+    assert all(line.split()[3] == "3" for line in said.splitlines() if line.startswith("softmax"))
 
 
 def test_an_operator_without_its_field_is_suggested_with_it(campaign: Path, ablate: Callable) -> None:
