@@ -124,6 +124,8 @@ def _unconditional(how: str, dimensions: tuple[Dimension, ...]) -> tuple[Dimensi
     if not dimensions:
         raise SpecError(f"{how}(...) takes at least one axis")
     for dimension in dimensions:
+        if not isinstance(dimension, Axis | Bundle):
+            raise SpecError(f"{how}(a, b) takes axes one by one, made by over(...); got {type(dimension).__name__}")
         if dimension.when is not None:
             raise SpecError(f"axes inside {how} share one condition; move the when= of {_paths(dimension)} to {how}")
     return dimensions

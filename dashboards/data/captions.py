@@ -82,21 +82,39 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
 
 
 def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Which axes are shown to matter, that with the largest effect first, with what its best shown level does."""
+    """Which axes matter, that with the largest effect first, with what its best shown level does; then the others."""
     mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
-    shown = mains.filter(pl.col("verdict").is_in([*CLAIMS]))
-    told = []
-    for factor in shown["factor"].unique(maintain_order=True):
-        best = shown.filter(factor=factor).sort("effect", descending=measure.better == "higher").row(0, named=True)
+    told: dict[str, list[str]] = {"matter": [], "real": [], "equivalent": [], "undecided": []}
+    for factor in mains["factor"].unique(maintain_order=True):
+        rows = mains.filter(factor=factor)
+        shown = rows.filter(pl.col("verdict").is_in(["better", "worse"]))
+        kind = "matter" if shown.height else "real"
+        shown = shown if shown.height else rows.filter(pl.col("verdict") == "real, size unproven")
+        if shown.is_empty():
+            told["equivalent" if (rows["verdict"] == "equivalent").all() else "undecided"].append(factor)
+            continue
+        best = shown.sort("effect", descending=measure.better == "higher").row(0, named=True)
         size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
-        told.append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
-    known = set(shown["factor"])
-    rest = [factor for factor in mains["factor"].unique(maintain_order=True) if factor not in known]
-    lacking = f"{join_words(rest)} {'is' if len(rest) == 1 else 'are'} not shown to matter." if rest else ""
-    axes = "Axes that matter, the largest first" if len(told) > 1 else "One axis matters"
-    return " ".join(
-        filter(None, (f"{axes}: {'; '.join(told)}." if told else "", f"{lacking[:1].upper()}{lacking[1:]}"))
-    )
+        told[kind].append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
+    sentences = []
+    for kind, (one, several) in _AXES.items():
+        names = told[kind]
+        said = "; ".join(names) if kind in ("matter", "real") else join_words(names)
+        said = (one if len(names) == 1 else several).format(said)
+        sentences += [f"{said[:1].upper()}{said[1:]}"] if names else []
+    return " ".join(sentences)
+
+
+_AXES: Final = {
+    "matter": ("One axis matters: {}.", "Axes that matter, the largest first: {}."),
+    "real": (
+        "One axis makes a difference, by an amount not shown to matter: {}.",
+        "Axes that make a difference, by amounts not shown to matter: {}.",
+    ),
+    "equivalent": ("{} makes no difference that matters.", "{} make no difference that matters."),
+    "undecided": ("{} is not shown to matter.", "{} are not shown to matter."),
+}
+"""Sentences for one axis and for several."""
 
 
 def count_words(verdicts: pl.DataFrame) -> str:

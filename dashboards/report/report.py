@@ -6,10 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboards.data.captions import summarise_verdicts
+from dashboards.data.captions import rank_axes, summarise_verdicts
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
 from dashboards.data.user_errors import catch_user_error
+from dashboards.figures.forest import effects
 from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
 from dashboards.html.document import document
@@ -89,7 +90,8 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
     inner = ""
     if judged is not None:
-        inner = tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
+        said = f"{summarise_verdicts(judged, str(about.baseline_name))} {_rank_axes(about)}"
+        inner = tag("p", text(said.rstrip()), class_="lead")
     inner += (state(unjudged) if unjudged else "") + overview(about, found)
     progress = progress_picture(about, found, key)
     inner += "" if progress is None else picture(progress)
@@ -97,6 +99,14 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
     return inner + charts(usable, operators, key) + show_failures(usable, key) + definition(about)
+
+
+def _rank_axes(about: GridContext) -> str:
+    """Say which axes matter, for a grid of several."""
+    measure = about.measure
+    levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))
+    several = levels is not None and levels.effects["factor"].n_unique() > 1
+    return rank_axes(levels.effects, measure) if levels and several and measure else ""
 
 
 def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:

@@ -10,6 +10,7 @@ from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Lis
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
     LONG_LABEL,
+    ONE_COMPARISON,
     difference_headings,
     equal_words,
     format_difference,
@@ -72,7 +73,7 @@ def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
         measure = header["measure"]
         write_prose(f"{describe_measure(header)} on the {measure['scale']} scale, {measure['better']} is better")
         _write_effects(contrasts, measure)
-        _write_tests(found, measure)
+        _write_tests(found, measure, interactions=interactions)
         _write_means(found.means, measure)
         for note in notes:
             say(f"ablate: {note}")
@@ -85,12 +86,12 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
         return
     scale, rows = measure["scale"], found.effects.rows(named=True)
     bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
-    write_prose(
-        f"against {', '.join(map('='.join, bases.items()))}, averaged over the other axes{equal_words(measure)}"
-    )
+    averaged = ", averaged over the other axes" if len(bases) > 1 else ""
+    write_prose(f"against {', '.join(map('='.join, bases.items()))}{averaged}{equal_words(measure)}")
     families = dict(found.effects.select("order", "family").rows())
     counts = [format_count(families[order], *_KINDS[order]) for order in families]
-    write(f"{format_count(len(found.seeds), 'seed')} with one value each, so intervals hold for new seeds")
+    seeds = format_count(len(found.seeds), "seed")
+    write_prose(f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}")
     write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
     sign = 1 if measure["better"] == "lower" else -1
     rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
@@ -105,17 +106,17 @@ _MOST_PAIRS = 12
 _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
-def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
+def _write_tests(found: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
     if found.terms.is_empty():
         write("no axis of this grid varies")
         return
-    write("F tests of whole axes, about these seeds")
+    pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"
+    write_prose(f"F tests of whole axes, about these seeds{pairs if found.terms.height > 1 else ''}")
     headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
     rows = found.terms.select(columns).rows()
-    write_table(
-        headings, [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows], labels=1
-    )
+    cells = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows]
+    write_table(*_without_notes(headings, cells), labels=1)
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
@@ -126,15 +127,21 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
 
     from store.statistics.design import CROSS
 
-    if means.is_empty():
-        return
+    if means["term"].n_unique() < 2:
+        return  # `table` has the means of one axis
     write("")
     pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
     shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    write_table(headings, [tuple(map(round_value, row)) for row in shown.rows()], labels=2)
+    rows = [(*row[:3], *map(format_number, row[3:6]), row[6]) for row in shown.rows()]
+    write_table(*_without_notes(headings, rows), labels=2)
     if shown.height < means.height:
         write(f"--json has the means of {pairs} pairs of levels")
+
+
+def _without_notes(headings: list[str], rows: "list[tuple[Any, ...]]") -> "tuple[list[str], list[tuple[Any, ...]]]":
+    """Drop the last column if it is empty."""
+    return (headings, rows) if any(row[-1] for row in rows) else (headings[:-1], [row[:-1] for row in rows])
 
 
 def _level(share: float) -> str:

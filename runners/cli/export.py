@@ -257,13 +257,17 @@ def export(
     kind
         The format, where the name does not say it.
     """
-    from store.export.formats import format_of
+    from store.export.formats import FORMATS, format_of
     from store.files.atomic import write_atomic
 
     if what == "tensorboard":
+        if Path(to).suffix.lstrip(".") in FORMATS:
+            raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
         return _export_runs(Path(to), campaign, grid)
     if to == "-" and kind is None:
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
+    if what in ("wandb", "wb", "w&b"):
+        raise SpecError("there is no export for W&B; write metrics to a .parquet file, which has what wandb.log takes")
     if not Path(to).name:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
     suffix = kind or format_of(Path(to))

@@ -178,25 +178,33 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> in
         if not any(run.key.startswith(word.lower()) for run in runs):
             raise problem
     if len(runs) < 2:
-        raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}")
+        same = f", which is one trial, {runs[0].key[:8]}" if len(trials) > 1 else ""
+        raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}{same}")
+    _write_comparison(runs, warnings, as_json=as_json)
+    return 0
+
+
+def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
     is_pair, spec, (columns, rows) = len(runs) == 2, _differences([run.spec for run in runs]), _results(runs)
     lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
     if as_json:
         results = [dict(zip(columns, row, strict=True)) for row in rows]
         write_json("compare", {"spec": lines if is_pair else spec, "results": results}, warnings)
-        return 0
+        return
+    write("\n".join(run.about for run in runs))
     if is_pair:
         write("\n".join(lines) or "the specs are equal")
     else:
         write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in spec])
     write_table(columns, rows)
-    return 0
 
 
 class _ComparedTrial(NamedTuple):
     key: str
     name: str
     """Heading of its column."""
+    about: str
+    """Its name, cell and seed."""
     spec: Mapping[str, Any]
     final: Mapping[tuple[str, str], tuple[Any, float]]
     """By name and point as text, the point and the value."""
@@ -204,7 +212,10 @@ class _ComparedTrial(NamedTuple):
 
 def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
     """Read the spec and the final evaluations of a trial."""
-    (text,) = store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key}).row(0)
+    text, label, seed = store.sql(
+        "SELECT t.spec, g.label, g.seed FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key LIMIT 1",
+        {"key": key},
+    ).row(0)
     final = store.sql(
         """
         SELECT DISTINCT name, point, value FROM v_final
@@ -214,7 +225,8 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
         {"key": key},
     )
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
-    return _ComparedTrial(key, f"{key[:8]}{f' in {campaign}' if campaign else ''}", json.loads(text), values)
+    name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
+    return _ComparedTrial(key, name, f"{name}  {label}  seed {seed}", json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LONG_LABEL = 36
 """If a label has more characters, each axis has a column of its own."""
+ONE_COMPARISON = "intervals are of one comparison each"
+"""Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
 _CAUTION = "caution: "
 _UNITS = {"log": "difference %", "logit": "difference % of odds"}
@@ -105,7 +107,7 @@ def _heading(header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[M
         against = f"against the baseline of the same {', '.join(header['matched'])}, "
     family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"
-    yield f"p by Holm over {family}, alpha {measure['alpha']:g}"
+    yield f"p by Holm over {family}, alpha {measure['alpha']:g}; {ONE_COMPARISON}"
     if "selected" in found.columns and found.height:
         seeds = {name: " ".join(map(str, found[name][0])) for name in ("selected_on", "reported_on")}
         yield f"best cell of each setting, chosen on seeds {seeds['selected_on']}, compared on {seeds['reported_on']}"

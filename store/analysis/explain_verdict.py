@@ -26,7 +26,8 @@ def why(
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
     theirs = base if isinstance(base, str) else base.get(key, key)
     if key == theirs:
-        raise SpecError(f"the cell {cell!r} is a baseline, which has no verdict; ask for another cell")
+        label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
+        raise SpecError(f"the cell {label!r} is a baseline, which has no verdict; ask for another cell")
     values = runs(store, grid, grid_measure)
     basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     found = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")

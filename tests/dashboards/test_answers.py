@@ -17,7 +17,7 @@ from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.overview import OVERVIEW
-from dashboards.data.captions import name_best
+from dashboards.data.captions import name_best, rank_axes
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
 from store.analysis.verdicts import GridMeasure
@@ -87,6 +87,25 @@ def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> N
     assert shown.answer.startswith("Axes that matter, the largest first: depth (two against one +")
     assert shown.answer.index("operator (SSA against softmax −") > shown.answer.index("depth")
     assert any(tick == "operator<br>SSA against softmax" for tick in shown.figure.layout.yaxis.ticktext)
+
+
+def test_axes_are_told_by_verdict() -> None:
+    """A difference that is real and of unproven size, and one that is shown to be small, are not called alike."""
+    rows = [
+        ("a", "on", -0.02, "real, size unproven"),
+        ("b", "on", 0.001, "equivalent"),
+        ("c", "on", 0.3, "undecided"),
+        ("d", "one", -0.5, "better"),
+        ("d", "two", 0.1, "undecided"),
+    ]
+    about = {"order": 1, "against": "off", "p_holm": 0.01}
+    frame = pl.DataFrame(rows, ["factor", "level", "effect", "verdict"], orient="row")
+    said = rank_axes(frame.with_columns(**{name: pl.lit(value) for name, value in about.items()}), MSE._replace(scale="linear"))
+    assert said == (
+        "One axis matters: d (one against off −0.50, p 0.01). "
+        "One axis makes a difference, by an amount not shown to matter: a (on against off −0.020, p 0.01). "
+        "B makes no difference that matters. C is not shown to matter."
+    )
 
 
 @pytest.fixture(scope="module")
