@@ -86,3 +86,14 @@ def _(value: str) -> str:
 @label_of.register(tuple)
 def _(value: list[object] | tuple[object, ...]) -> str:
     return ", ".join(map(label_of, value)) or "none"
+
+
+def shorten(texts: Sequence[str], most: int) -> list[str]:
+    """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
+    for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):
+        short = [
+            text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}" for text in texts
+        ]
+        if len(set(short)) == len(set(texts)):
+            return short
+    return [*texts]

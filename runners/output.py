@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
+from grid.names import shorten
 from store.export.plain import escape_control, plain
 
 if TYPE_CHECKING:
@@ -142,17 +143,6 @@ def _fit(
             shown = more
     levels = range(max(widths[:labels], default=0), _SHORTEST, -1)
     return shown, next((most for most in levels if fits(shown, most)), _SHORTEST)
-
-
-def shorten(texts: Sequence[str], most: int) -> list[str]:
-    """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
-    for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):
-        short = [
-            text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}" for text in texts
-        ]
-        if len(set(short)) == len(set(texts)):
-            return short
-    return [*texts]
 
 
 def _is_narrow() -> bool:

@@ -12,9 +12,10 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number, plain
-from dashboards.figures.canvas import TEXT_SIZE, cut, finite, in_lines, log_ticks, tick_text
+from dashboards.figures.canvas import TEXT_SIZE, finite, in_lines, log_ticks, tick_text
 from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import DIVERGING, MUTED, SEQUENTIAL, on_fill
+from grid.names import shorten
 
 SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
@@ -88,7 +89,7 @@ class _Axis:
         else:
             names = {value: str(value) for value in (kind.categories if isinstance(kind, pl.Enum) else known)}
         self.names = {value: plain(name) for value, name in names.items()}
-        self.ticks = [cut(name, _LONGEST_TICK) for name in names.values()]
+        self.ticks = shorten([*names.values()], _LONGEST_TICK)
         self.falls = falls and not kind.is_numeric()  # the first is at the top
         self.widest = round(max(map(len, self.ticks), default=0) * _LETTER)  # pixels of the longest name
 

@@ -100,7 +100,9 @@ def test_axes_are_told_by_verdict() -> None:
     ]
     about = {"order": 1, "against": "off", "p_holm": 0.01}
     frame = pl.DataFrame(rows, ["factor", "level", "effect", "verdict"], orient="row")
-    said = rank_axes(frame.with_columns(**{name: pl.lit(value) for name, value in about.items()}), MSE._replace(scale="linear"))
+    said = rank_axes(
+        frame.with_columns(**{name: pl.lit(value) for name, value in about.items()}), MSE._replace(scale="linear")
+    )
     assert said == (
         "One axis matters: d (one against off −0.50, p 0.01). "
         "One axis makes a difference, by an amount not shown to matter: a (on against off −0.020, p 0.01). "

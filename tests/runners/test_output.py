@@ -7,10 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from grid.names import shorten
 from runners.cli.retry import RetrySelection
 from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.output import format_count, say, shorten, write, write_frame, write_json, write_prose, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(
