@@ -172,7 +172,10 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     cells = {(line["operator"], line["axes"]["depth"]): line["cell"] for line in lines}
     matched = {cells["SSA", depth]: cells["softmax", depth] for depth in (1, 2)}
     write_json(layout.grid_header("grid"), header | {"baselines": matched, "matched": ["depth"]}, durable="nothing")
-    assert seen(root, CURVES).slots["curves"].answer == "SSA · 2 ends with the lowest loss: 0.278 (softmax · 2: 0.368)."
+    assert seen(root, CURVES).slots["curves"].answer == (
+        "SSA · 2 ends with the lowest mean loss of those shown: 0.278 (softmax · 2: 0.368). "
+        "Overview tells which differences are real."
+    )
     answer = seen(root, OVERVIEW, only=["differences"]).slots["differences"].answer
     assert "better than the baseline of the same depth: " in answer
     assert answer.index("depth (2 against 1 −") < answer.index("operator (SSA against softmax −")

@@ -83,7 +83,7 @@ def test_every_page_is_legible_fits_a_narrow_window_and_names_its_parts(page: Pa
         check_legible(page, each.name, "light")
         assert page.evaluate("() => window.hacked") is None
         assert page.locator("h1").count() == 1
-        assert page.title() == f"{each.title} · ablate"
+        assert page.title() == f"{each.title} · {page.url.split('/')[3]} · ablate"
         assert page.locator("#top [aria-current=page]").inner_text() == each.title
         assert page.evaluate(UNNAMED) == [], each.name
         page.set_viewport_size({"width": 400, "height": 900})

@@ -71,7 +71,9 @@ def show(view: PageView, search: str = "") -> SlotContent:
 def test_the_answer_names_the_group_that_ends_best(view: PageView) -> None:
     shown = show(view)
     last = shown.data.filter(pl.col("step") == pl.col("step").max()).sort("value")
-    assert shown.answer.startswith(f"{last['group'][0]} ends with the lowest loss: {number(last['value'][0])}")
+    assert shown.answer.startswith(
+        f"{last['group'][0]} ends with the lowest mean loss of those shown: {number(last['value'][0])}"
+    )
     assert show(view, "?metric=spiky").answer == ""
 
 

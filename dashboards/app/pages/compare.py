@@ -149,7 +149,14 @@ def list_verdicts(view: PageView) -> SlotContent:
         f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; shaded: differences that count as equal."
     )
     own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}}
-    own["interval"] = {**BY_SIZE, "minWidth": 300, "cellRenderer": "AblateInterval", "cellRendererParams": scaled}
+    heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
+    own["interval"] = {
+        **BY_SIZE,
+        "headerName": heading,
+        "minWidth": 300,
+        "cellRenderer": "AblateInterval",
+        "cellRendererParams": scaled,
+    }
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 

@@ -99,7 +99,8 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
         f" ({of.names[base]}: {number(values[base])})" if base is not None and base in values and base != best else ""
     )
     extreme = "highest" if way == "higher" else "lowest"
-    return f"{of.names[best]} ends with the {extreme} {name}: {number(values[best])}{beside}."
+    ends_with = f"{of.names[best]} ends with the {extreme} mean {name} of those shown: {number(values[best])}{beside}."
+    return f"{ends_with} Overview tells which differences are real."
 
 
 def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:

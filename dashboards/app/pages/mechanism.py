@@ -76,8 +76,12 @@ def _answer(view: PageView) -> str:
     rows = _differing(view).filter(pl.col("name") == _probe(view)).drop_nulls("share")
     if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0]:
         return ""
-    row, names = rows.row(0, named=True), grid_of(view).look.names
-    ends = f"{number(row['low'])} ({names[row['low_cell']]}) to {number(row['high'])} ({names[row['high_cell']]})"
+    row, names, (drawn, _) = rows.row(0, named=True), grid_of(view).look.names, chosen_cells(view)
+    ends = " to ".join(
+        f"{number(row[end])} ({names[cell]}{'' if cell in drawn else ', not drawn'})"
+        for end in ("low", "high")
+        if (cell := row[f"{end}_cell"])
+    )
     title = probe_label(row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
     return f"{title[:1].upper()}{title[1:]}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."

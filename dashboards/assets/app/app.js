@@ -246,7 +246,7 @@
     keepFolds(records);
     paintAll();
     const heading = document.querySelector("#page h1");
-    const title = heading ? `${heading.textContent} · ablate` : "ablate";
+    const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
     if (document.title === title) return;
     document.title = title;
     document.getElementById("said").textContent = heading ? heading.textContent : "";
