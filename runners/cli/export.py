@@ -264,12 +264,7 @@ def export(
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
         return _export_runs(Path(to), campaign, grid)
-    if to == "-" and kind is None:
-        raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
-    if what in ("wandb", "wb", "w&b"):
-        raise SpecError("there is no export for W&B; write metrics to a .parquet file, which has what wandb.log takes")
-    if not Path(to).name:
-        raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
+    _require_file(what, to, kind)
     suffix = kind or format_of(Path(to))
     is_page = what == "cells" and suffix in ("tex", "md")
     if page != ExportPage() and not is_page:
@@ -287,6 +282,15 @@ def export(
     say("ablate: the table is")
     write(str(Path(to).resolve()))
     return 0
+
+
+def _require_file(what: str, to: str, kind: str | None) -> None:
+    if to == "-" and kind is None:
+        raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
+    if what in ("wandb", "wb", "w&b"):
+        raise SpecError("there is no export for W&B; write metrics to a .parquet file, which has what wandb.log takes")
+    if not Path(to).name:
+        raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
 def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
