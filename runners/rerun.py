@@ -1,4 +1,4 @@
-"""Trains one trial of a manifest in this process, with the code of its snapshot.
+"""For `ablate repro`: trains one trial of a manifest in this process, with the code of its snapshot.
 
 `python -P -m runners.rerun REQUEST`, with a JSON object:
 

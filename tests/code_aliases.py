@@ -44,6 +44,8 @@ from runners import (
     Trial,
     UncorrectedAdamW,
 )
+from runners.optimisers.optimiser import Optimiser
+from runners.optimisers.schedules import Schedule
 from variants import Backbone, babyberta, gpt2, llama2, softmax
 from variants.laws.examples import examples
 
@@ -72,8 +74,12 @@ def trials() -> Iterator[tuple[str, Any]]:
 
 def trainings() -> Iterator[Training]:
     """Yield every optimiser with every schedule."""
-    for optimiser in (AdamW(), Muon(), UncorrectedAdamW()):
-        for schedule in (Constant(), Cosine(warmup=1), Linear(warmup=1), WSD(warmup=1, decay=0.3)):
+    optimisers = (AdamW(), Muon(), UncorrectedAdamW())
+    schedules = (Constant(), Cosine(warmup=1), Linear(warmup=1), WSD(warmup=1, decay=0.3))
+    assert {type(each) for each in optimisers} == {*Optimiser.members().values()}
+    assert {type(each) for each in schedules} == {*Schedule.members().values()}
+    for optimiser in optimisers:
+        for schedule in schedules:
             yield Training(steps=3, optimiser=optimiser, schedule=schedule, clip=1.0)
 
 

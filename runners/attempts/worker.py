@@ -77,7 +77,7 @@ class WorkOrder:
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 
 _WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)
-"""Waits for a file, a minute in all."""
+"""Waits for a file on a cluster, 60 s in all."""
 _LOOK_EVERY_S: Final = 0.2
 
 _TAKEN: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}

@@ -1,4 +1,4 @@
-"""`ablate retry`: trials that failed or were lost, once more."""
+"""`ablate retry`: trials that failed or were lost, once more; `run --retry` is in `planning/survey.py`."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -106,7 +106,7 @@ class Pairing(NamedTuple):
     theirs: Floats
     """Paired: on the shared seeds, in their order. Welch: of all runs."""
     shared: int
-    """Seeds on which both arms have a value."""
+    """Seeds on which both arms have a value: `n` of `ablate table`."""
     spread: bool
     problem: str | None
     note: str
