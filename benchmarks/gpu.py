@@ -36,15 +36,16 @@ PARTS = (
     Part("attention-{}-d64", 0.2, (*ATTENTION, "--channels", "64")),
     Part("attention-{}-d128", 0.2, (*ATTENTION, "--channels", "128")),
     Part("training-{}-tiny", 0.1, ("training.py", "--eager", "--steps", "100", "--operators", "softmax", "principled")),
-    Part("training-{}-125m", 0.3, ("training.py", "--size", "125m", "--steps", "40", "--operators", *FEW)),
+    Part("training-{}-60m", 0.1, ("training.py", "--size", "60m", "--steps", "40", "--operators", "softmax", "ssa")),
+    Part("training-{}-125m", 0.2, ("training.py", "--size", "125m", "--steps", "40", "--operators", *FEW)),
     Part("training-{}-125m-triton", 0.2, (
         "training.py", "--size", "125m", "--steps", "40", "--path", "triton", "--operators", *KERNELS,
     )),
 )  # fmt: skip
 
 
-def main() -> None:
-    """Run the parts one after the other; say how long each took, and whether its time ended first."""
+def main() -> int:
+    """Run the parts one after the other; say how long each took, and whether its time ended first; 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
     parser.add_argument("--minutes", type=float, default=8)
@@ -52,7 +53,7 @@ def main() -> None:
     given = parser.parse_args()
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     until = time.monotonic() + 60 * given.minutes
-    left = 1.0
+    left, failed = 1.0, False
     for part in PARTS:
         began = time.monotonic()
         limit = (until - began) * part.share / left
@@ -63,8 +64,10 @@ def main() -> None:
             code: int | str = subprocess.run([sys.executable, *command], env=environment, timeout=limit).returncode
         except subprocess.TimeoutExpired:
             code = "time is up"
+        failed |= isinstance(code, int) and code != 0
         tell({"part": write.stem, "seconds": round(time.monotonic() - began, 1), "exit": code})
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

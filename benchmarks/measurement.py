@@ -28,9 +28,16 @@ def machine() -> dict[str, object]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or None,
+        "commit": _commit(),
         **{name: _version(name) for name in ("torch", "triton", "duckdb", "pyarrow")},
     }
+
+
+def _commit() -> str | None:
+    """Return the commit of the working directory; None without git."""
+    with suppress(OSError):
+        return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or None
+    return None
 
 
 def _processor() -> str:

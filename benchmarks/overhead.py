@@ -1,12 +1,15 @@
 """Overhead of a trial on a warm worker, without training and evaluation, and the speed of two workers against one.
 
-    python benchmarks/overhead.py [TRIALS]
+    OMP_NUM_THREADS=1 python benchmarks/overhead.py [--trials 60] [--write FILE]
 
-Prints JSON lines. `overhead_ms` is the time between the ends of consecutive trials of a worker that is neither training
-nor evaluation: claiming, records, shards, building the model. The first trial of each worker is left out.
+Prints JSON lines, and writes them if asked. `overhead_ms` is the time between the ends of consecutive trials of a
+worker that is neither training nor evaluation: claiming, records, shards, building the model. The first trial of each
+worker is left out. `rerun_s` is the time of the same command again on the finished grid, in a process of its own.
 """
 
+import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 
-from measurement import machine, tell
+from measurement import Results, machine
 
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
@@ -62,12 +65,38 @@ def measure(trials: int, workers: int) -> dict[str, object]:
     }
 
 
+SPEC = """\
+import sys
+sys.path.insert(0, {here!r})
+from overhead import grid as make
+grid = make({trials})
+"""
+
+
+def rerun(trials: int) -> dict[str, object]:
+    """Run a finished grid again."""
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "spec.py"
+        spec.write_text(SPEC.format(here=str(Path(__file__).parent), trials=trials))
+        command = [sys.executable, "-m", "runners", "run", str(spec), "--campaign", f"{folder}/c", "--workers", "2"]
+        took = []
+        for _ in range(4):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            took.append(time.perf_counter() - began)
+    return {"trials": trials, "rerun_s": round(min(took[1:]), 2)}
+
+
 def main() -> None:
-    """Print the machine, then a line per number of workers."""
-    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    tell(machine())
+    """Print the machine, then a line per number of workers, then one of the finished grid."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    results = Results({**machine(), "threads": 1}, given.write)
     for workers in (1, 2):
-        tell(measure(trials, workers))
+        results.add(measure(given.trials, workers))
+    results.add(rerun(given.trials))
 
 
 if __name__ == "__main__":

@@ -21,14 +21,12 @@ def make_performance_page() -> dict[str, str]:
     files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
     sections = [_write_section(name, about, pictures) for name, about in files.items() if name.startswith("attention-")]
     training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
+    overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
     unmeasured = "No accelerator was measured. The command for one is `python benchmarks/gpu.py NAME`.\n\n"
     missing = "" if any("gpu" in about for about in files.values()) else unmeasured
-    return {
-        "performance.md": fill_template(
-            "performance", {"missing": missing, "sections": "\n".join(sections), "training": "\n".join(training)}
-        ),
-        **pictures,
-    }
+    parts = {"missing": missing, "sections": sections, "training": training, "overhead": overhead}
+    texts = {name: part if isinstance(part, str) else "\n".join(part) for name, part in parts.items()}
+    return {"performance.md": fill_template("performance", texts), **pictures}
 
 
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
@@ -66,12 +64,9 @@ _MEDIANS: Final = "Medians of {clock}; other work ran beside it (load {load:.1f}
 
 
 def _describe_machine(name: str, about: Row) -> str:
-    device = about.get("gpu", about["cpu"])
+    device, commit = about.get("gpu", about["cpu"]), about["commit"] or "unknown"
     versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
-    return (
-        f"### {device}\n\n"
-        f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {about['commit'][:8]}: {versions}"
-    )
+    return f"### {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
 
 
 def _write_training(name: str, about: Row) -> str:
@@ -88,6 +83,8 @@ def _write_training(name: str, about: Row) -> str:
         ]
         for row in rows
     ]
+    if not rows:
+        return f"{_describe_machine(name, about)}. No operator could be measured; the file has the errors.\n"
     clock = "wall time of turns of ten steps" if "gpu" in about else f"{_PROCESSOR} over turns of ten steps"
     size = f"size {rows[0]['size']}, {about['steps']} steps, batches of {rows[0]['batch']} x {rows[0]['length']} tokens"
     parts = [f"{_describe_machine(name, about)}; {size}.", _MEDIANS.format(clock=clock, **about), table(heads, lines)]
@@ -98,14 +95,27 @@ def _write_line(operator: str, by_length: Sequence[Mapping[str, Row]]) -> list[s
     cells, paths = [], []
     for found in by_length:
         best = _chosen(found)
-        paths.append(best["path"])
-        cells += [f"{best['forward_ratio']:.2f}", f"{best['both_ratio']:.2f}"]
+        paths += [best["path"]] if best else []
+        cells += [f"{best['forward_ratio']:.2f}", f"{best['both_ratio']:.2f}"] if best else ["", ""]
         cells.append(f"{found['reference']['both_ratio']:.2f}" if "reference" in found else "")
     return [f"`{operator}`", ", ".join(dict.fromkeys(paths)), *cells]
 
 
-def _chosen(found: Mapping[str, Row]) -> Row:
-    return next(row for row in found.values() if row["chosen"])
+def _chosen(found: Mapping[str, Row]) -> Row | None:
+    """Return the row of the path that is chosen; None if it was not measured, as the definition of long sequences."""
+    return next((row for row in found.values() if row["chosen"]), None)
+
+
+def _write_overhead(name: str, about: Row) -> str:
+    one, two, again = about["rows"]
+    speed = two["trials_per_s"] / one["trials_per_s"]
+    sizes = f"{one['trials']} trials of {one['train_s_mean']:.2f} s, load {about['load']:.1f}"
+    return (
+        f"{_describe_machine(name, about)}; {sizes}.\n\n"
+        f"Beside training and evaluation, a trial costs {one['overhead_ms_median']:.0f} ms (median of one worker).\n"
+        f"Two workers finish {speed:.2f} times as many trials a second as one.\n"
+        f"The same command on the finished grid takes {again['rerun_s']:.1f} s.\n"
+    )
 
 
 class _Bars(NamedTuple):
@@ -120,7 +130,8 @@ class _Bars(NamedTuple):
 
     def draw(self, figure: SubFigure) -> None:
         """Draw horizontal bars on a log axis."""
-        height, chosen = self.height, {name: _chosen(found) for name, found in self.rows.items()}
+        height = self.height
+        chosen = {name: best for name, found in self.rows.items() if (best := _chosen(found)) is not None}
         axes = figure.add_axes((0.25, 0.45 / height, 0.72, 1 - 0.5 / height))
         axes.set_xscale("log", base=2)
         for place, (name, best) in enumerate(chosen.items()):

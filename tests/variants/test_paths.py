@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from grid.errors import SpecError
 from variants import Heads, Operator, attend, causal, differential
@@ -52,6 +53,33 @@ def run(operator: Operator, path: Any, mask: Tensor | None, *, alibi: bool = Fal
     output = path.run(operator, heads, numbers)
     output.square().sum().backward()
     return [output, *(torch.zeros_like(x) if x.grad is None else x.grad for x in (q, k, v, *numbers.values()))]
+
+
+SINKS = [Operator(normaliser={"kind": "sink"}, readout={"kind": readout}) for readout in ("values", "ground_value")]
+
+
+@pytest.mark.parametrize("operator", SINKS, ids=lambda operator: operator.label)
+def test_channels_of_a_sink_are_aligned_off_the_cpu(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, 129 channels would be computed with maps of all weights; eight aligned ones say the same."""
+
+    def fused(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+        widths.append([x.shape[-1] for x in (q, k, v)])
+        return attention(q, k, v, **how)
+
+    attention, widths = functional.scaled_dot_product_attention, list[list[int]]()
+    expected = run(operator, find_path(operator, "reference"), None)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
+    monkeypatch.setattr(sdpa, "_align", lambda x: functional.pad(x, (0, -x.shape[-1] % 8)))
+    monkeypatch.setattr("variants.paths.fused_sink.fits", lambda *_: False)
+    for got, wanted in zip(run(operator, find_path(operator, "sdpa"), None), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+    monkeypatch.undo()
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
+    inputs = random_inputs(operator, length=13)
+    off_cpu = Heads(*(x.to("meta") for x in (inputs.q, inputs.k, inputs.v)))
+    sdpa.run(operator, off_cpu, {name: value.to("meta") for name, value in inputs.numbers.items()})
+    assert all(width % 8 == 0 for each in widths for width in each)
+    assert len(widths) == 2
 
 
 @pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.label)

@@ -3,7 +3,7 @@
     margin, temperature      row factors c_i / tau go into the queries
     learned key and value    one more column
     sink with logit s        on the CPU from the log of the sum (`fused_sink`); else one more column and channel: the
-                             query's is s / scale, the sink's own is 1, others 0
+                             query's is s / scale, the sink's own is 1, others 0; on GPUs with zeros up to 8 channels
     its value v0             a column, and one more channel of the values, which is the sink's weight
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
@@ -109,10 +109,11 @@ class _Folded:
         """Split off the sink's weight [B, H, T, 1], which is one more channel of the output."""
         if not self._grounded:
             return output, None
-        ground = output[..., -1:]
+        width = self._heads.v.shape[-1]
+        output, ground = output[..., :width], output[..., width : width + 1]
         rescale = self._value["rescale"]
         factor = rescale.get("factor", rescale.get("scale"))
-        return output[..., :-1], ground if factor is None else factor * ground
+        return output, ground if factor is None else factor * ground
 
     def _run_fused(self) -> Tensor:
         """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
@@ -131,10 +132,10 @@ class _Folded:
         if operator.normaliser.label == "sink":
             sink = self._value["normaliser"]["logit"].to(q).expand_as(q[..., :1])
             if self._grounded or not fused_sink.fits(q, v, heads.bias, heads.dropout):
-                q, k = _with_sink(q, k, sink / scale)
+                q, k = map(_align, _with_sink(q, k, sink / scale))
                 v, sink = torch.cat((self._column(None), v), -2), None
             if self._grounded:
-                v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
+                v = _align(torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1))
         return self._attention(q, k, v.expand(*k.shape[:-1], -1), sink, scale)
 
     def _column(self, value: Tensor | None) -> Tensor:
@@ -209,3 +210,9 @@ def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
     """Add one channel and, in front, one key whose product with each query is `logit` [..., T, 1]."""
     sink = F.pad(torch.zeros_like(k[..., :1, :]), (0, 1), value=1.0)
     return torch.cat((q, logit), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)
+
+
+def _align(x: Tensor) -> Tensor:
+    """Fill channels with zeros up to a multiple of 8: without, kernels of GPUs fall back to maps of all weights."""
+    missing = 0 if x.device.type == "cpu" else -x.shape[-1] % 8
+    return F.pad(x, (0, missing)) if missing else x

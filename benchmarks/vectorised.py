@@ -1,0 +1,74 @@
+"""Gradients of eight seeds of a small model in one `torch.func.vmap`, beside one seed after the other.
+
+    OMP_NUM_THREADS=1 python benchmarks/vectorised.py
+
+Prints JSON lines. Times are the processor time of forward and backward of all eight, medians of 30 turns.
+"""
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+
+import torch
+from measurement import machine, tell
+from torch import Tensor
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+from runners import LinearFunctions, ShiftGrid, Training, Trial
+from runners.trial import build_model
+from variants import gpt2, softmax
+
+SEEDS, BATCH, TOKENS, TURNS = 8, 64, 21, 30
+
+
+def measure(width: int) -> dict[str, object]:
+    """Measure models of two layers of two heads."""
+    shifts = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=2, sequences=2, points=11)
+    base = Trial(
+        task=LinearFunctions(points=11, batch=BATCH, evaluation=shifts),
+        model=gpt2(layers=2, heads=2, width=width, max_positions=32),
+        operator=softmax(),
+        training=Training(steps=1),
+    )
+    models = [build_model(base.changed(seed=seed)) for seed in range(SEEDS)]
+    inputs = torch.randn(SEEDS, BATCH, TOKENS, 1)
+    parameters, buffers = stack_module_state(models)
+    shape = deepcopy(models[0]).to("meta")
+
+    def loss(own: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(shape, (own, fixed), (x,)).square().mean()
+
+    together = vmap(grad(loss))
+
+    def in_turn() -> None:
+        for model, x in zip(models, inputs, strict=True):
+            model.zero_grad()
+            model(x).square().mean().backward()
+
+    sides: dict[str, Callable[[], object]] = {
+        "vectorised_ms": lambda: together(parameters, buffers, inputs),
+        "in_turn_ms": in_turn,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(TURNS):
+        for name, side in sides.items():
+            began = time.process_time()
+            side()
+            taken[name].append(1e3 * (time.process_time() - began))
+    median = {name: round(statistics.median(each), 2) for name, each in taken.items()}
+    return {"width": width, **median, "ratio": round(median["in_turn_ms"] / median["vectorised_ms"], 2)}
+
+
+def main() -> None:
+    """Print the machine, then a line per width."""
+    tell(machine())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch has no batching rule for the CPU's fused attention, and says so
+        for width in (32, 64):
+            tell(measure(width))
+
+
+if __name__ == "__main__":
+    main()
