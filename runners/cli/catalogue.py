@@ -57,6 +57,8 @@ class OperatorPage:
                 raise SpecError(f"{flag} one named operator; give its name")
         if not self.paths and (self.length is not None or self.device is not None):
             raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+        if self.length is not None and self.length < 1:
+            raise SpecError(f"--length counts tokens, 1 or more; got {self.length}")
 
 
 def operators(

@@ -208,6 +208,7 @@ def test_a_function_that_cannot_be_listed_is_refused() -> None:
         (["--spec", "nowhere.py"], 2, "there is no spec file nowhere.py"),
         (["--paths"], 2, "--paths is about one named operator; give its name"),
         (["ssa", "--length", "5"], 2, "--length and --device choose the case of --paths"),
+        (["ssa", "--paths", "--length", "0"], 2, "--length counts tokens, 1 or more; got 0"),
     ],
 )
 def test_the_nearest_is_told(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
