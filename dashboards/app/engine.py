@@ -108,7 +108,8 @@ class Engine:
         grids = store.grids()
         about = None
         if grids and (page.of == "grid" or address.grid is not None):
-            about = grid_context(store, only("grid", address.grid or grids[0], grids, campaign), operators)
+            grid = only("grid", address.grid or grids[0], grids, f"the campaign {campaign}")
+            about = grid_context(store, grid, operators)
         return PageView(campaign, store, address, operators, about, self.maths, **how)
 
     def attach(self, app: Dash) -> None:

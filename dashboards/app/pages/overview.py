@@ -279,4 +279,4 @@ def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[Step]:
         else:
             yield f"more seeds for {name}", why, _MORE_SEEDS
     if (more := len(listed) - MOST_UNDECIDED) > 0:
-        yield f"see to {count(more, 'more undecided cell')}", "listed under Compare", ""
+        yield f"more seeds for {count(more, 'more undecided cell')}", "listed under Compare", ""
