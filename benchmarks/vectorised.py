@@ -38,7 +38,8 @@ def measure(width: int) -> dict[str, object]:
     shape = deepcopy(models[0]).to("meta")
 
     def loss(own: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor) -> Tensor:
-        return functional_call(shape, (own, fixed), (x,)).square().mean()
+        output: Tensor = functional_call(shape, (own, fixed), (x,))
+        return output.square().mean()
 
     together = vmap(grad(loss))
 
