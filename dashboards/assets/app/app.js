@@ -247,9 +247,10 @@
     paintAll();
     const heading = document.querySelector("#page h1");
     const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
-    if (document.title === title) return;
+    const said = document.getElementById("said");
+    if (document.title === title || !said) return;
     document.title = title;
-    document.getElementById("said").textContent = heading ? heading.textContent : "";
+    said.textContent = heading ? heading.textContent : "";
   }).observe(document.body, { childList: true, subtree: true });
 
   const campaign = () => location.pathname.split("/").filter(Boolean)[0] || "";
