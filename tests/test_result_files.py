@@ -66,6 +66,19 @@ def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path:
         results_page._measure(result, ["length=3"])
 
 
+def test_means_are_over_the_runs_that_have_the_measure(tmp_path: Path, files: Any) -> None:
+    import results_page
+
+    root = write_known(tmp_path / "campaign", pending=[("SSA · head", 0)])
+    files.collect(root, tmp_path / "results")
+    result = files.read(tmp_path / "results", "quickstart")
+    lines = results_page._write_means(result, []).splitlines()
+    cells = {cell[1].strip(): cell[2:4] for cell in (line.split("|") for line in lines[4:] if line)}
+    values = result.runs(result.measure()).filter(label="SSA · head")["value"].drop_nulls()
+    count, mean = cells["SSA · head"]
+    assert (int(count), float(mean)) == (len(values), pytest.approx(values.mean(), rel=1e-3))
+
+
 def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: Any) -> None:
     (tmp_path / "old.json").write_text(json.dumps({"schema": 0}))
     with pytest.raises(NotFoundError, match=r"no result of a grid 'new'; it has \['old'\]"):

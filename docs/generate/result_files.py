@@ -11,13 +11,16 @@
 import argparse
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from grid.errors import NotFoundError, StoreError
+from runners.attempts.submission_record import Submission, submission_records
 from store.analysis.verdicts import GridMeasure, measure_of, runs
+from store.files.layout import Layout
 from store.store import Store
 
 SCHEMA: Final = 1
@@ -28,7 +31,8 @@ SELECT cell, seed, source, name, point::JSON::VARCHAR AS point, value FROM v_fin
 WHERE grid = $grid AND source = 'evaluation'
 UNION ALL
 SELECT g.cell, g.seed, 'probe', p.name, json_object('layer', p.layer, 'head', p.head)::VARCHAR, p.value
-FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND p.name LIKE 'number.%'
+FROM v_probe p JOIN grid_trial g USING (trial)
+WHERE g.grid = $grid AND (p.name LIKE 'number.%' OR p.name = 'sink_share')
 ORDER BY ALL
 """
 _COST: Final = """
@@ -87,7 +91,7 @@ def read(folder: Path, grid: str) -> GridResult:
 
 
 def collect(campaign: Path, folder: Path) -> None:
-    """Write the results of all grids of a campaign that have a measure, and its newest spec files."""
+    """Write the results of all grids of a campaign that have a measure, and its spec files, the newest last."""
     folder.mkdir(parents=True, exist_ok=True)
     with Store.open(campaign) as store:
         for grid in store.grids():
@@ -105,12 +109,18 @@ def collect(campaign: Path, folder: Path) -> None:
             cost["versions"] = [json.loads(each) for each in cost["versions"]]
             text = json.dumps({"schema": SCHEMA, "cost": cost, "header": header}, ensure_ascii=False)
             (folder / f"{grid}.json").write_text(text + "\n", encoding="utf-8")
-    for snapshot in sorted(campaign.glob("snapshots/*.tar"), key=lambda path: path.stat().st_mtime):
-        with tarfile.open(snapshot) as archive:
-            members = [each for each in archive if each.name.startswith("user/") and each.name.endswith(".py")]
-            for member in members:
-                member.name = Path(member.name).name
-            archive.extractall(folder, members, filter="data")
+    for record in submission_records(Layout(campaign)):
+        if isinstance(record, Submission) and record.snapshot is not None:
+            _extract_specs(campaign, record.snapshot, folder)
+
+
+def _extract_specs(campaign: Path, snapshot: Mapping[str, Any], folder: Path) -> None:
+    """Write the spec files of a snapshot of code."""
+    with tarfile.open(campaign / "snapshots" / f"{snapshot['tar']}.tar") as archive:
+        members = [archive.getmember(name) for name in snapshot["spec"]]
+        for member in members:
+            member.name = Path(member.name).name
+        archive.extractall(folder, members, filter="data")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
     {figure GRID}                    the same as a picture
     {contrasts GRID}                 what each axis of two levels does, with seeds as the sample
     {main GRID ...}                  the same as a picture, a panel per grid
+    {means GRID sink_share}          the measure and probes of every cell, compared with nothing
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
     {cost GRID ...}                  trials, hours, device and versions
 """
@@ -42,8 +43,13 @@ _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undeci
 def make_results_page() -> dict[str, str]:
     """Write the page and its pictures, by path below docs/."""
     pictures: dict[str, str] = {}
-    sections = [_fill(about, pictures) for about in sorted(RESULTS.glob("*/about.md"))]
+    sections = [_fill(about, pictures) for about in sorted(RESULTS.glob("*/about.md"), key=_place)]
     return {"results.md": fill_template("results", {"sections": "\n".join(sections)}), **pictures}
+
+
+def _place(about: Path) -> tuple[bool, str]:
+    """Put our own question first."""
+    return about.parent.name != "principled", about.parent.name
 
 
 def _fill(about: Path, pictures: dict[str, str]) -> str:
@@ -54,12 +60,15 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
         if call[1] == "cost":
             return _describe_cost([read(about.parent, each) for each in (grid, *words)])
         if call[1] == "main":
-            pictures[f"results/{grid}-main.svg"] = _draw_main([read(about.parent, each) for each in (grid, *words)])
-            return f"![Main effects of the axes of {', '.join((grid, *words))}](results/{grid}-main.svg)"
+            picture = f"results/{about.parent.name}-{grid}-main.svg"
+            pictures[picture] = _draw_main([read(about.parent, each) for each in (grid, *words)])
+            return f"![Main effects of the axes of {', '.join((grid, *words))}]({picture})"
         result = read(about.parent, grid)
+        if call[1] == "means":
+            return _write_means(result, words)
         measure = _measure(result, words)
         if call[1] == "figure":
-            name = "-".join(re.sub(r"\W+", "-", word) for word in (grid, *words))
+            name = "-".join(re.sub(r"\W+", "-", word) for word in (about.parent.name, grid, *words))
             pictures[f"results/{name}.svg"] = _draw(result, measure)
             return f"![{grid}: difference from the baseline by cell](results/{name}.svg)"
         return _TABLES[call[1]](result, measure)
@@ -89,11 +98,11 @@ def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
 
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
-    base = found.row(0, named=True)
-    against = _name_baseline(result, found)
-    rows = [
-        (against or "baseline", str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")
-    ]
+    against, rows = _name_baseline(result, found), []
+    for cell in found["baseline"].unique(maintain_order=True):
+        base = found.filter(baseline=cell).sort("baseline_runs").row(-1, named=True)
+        label, value = result.rows.filter(cell=cell)["label"][0], _number(base["baseline_value"])
+        rows.append((label, str(base["baseline_runs"]), value, "", "", "", "baseline"))
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
@@ -174,8 +183,27 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     return f"With a component less without it, n = {found['n'][0]} seeds.\n\n{table(heads, rows)}"
 
 
+def _write_means(result: GridResult, probes: Sequence[str]) -> str:
+    """Write the mean of the measure over seeds, and the mean and range over seeds of probes by layer and head."""
+    measure = result.measure()
+    values = result.runs(measure).group_by("cell", maintain_order=True).agg("label", "value")
+    of_runs = result.rows.filter(source="probe").group_by("cell", "name", "seed").agg(pl.col("value").mean())
+    rows = []
+    for cell, labels, found in values.rows():
+        known = [value for value in found if value is not None]
+        shown = [_number(sum(known) / len(known)) if known else ""]
+        for probe in probes:
+            runs = of_runs.filter(cell=cell, name=probe)["value"].to_list()
+            shown.append(f"{_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
+        rows.append((labels[0], str(len(known)), *shown))
+    unit = result.header["measure"]["unit"]
+    said = f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
+    said += f" {' and '.join(probes)}: mean over layers and heads, and the range over runs." if probes else ""
+    return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *probes), rows)}"
+
+
 def _write_numbers(result: GridResult, _: GridMeasure) -> str:
-    numbers = result.rows.filter(pl.col("source") == "probe").group_by("name").agg(
+    numbers = result.rows.filter(source="probe").filter(pl.col("name").str.starts_with("number.")).group_by("name").agg(
         cells=pl.col("cell").n_unique(),
         low=pl.col("value").quantile(0.1, "linear"),
         median=pl.col("value").median(),
@@ -304,7 +332,7 @@ def _draw(result: GridResult, measure: GridMeasure) -> str:
     return draw_picture(title, [_Forest(_verdicts(result, measure), measure)])
 
 
-_CALLS: Final = ("verdicts", "figure", "contrasts", "main", "numbers", "cost")
+_CALLS: Final = ("verdicts", "figure", "contrasts", "main", "means", "numbers", "cost")
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
     "contrasts": _write_contrasts,
