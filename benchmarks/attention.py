@@ -7,8 +7,9 @@ processes change little. A result is the median of the rounds in milliseconds, f
 backward. Its ratio is to fused attention. Inputs are random, causal and float32. `--write` stores all as one JSON file.
 
 With `--device cuda`, inputs are bfloat16, and time is that of the GPU between two events. Fused attention is measured
-with each backend of PyTorch, and the fastest counts; FlexAttention is compiled. Memory is the most that forward and
-backward allocate beyond their inputs. The definition is left out above 2,048 tokens.
+with each backend of PyTorch, and the fastest counts. FlexAttention, compiled, and the package flash-attn, if installed,
+are further sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of
+softmax attention's matrix products over that of one large product. Above 2,048 tokens, the definition is left out.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +29,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from runners.training.cost import peak_flops_per_s
 from variants import Heads, Operator
 from variants.model.seeding import generator
 from variants.operator import head_shape
@@ -41,6 +45,8 @@ OPERATORS = (
     "identity", "mlp_kernel", "cosformer", "fox", "selective",
 )  # fmt: skip
 WARM_UP = 2
+LIBRARIES = ("FLEX", "FLASH_ATTN")
+"""Sides of fused attention that are no backend of PyTorch."""
 
 Step = Callable[[], None]
 
@@ -146,7 +152,11 @@ def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
     def mask() -> BlockMask:
         return create_block_mask(lambda _b, _h, i, j: i >= j, None, None, length, length, device=setup.device)
 
-    return found | {"FLEX": steps_of(lambda: flex(q, k, v, block_mask=mask()), inputs)}
+    found["FLEX"] = steps_of(lambda: flex(q, k, v, block_mask=mask()), inputs)
+    if find_spec("flash_attn") is not None:
+        flash = import_module("flash_attn").flash_attn_func  # [B, T, H, D]
+        found["FLASH_ATTN"] = steps_of(lambda: flash(*(x.transpose(1, 2) for x in (q, k, v)), causal=True), inputs)
+    return found
 
 
 def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> list[dict[str, Any]]:
@@ -172,10 +182,13 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         what: min(
             took
             for (name, path, of), took in median.items()
-            if (name, of) == ("fused attention", what) and path != "FLEX"
+            if (name, of) == ("fused attention", what) and path not in LIBRARIES
         )
         for what in ("forward", "both")
     }
+    # two products of T x T per head and channel, half of them hidden; 2.5 times as much backward
+    products = 2 * setup.batch * setup.heads * length**2 * setup.channels
+    peak = peak_flops_per_s(torch.device(setup.device), "bfloat16") if setup.device == "cuda" else None
     rows: list[dict[str, Any]] = [
         {"length": length, "operator": name, "path": path, "error": error} for (name, path), error in errors.items()
     ]
@@ -185,6 +198,8 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         for what, best in fastest.items():
             row[f"{what}_ms"] = round(1e3 * median[name, path, what], 3)
             row[f"{what}_ratio"] = round(median[name, path, what] / best, 3)
+            work = products * (1 if what == "forward" else 3.5)
+            row[f"{what}_roofline"] = peak and round(work / median[name, path, what] / peak, 3)
         row["extra_bytes"] = setup.extra_bytes(every[name, path]["both"])
         rows.append(row)
     return rows
