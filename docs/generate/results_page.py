@@ -255,12 +255,14 @@ class _Forest(NamedTuple):
 
     @property
     def height(self) -> float:
-        return 0.18 * self.found.height + 0.7
+        return 0.18 * self.found.height + 0.82
 
     def draw(self, figure: SubFigure) -> None:
         """Draw a row per cell; the band of equality is grey."""
         rows, height = self.found.rows(named=True), self.height
-        axes = figure.add_axes((0.42, 0.55 / height, 0.55, 1 - 0.6 / height))
+        names = [f"{row['label']}: {row['verdict']}" for row in rows]
+        left = max(0.42, 0.01 + 0.0075 * max(map(len, names)))
+        axes = figure.add_axes((left, 0.67 / height, 0.97 - left, 1 - 0.72 / height))
         _draw_band(axes, self.measure)
         for place, row in enumerate(rows):
             gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
@@ -274,14 +276,14 @@ class _Forest(NamedTuple):
             if row["difference"] is not None:
                 axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
         axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=range(len(rows)))
-        axes.set_yticklabels([f"{row['label']}: {row['verdict']}" for row in rows], fontsize=6.5)
+        axes.set_yticklabels(names, fontsize=6.5)
         axes.tick_params(length=0)
         axes.tick_params(axis="x", labelsize=7)
         _label_ticks(axes, self.measure)
         pairs, family = self.found["pairs"].max(), self.found["family"].max()
         unit = "difference" if self.measure.scale == "linear" else "difference in per cent"
         axes.set_xlabel(
-            f"{unit} of {self.measure.name}; {self.measure.better} is better; {pairs} pairs; grey counts as equal\n"
+            f"{unit} of {self.measure.name}; {self.measure.better} is better\n{pairs} pairs; grey counts as equal\n"
             f"thick: {100 * (1 - self.measure.alpha):g} % interval, thin: corrected for {family} comparisons",
             fontsize=7,
         )
