@@ -168,6 +168,8 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
 
     found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(plant_value)), FACTORS)
     assert found.slots["effects"].figure is not None
+    assert "note" in found.slots["importance"].data.columns
+    assert "note" not in {column["field"] for column in found.slots["importance"].columns}  # it is empty
     assert "Fewer than two axes vary" in found.slots["matrix"].message
     assert "No pair passes" in found.slots["pair"].message
     assert "A map needs two axes that vary apart; in this grid operator alone varies." in found.slots["pivot"].message

@@ -235,7 +235,7 @@ def _importance(view: PageView) -> SlotContent:
         f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
     own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
-    shown = rows if rows["note"].drop_nulls().len() else rows.drop("note")
+    shown = rows if (rows["note"].fill_null("") != "").any() else rows.drop("note")
     return SlotContent(caption=caption, data=rows, columns=columns(shown, own))
 
 
