@@ -3,7 +3,7 @@
     margin, temperature      row factors c_i / tau go into the queries
     learned key and value    one more column
     sink with logit s        on the CPU from the log of the sum (`fused_sink`); else one more column and channel: the
-                             query's is s / scale, the sink's own is 1, others 0; on GPUs with zeros up to 8 channels
+                             query's is s / scale, the sink's own is 1, others 0
     its value v0             a column, and one more channel of the values, which is the sink's weight
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
@@ -109,11 +109,10 @@ class _Folded:
         """Split off the sink's weight [B, H, T, 1], which is one more channel of the output."""
         if not self._grounded:
             return output, None
-        width = self._heads.v.shape[-1]
-        output, ground = output[..., :width], output[..., width : width + 1]
+        ground = output[..., -1:]
         rescale = self._value["rescale"]
         factor = rescale.get("factor", rescale.get("scale"))
-        return output, ground if factor is None else factor * ground
+        return output[..., :-1], ground if factor is None else factor * ground
 
     def _run_fused(self) -> Tensor:
         """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
@@ -132,10 +131,10 @@ class _Folded:
         if operator.normaliser.label == "sink":
             sink = self._value["normaliser"]["logit"].to(q).expand_as(q[..., :1])
             if self._grounded or not fused_sink.fits(q, v, heads.bias, heads.dropout):
-                q, k = map(_align, _with_sink(q, k, sink / scale))
+                q, k = _with_sink(q, k, sink / scale)
                 v, sink = torch.cat((self._column(None), v), -2), None
             if self._grounded:
-                v = _align(torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1))
+                v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
         return self._attention(q, k, v.expand(*k.shape[:-1], -1), sink, scale)
 
     def _column(self, value: Tensor | None) -> Tensor:
@@ -161,9 +160,11 @@ class _Folded:
             rows = F.pad(rows, (columns, 0)) if mask is None else rows
             output = fused_sink.attend_with_sink(q, k, v, rows, mask, scale)
         else:
+            width = v.shape[-1]
+            q, k, v = _align(q), _align(k), _align(v)
             output = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
-            )
+            )[..., :width]
         output = output.reshape(*front, *output.shape[-2:])
         return output[..., columns:, :] if columns and mask is None else output
 
