@@ -29,7 +29,7 @@ from result_files import GridResult, read
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
 from store.analysis.effects import levels_of
-from store.analysis.verdicts import GridMeasure, judge_runs
+from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from store.statistics import seed_contrasts
 from store.statistics.scales import margin
 
@@ -98,11 +98,9 @@ def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
 
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
-    against, rows = _name_baseline(result, found), []
-    for cell in found["baseline"].unique(maintain_order=True):
-        base = found.filter(baseline=cell).sort("baseline_runs").row(-1, named=True)
-        label, value = result.rows.filter(cell=cell)["label"][0], _number(base["baseline_value"])
-        rows.append((label, str(base["baseline_runs"]), value, "", "", "", "baseline"))
+    against = _name_baseline(result, found)
+    bases = baseline_rows(result.runs(measure), result.baselines, measure)
+    rows = [(row["label"], str(row["runs"]), _number(row["value"]), "", "", "", "baseline") for row in bases]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")

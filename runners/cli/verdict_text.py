@@ -121,14 +121,11 @@ def equal_words(measure: Mapping[str, Any]) -> str:
 
 def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> list[dict[str, Any]]:
     """The rows of the baselines of `shown`; with all cells shown, those of baselines without another cell, too."""
-    from store.analysis.verdicts import baseline_runs
+    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
 
-    every = shown.height == found.height
-    return [
-        {**row, "verdict": "baseline"}
-        for row in baseline_runs(store, grid)
-        if every or row["cell"] in shown["baseline"]
-    ]
+    every, measure = shown.height == found.height, measure_of(store, grid, None)
+    rows = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    return [{**row, "verdict": "baseline"} for row in rows if every or row["cell"] in shown["baseline"]]
 
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -47,23 +47,19 @@ def verdicts(
     return queries.in_plan_order(store.sql, store.grid(grid), found)
 
 
-def baseline_runs(store: Store, grid: str) -> list[dict[str, Any]]:
+def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure) -> list[dict[str, Any]]:
     """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline.
 
-    This includes a baseline that no cell is compared with. Raises as `verdicts` does.
+    This includes a baseline that no cell is compared with.
     """
-    measure, bases = measure_of(store, grid, None), baselines_of(store, grid, None)
-    found = arms(runs(store, grid, measure))
     rows = []
-    for arm in (found[cell] for cell in found if (cell == bases if isinstance(bases, str) else cell not in bases)):
-        values = arm.values(arm.measured)
-        mean = (
-            back(float(forward(values, measure.scale).mean()), measure.scale)
-            if values.size and fits(values, measure.scale)
-            else None
-        )
-        about = {"runs": values.size, "planned": len(arm.runs), "value": mean}
-        rows.append({"cell": arm.cell, "label": arm.label, **about})
+    for cell, arm in arms(values).items():
+        if cell == baseline if isinstance(baseline, str) else cell not in baseline:
+            found = arm.values(arm.measured)
+            units = forward(found, measure.scale) if found.size and fits(found, measure.scale) else None
+            mean = None if units is None else back(float(units.mean()), measure.scale)
+            about = {"runs": found.size, "planned": len(arm.runs), "value": mean}
+            rows.append({"cell": cell, "label": arm.label, **about})
     return rows
 
 
