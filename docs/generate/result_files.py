@@ -2,7 +2,7 @@
 
     FOLDER/GRID.json       header of the grid, versions, device and cost
     FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
-    FOLDER/*.py            the spec files as they ran
+    FOLDER/*.py            the spec files as they ran, if `specs/` has no such file
     FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures
 
 `results_page.py` makes docs/results.md from these folders.
@@ -23,6 +23,7 @@ from store.analysis.verdicts import GridMeasure, measure_of, runs
 from store.files.layout import Layout
 from store.store import Store
 
+SPECS: Final = Path(__file__).parent.parent.parent / "specs"
 SCHEMA: Final = 1
 """Version of the files."""
 _RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
@@ -115,12 +116,13 @@ def collect(campaign: Path, folder: Path) -> None:
 
 
 def _extract_specs(campaign: Path, snapshot: Mapping[str, Any], folder: Path) -> None:
-    """Write the spec files of a snapshot of code."""
+    """Write the spec files of a snapshot of code, but for those that `specs/` has as they ran."""
+    known = {path.read_bytes() for path in SPECS.rglob("*.py")}
     with tarfile.open(campaign / "snapshots" / f"{snapshot['tar']}.tar") as archive:
-        members = [archive.getmember(name) for name in snapshot["spec"]]
-        for member in members:
-            member.name = Path(member.name).name
-        archive.extractall(folder, members, filter="data")
+        for name in snapshot["spec"]:
+            file = archive.extractfile(name)
+            if file is not None and (text := file.read()) not in known:
+                (folder / Path(name).name).write_bytes(text)
 
 
 if __name__ == "__main__":
