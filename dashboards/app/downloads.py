@@ -18,6 +18,7 @@ from dashboards.data.formatting import count, entry, split_caption
 from dashboards.data.latex_file import latex_file
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import standalone
+from dashboards.html.document import plotly_js
 from dashboards.html.markup import plain_table, tag, text
 from store import Campaign
 from store.database.query_log import logged_queries
@@ -105,8 +106,8 @@ def _sql(shown: SlotContent, title: str, statements: list[str]) -> str:
 def _figure(shown: SlotContent, title: str, statements: list[str]) -> str:
     del statements
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    drawn: str = pio.to_html(_draw_standalone(shown, title), config=config, include_plotlyjs=True, full_html=False)
-    head = tag("head", f'<meta charset="utf-8"><title>{text(title)}</title>')
+    drawn: str = pio.to_html(_draw_standalone(shown, title), config=config, include_plotlyjs=False, full_html=False)
+    head = tag("head", f'<meta charset="utf-8"><title>{text(title)}</title><script>{plotly_js()}</script>')
     body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
 

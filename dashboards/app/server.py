@@ -42,7 +42,7 @@ _INDEX: Final = """<!DOCTYPE html>
 <link rel="icon" href="data:,"><title>ablate</title><style>{%variables%}</style>{%css%}</head>
 <body>{%app_entry%}<noscript><p>The dashboard needs JavaScript; `ablate report` works without.</p></noscript>
 <footer>{%config%}{%scripts%}{%renderer%}
-<script src="/_dash-component-suites/plotly/package_data/plotly.min.js"></script></footer></body></html>"""
+<script src="/files/app/assets/plotly.js/plotly-cartesian.min.js"></script></footer></body></html>"""
 """plotly is read while the server answers the first callback, which needs it."""
 
 
@@ -55,6 +55,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
         "ablate",
         assets_folder=str(_ASSETS),
         assets_url_path="files/app/assets",  # no campaign and page are called so
+        assets_ignore="plotly",  # loaded last
         title="ablate",
         update_title="",
         suppress_callback_exceptions=True,

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from plotly.offline import get_plotlyjs
-
 from dashboards.html.markup import script_json, tag, text
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATUS, Style, dark_partners
 
@@ -36,7 +34,7 @@ def document(title: str, body: str, styles: Sequence[Style]) -> str:
     )
     scripts = (
         f'<script type="application/json" id="dark-colors">{script_json(partners)}</script>'
-        f"<script>{get_plotlyjs()}</script><script>{_asset('report.js')}</script>"
+        f"<script>{plotly_js()}</script><script>{_asset('report.js')}</script>"
     )
     noscript = "<noscript><p>Figures need JavaScript; the tables below do not.</p></noscript>"
     status = '<p class="unseen" role="status" id="status"></p>'
@@ -60,6 +58,11 @@ def variables(partners: Mapping[str, str]) -> str:
 
 def _declare(colors: Mapping[str, str]) -> str:
     return "".join(f"--{name}:{color};" for name, color in colors.items())
+
+
+def plotly_js() -> str:
+    """The script of plotly.js with its cartesian traces: a third of the size of all, and as much faster to run."""
+    return _asset("app/plotly.js/plotly-cartesian.min.js")
 
 
 def _asset(name: str) -> str:

@@ -1,6 +1,6 @@
 """Contents of a snapshot: the project's code and the user's files that a spec file may need.
 
-    code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed
+    code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed; no assets
     user/     the git work tree of the spec file, as it is on disk; without git, the file and its imports
     user2/... the same for modules and further spec files in other directories
 
@@ -86,7 +86,8 @@ def gather(files: Sequence[Path]) -> Contents:
         users.require_module(module)
     users.add_work_trees()
     tree = users.roots[0].tree if users.roots else None
-    project = [PROJECT / name for name in FACADE] + [path for room in PACKAGES for path in _files_below(PROJECT / room)]
+    below = (path for room in PACKAGES for path in _files_below(PROJECT / room))
+    project = [PROJECT / name for name in FACADE] + [path for path in below if "assets" not in path.parts]
     code = {f"code/{path.relative_to(PROJECT).as_posix()}": _read(path) for path in project}
     members = {**{name: member for name, member in code.items() if member is not None}, **users.members}
     return Contents(members, spec, ("code", *users.paths()), tree, tuple(users.left_out))

@@ -124,9 +124,9 @@ def test_plotly_is_loaded_once_and_text_is_in_the_shipped_font(page: Page, site:
     loaded = "(name) => performance.getEntriesByType('resource').filter((each) => each.name.includes(name)).length"
     font = "(each) => getComputedStyle(document.querySelector(each)).fontFamily"
     assert page.evaluate(font, ".ag-header-cell").startswith("Inter")
-    assert page.evaluate(loaded, "plotly.min.js") == 1  # before any figure asks for it
+    assert page.evaluate(loaded, "plotly-cartesian") == 1  # before any figure asks for it
     page.goto(f"{site.url}/runs/overview?grid=quickstart")
     page.wait_for_selector("#slot-differences .main-svg")
-    assert page.evaluate(loaded, "plotly.min.js") == 1
+    assert page.evaluate(loaded, "plotly-cartesian") == 1
     assert all(page.evaluate(font, each).startswith("Inter") for each in ("h1", "svg text"))
     assert page.evaluate("() => document.fonts.check('14px Inter')")

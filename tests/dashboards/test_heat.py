@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 from playwright.sync_api import Page
-from plotly.offline import get_plotlyjs
 
 from dashboards.data.formatting import plain
 from dashboards.figures.heat import Ramp, draw_heat, heat_ramp
+from dashboards.html.document import plotly_js
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
 HOSTILE = ["<script>alert(1)</script>", "%{x}", "a \"b\" 'c' &amp;"]
@@ -180,7 +180,7 @@ LENGTHS = """([figure, width]) => {
 @pytest.mark.browser
 def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
     page.set_content("<body></body>")
-    page.add_script_tag(content=get_plotlyjs())
+    page.add_script_tag(content=plotly_js())
     for n, panels, title in ((2, 9, "mse"), (9, 1, "")):
         levels = pl.DataFrame({"x": [f"level {i} with a long name" for i in range(n)]})
         found = levels.join(levels.rename({"x": "y"}), how="cross").join(

@@ -1,11 +1,14 @@
 """Text that comes from a campaign is shown, never run."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 from hypothesis import given, strategies as st
+from plotly.offline import get_plotlyjs_version
 
 from dashboards.data.formatting import plain
+from dashboards.html.document import plotly_js
 from dashboards.html.markup import (
     HtmlColumn,
     HtmlEntry,
@@ -71,3 +74,9 @@ def test_hostile_cells_add_no_element_to_a_table() -> None:
     assert "script" not in found.tags
     assert ("data-value", hostile) in found.attributes
     assert "script" not in read(plain_table([hostile], [[hostile]])).tags
+
+
+def test_the_shipped_plotly_reads_what_the_installed_one_writes() -> None:
+    shipped = re.search(r"plotly.js \(cartesian - minified\) v(\d+)\.", plotly_js())
+    assert shipped is not None
+    assert shipped[1] == get_plotlyjs_version().split(".")[0]
