@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from grid.errors import SpecError
 from grid.frozen import FROZEN
-from grid.key import canonical_float, canonical_json, canonical_name, content_key
+from grid.key import canonical_json, content_key
 from grid.names import label_of
 from grid.suggestions import SYNONYMS, suggest_name
 from grid.validation import spec_error
@@ -220,14 +220,12 @@ def _identity(cls: type[Spec]) -> tuple[tuple[str, str, tuple[object, ...]], ...
     names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
     fields = cls.model_fields
     without = {name: any(isinstance(mark, Added) for mark in fields[name].metadata) for name in names}
-    return tuple((name, f"{canonical_name(name)}:", (fields[name].default,) * without[name]) for name in names)
+    return tuple((name, f"{canonical_json(name)}:", (fields[name].default,) * without[name]) for name in names)
 
 
 def _canonical(value: object) -> str:
     if isinstance(value, Spec):
         return value.canonical
-    if isinstance(value, float):
-        return canonical_float(value)
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_canonical, value)) + "]"
     return canonical_json(value)

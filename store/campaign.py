@@ -16,7 +16,6 @@ docs/python.md is for users.
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
@@ -70,9 +69,7 @@ class Campaign:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Baseline, Better, Scale, compare, failures
@@ -69,10 +70,10 @@ def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasu
     return compare(values, baseline=baseline, scale=scale, better=better, rope=rope, alpha=alpha)
 
 
-def failure_rates(store: Store, grid: str, *, baseline: str | None = None) -> pl.DataFrame:
+def failure_rates(store: Store, grid: str) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
     measure = measure_of(store, grid, None)
-    return failures(runs(store, grid, measure), baseline=baselines_of(store, grid, baseline), alpha=measure.alpha)
+    return failures(runs(store, grid, measure), baseline=baselines_of(store, grid, None), alpha=measure.alpha)
 
 
 def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
@@ -86,7 +87,7 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
         listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-        have = f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
+        have = f"; its runs have {_quoted(listed['name'])}" if len(listed) else ""
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -108,11 +109,11 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     cells = dict(listed.iter_rows())
     if name is None:
         argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'
-        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_some(list(cells))}")
+        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_quoted(cells)}")
     if name not in cells and name not in cells.values():
         store.require_plan(grid)
         hint = suggest_name(name, list(cells))
-        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
+        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_quoted(cells)}{hint}")
     return str(cells.get(name, name))
 
 
@@ -123,9 +124,8 @@ def _advise(header: Mapping[str, Any], argument: str) -> str:
     return f"write {argument} into its Grid and run it again, which trains nothing anew"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+def _quoted(names: Iterable[str]) -> str:
+    return some([*map(repr, names)], 8)
 
 
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:

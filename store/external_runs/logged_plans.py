@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
-from grid.names import label_of, require_name, require_slug
+from grid.names import label_of, require_name, require_slug, some
 from store.files import atomic
 from store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
@@ -102,11 +102,10 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             before, now = other["spec"]["config"], line["spec"]["config"]
             pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
-            more = len(changed) - _MOST_DIFFERENCES
-            told = ", ".join(changed[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {told}; give this one another label, or log it into another grid"
+                f"another config: {some(changed, _MOST_DIFFERENCES)}; give this one another label, or log it into "
+                "another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
             raise SpecError(

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
 from grid.errors import EnvironmentProblem, SpecError
@@ -204,9 +203,7 @@ class Run:
         self._require_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._status is not None:
             return
         if error is None:

@@ -86,8 +86,8 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRow | N
     resumed, end = start.get("resumed_from") or {}, end or {}
     row: AttemptRow = {"trial": key, "attempt": attempt, "alive": alive, "signature": signature}
     row |= {"resumed_attempt": resumed.get("attempt"), "resumed_step": resumed.get("step")}
-    row |= {name: _plain(start.get(name)) for name in _COPIED_FROM_START}
-    row |= {name: _plain(end.get(name)) for name in _COPIED_FROM_END}
+    row |= {name: clean_text(start.get(name)) for name in _COPIED_FROM_START}
+    row |= {name: clean_text(end.get(name)) for name in _COPIED_FROM_END}
     row |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
     wrote = end.get("wrote")
     row["shards"] = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
@@ -100,10 +100,6 @@ def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
     if layout.heartbeat(key, attempt).exists() or max(layout.attempts(key), default=0) > attempt:
         return False
     return not layout.end(key, attempt).exists()  # it may have been written meanwhile
-
-
-def _plain(value: Any) -> Any:
-    return clean_text(value) if isinstance(value, str) else value
 
 
 def _read(
@@ -191,7 +187,7 @@ def evaluated_row(layout: Layout, place: Place, signature: str) -> dict[str, Any
         return None
     except StoreError as error:
         return relative(layout, layout.evaluation(*place)), str(error)
-    row = {name: _plain(record.get(name)) for name in _EVALUATION}
+    row = {name: clean_text(record.get(name)) for name in _EVALUATION}
     row |= {name: json_text(record.get(name)) for name in ("spec", "versions", "sources", "data")}
     return {**row, "changed": [clean_text(str(name)) for name in record["changed"]], "signature": signature}
 

@@ -61,14 +61,14 @@ def check_schema(record: Mapping[str, Any]) -> None:
         raise StoreError(f"it has schema version {version!r:.60}, and this ablate reads {FILE_SCHEMA}; {remedy}")
 
 
-def clean_text(text: str | None) -> str | None:
-    """`text` as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
-    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def clean_text(value: Any) -> Any:
+    """A text as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
 def json_text(value: Any) -> str | None:
     """`value` as JSON text for the database; null stays null."""
-    return None if value is None else clean_text(_ENCODER.encode(value))
+    return None if value is None else str(clean_text(_ENCODER.encode(value)))
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError
+from grid.names import some
 from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -221,8 +222,8 @@ def chosen(paper: str | None = None, table: str | None = None, metric: str | Non
         of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
         if not of_metric:
             known = list(dict.fromkeys(each.measurement or each.metric for each in found))
-            listed = f"{', '.join(known[:8])} and {len(known) - 8} more" if len(known) > 8 else ", ".join(known)
-            raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
+            hint = suggest_name(metric, known)
+            raise NotFoundError(f"no table asked for has {metric!r}; they have {some(known, 8)}{hint}")
         found = of_metric
     return tuple(found)
 

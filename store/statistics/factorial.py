@@ -21,6 +21,7 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
+from grid.names import some
 from store.statistics.design import Design, Fit, Gain, Term, build, check, compare_fits, fit, read_factors, usable, wald
 from store.statistics.marginal import Fits, marginal_means
 from store.statistics.paired_differences import Floats, or_null
@@ -127,13 +128,13 @@ def _find_aliased(design: Design, term: Term, fitted: Fit) -> list[str]:
 def _because(design: Design, term: Term, gain: Gain, aliased: Sequence[str]) -> list[str]:
     pairs = [each for each in design.tested if len(each.factors) == 2 and term.axes <= each.axes]
     missing = [combination for each in pairs for combination in each.without_runs]
-    told = [f"no run has {_some(missing)}"] if missing else []
+    told = [f"no run has {some(missing, _NAMED)}"] if missing else []
     if gain.freedom == 0:
-        return [*told, f"it cannot be told from {_some(aliased)}" if aliased else "it has fewer than two levels"]
+        return [*told, f"it cannot be told from {some(aliased, _NAMED)}" if aliased else "it has fewer than two levels"]
     if len(term.factors) == 2:
         return [*told, f"{gain.freedom} of {term.columns.stop - term.columns.start} degrees of freedom are tested"]
     without = [name for each in pairs if each.without_runs for name in sorted(each.axes - term.axes)]
-    return [*told, f"tested as if it had no interaction with {_some(without)}" if without else "tested in part"]
+    return [*told, f"tested as if it had no interaction with {some(without, _NAMED)}" if without else "tested in part"]
 
 
 def _frame(terms: Sequence[Term], tested: Sequence[_Tested], fits: Fits, runs: int, alpha: float) -> pl.DataFrame:
@@ -228,8 +229,3 @@ def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
 
 def _finite() -> pl.Expr:
     return (pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -15,6 +15,7 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, Scale, back, response
@@ -72,7 +73,7 @@ def pareto(
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
     lost = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
-    absent = f"not compared with {_some(lost)}: no usable run" if lost else ""
+    absent = f"not compared with {some(lost, _MOST_NAMED)}: no usable run" if lost else ""
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(claims.dominates[:, at])]
@@ -107,12 +108,7 @@ def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden)
         if (cell, key) in forbidden:
             reason = forbidden[cell, key].replace("the baseline's", "its").replace("the baseline", "it")
             found.setdefault(reason, []).append(name)
-    return "; ".join(f"against {_some(names)}: {reason}" for reason, names in found.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(f"against {some(names, _MOST_NAMED)}: {reason}" for reason, names in found.items())
 
 
 class _Claims(NamedTuple):
