@@ -120,7 +120,7 @@ class Campaign:
         Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes
         the place of a column of its name; beside one called value the measure is value_2.
         """
-        from store.analysis.frames import trials
+        from store.export.tables import trials
 
         return trials(self.store, self.grid_named(grid))
 
@@ -152,7 +152,7 @@ class Campaign:
 
         Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
-        from store.analysis.frames import probes
+        from store.export.tables import probes
 
         chosen = self.grid_named(grid)
         self._require_recorded("probe", name, chosen)

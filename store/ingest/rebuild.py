@@ -26,12 +26,16 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
         try:
             with open_live(fresh, threads=threads) as connection:
                 found = ingest_into(layout, connection)
-            remove_log(layout.live)
-            with disk_errors("write", layout.live):
-                fresh.rename(layout.live)
-                sync_directory(layout.store)
+            _replace(layout, fresh)
         except BaseException:
             sweep(layout)  # on a full disk it would stand in the way of the next try
             raise
         publish(layout)
     return found._replace(published=True)
+
+
+def _replace(layout: Layout, fresh: Path) -> None:
+    remove_log(layout.live)
+    with disk_errors("write", layout.live):
+        fresh.rename(layout.live)
+        sync_directory(layout.store)
