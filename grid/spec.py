@@ -140,9 +140,8 @@ class Spec(BaseModel):
         if isinstance(value, cls):  # pydantic would accept it and drop its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
             raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
-        if isinstance(value, dict) and not value.keys() <= _field_set(cls):
-            name = next(str(name) for name in value if name not in _field_set(cls))
-            raise PydanticCustomError("field", "{told}", {"told": not_a_field(name, cls)})
+        if isinstance(value, dict) and (unknown := [name for name in value if name not in field_names(cls)]):
+            raise PydanticCustomError("field", "{told}", {"told": not_a_field(str(unknown[0]), cls)})
         return validate(value)
 
 
@@ -155,11 +154,6 @@ _WRITTEN = "_written"
 def field_names(cls: type[Spec]) -> tuple[str, ...]:
     """Return the fields of a spec class, in order of declaration."""
     return tuple(cls.model_fields)
-
-
-@cache
-def _field_set(cls: type[Spec]) -> frozenset[str]:
-    return frozenset(cls.model_fields)
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:

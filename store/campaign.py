@@ -192,11 +192,7 @@ class Campaign:
         return self.store.failures(grid)
 
     def _require_recorded(self, table: str, name: str, grid: str) -> None:
-        found = self.store.sql(
-            f"SELECT DISTINCT name FROM v_{table} JOIN grid_trial USING (trial) WHERE grid = $grid ORDER BY ALL",
-            {"grid": grid},
-        )
-        only(table, name, found["name"].to_list(), f"grid {grid!r}")
+        only(table, name, self.store.recorded(grid, f"v_{table}"), f"grid {grid!r}")
 
     # logging
 
@@ -271,7 +267,6 @@ class Campaign:
             return f"Campaign({str(self.root)!r}): {error}"
 
     def _repr_html_(self) -> str:
-        """Describe the grids and their progress for a notebook."""
         title = f"<p><strong>Campaign</strong> <code>{html.escape(str(self.root))}</code></p>"
         try:
             rows = [self._overview(grid) for grid in self.grids()]

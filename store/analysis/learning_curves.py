@@ -34,7 +34,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
     if found["step"].null_count() == found.height:
-        known = store.sql(_NAMES, {"grid": grid})["name"].to_list()
+        known = store.recorded(grid, "v_metric")
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
@@ -88,8 +88,4 @@ LEFT JOIN (
 ) c ON c.trial = g.trial
 WHERE g.grid = $grid
 ORDER BY g.position, m.step
-"""
-
-_NAMES: Final = """
-SELECT DISTINCT m.name FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
 """

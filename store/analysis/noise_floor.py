@@ -26,11 +26,9 @@ class NoiseFloor(NamedTuple):
 
     The unit is that of the scale: log ratios, log odds ratios, or plain differences. Null if no spread is known."""
     planned: int
-    """Seeds of the grid."""
     comparisons: int
     """Comparisons whose spread is known."""
     family: int
-    """All comparisons."""
     scale: Scale
     unknown: Mapping[str, int]
     """Why the spread of the others is not known, and of how many."""

@@ -180,8 +180,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     condition, parameters = queries.agrees(wanted.point)
     found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if found.is_empty():
-        probed = store.sql(_PROBES, {"grid": grid})["name"].to_list()
-        names = [*known, *probed]
+        names = [*known, *store.recorded(grid, "v_probe")]
         raise NotFoundError(
             f"grid {grid!r} has no {wanted.name!r}; there are {names}{suggest_name(wanted.name, names)}"
         )
@@ -191,8 +190,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
 
 
 def _read_recorded(store: Store, grid: str) -> list[str]:
-    names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-    return [name for name in names["name"].to_list() if name not in COSTS]
+    return [name for name in store.recorded(grid, "v_final") if name not in COSTS]
 
 
 _COSTS: Final = """
@@ -211,8 +209,4 @@ FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
       QUALIFY step = max(step) OVER (PARTITION BY trial)) p
 JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
 WHERE g.grid = $grid AND t.status = 'ok' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
-"""
-
-_PROBES: Final = """
-SELECT DISTINCT p.name FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
 """

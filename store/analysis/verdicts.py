@@ -86,8 +86,8 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-        have = f"; its runs have {_quoted(listed['name'])}" if len(listed) else ""
+        listed = store.recorded(grid, "v_final")
+        have = f"; its runs have {_quoted(listed)}" if listed else ""
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

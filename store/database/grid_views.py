@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -24,14 +24,12 @@ FIXED = {
 _KEPT = ("trial", "cell", "seed")
 
 
-@final
 class _Column(NamedTuple):
     name: str
     expression: str
     meaning: str
 
 
-@final
 class _Measured(NamedTuple):
     source: str
     name: str
@@ -102,7 +100,6 @@ def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Ite
 
 
 def _own_columns(axes: Sequence[tuple[str, str, str]]) -> list[_Column]:
-    """The fixed ones and the axes."""
     named = {column_name(name).lower() for name, _, _ in axes}
     fixed = [name for name in FIXED if name in _KEPT or name not in named]
     taken = set(fixed)

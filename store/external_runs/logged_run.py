@@ -28,7 +28,6 @@ MOST_ROWS: Final = 200_000
 """Values that are kept in memory at most."""
 
 REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
-"""Why an attempt can have failed."""
 
 
 def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
@@ -50,7 +49,6 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
 
 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
-    """Raise SpecError if a live process logs this run."""
     live = trial_state(layout, line["trial"]).live
     if live is not None:
         raise SpecError(

@@ -306,7 +306,6 @@ def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
 
 
 def _compared_by(cell: PublishedCell) -> Hashable:
-    """Return the key that two compared cells share."""
     point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
     return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
 

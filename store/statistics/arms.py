@@ -272,7 +272,6 @@ def _count_pairs(arm: Arm, base: Arm, pairs: int) -> str:
 
 
 def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterable[str]:
-    """Count runs that never recorded the measure, are unpaired, or whose partner is not planned."""
     unmeasured = sum(run.unmeasured for side in (arm, base) for run in side.runs.values())
     if unmeasured:
         yield f"{_count(unmeasured, 'run')} ended without recording the measure"

@@ -38,7 +38,6 @@ SCHEMA: Final[dict[str, Any]] = {
     "seeds_needed": pl.Int64,
     "detectable": pl.Float64,
 }
-"""Columns of `compare`, in order."""
 
 CHECKS: Final[dict[str, Any]] = {
     "cell": pl.String,
@@ -49,7 +48,6 @@ CHECKS: Final[dict[str, Any]] = {
     **dict.fromkeys(("spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
     "leans_on_normal": pl.Boolean,
 }
-"""Columns of `checks`, in order."""
 
 
 def compare(

@@ -49,7 +49,6 @@ TERMS: Final[dict[str, Any]] = {
     "aliased_with": pl.List(pl.String),
     "note": pl.String,
 }
-"""Columns of `Factorial.terms`, in order."""
 
 MEANS: Final[dict[str, Any]] = {
     **dict.fromkeys(("term", "level"), pl.String),
@@ -57,7 +56,6 @@ MEANS: Final[dict[str, Any]] = {
     **dict.fromkeys(("mean", "low", "high"), pl.Float64),
     "note": pl.String,
 }
-"""Columns of `Factorial.means`, in order."""
 
 _NAMED: Final = 3
 _NO_NOISE: Final = 1e-20
@@ -225,7 +223,6 @@ def _doubts(fits: _Fits, seeds: int, runs: int) -> Iterator[str]:
 
 
 def _left_out(values: pl.DataFrame) -> Iterator[str]:
-    """How many runs have no value and why, and what follows."""
     planned, missing = values.height, values.height - usable(values).height
     if missing and "status" not in values.columns:
         yield f"{missing} of {planned} planned runs are left out"

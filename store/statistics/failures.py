@@ -16,7 +16,6 @@ SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("ended", "failed"), pl.Int64),
     **dict.fromkeys(("rate", "low", "high", "p", "p_holm"), pl.Float64),
 }
-"""Columns of `failures`, in order."""
 
 
 def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -> pl.DataFrame:

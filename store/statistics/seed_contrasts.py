@@ -27,7 +27,6 @@ EFFECTS: Final[dict[str, Any]] = {
     "family": pl.Int64,
     "verdict": pl.String,
 }
-"""Columns of `SeedContrasts.effects`, in order."""
 _EMPTY: Final = "{} of {} cells have no value on any seed, so differences between levels are those of the other cells"
 _SAMPLE: Final = "{} of {} seeds have a value of all {} cells; only these count for differences between levels"
 _MIXED: Final = "these runs come from {} versions of the code, so differences between levels have no verdict"
