@@ -1,17 +1,4 @@
-"""A campaign in Python: its results as polars frames, and a place to log runs of your own.
-
-    from store import Campaign
-
-    campaign = Campaign("campaigns/quickstart")
-    campaign.compare()                                  # the verdicts
-    campaign.sql("select label, avg(value) from v_final where name = 'loss' group by all")
-
-    run = Campaign("campaigns/mine").start("widths", label="wide", seed=0, config={"width": 64})
-    run.log(step, loss=loss)
-    run.finish()
-
-docs/python.md is for users.
-"""
+"""A campaign in Python: its results as polars frames, and a place to log runs of your own; see docs/python.md."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -192,7 +179,7 @@ class Campaign:
         return self.store.failures(grid)
 
     def _require_recorded(self, table: str, name: str, grid: str) -> None:
-        only(table, name, self.store.recorded(grid, f"v_{table}"), f"grid {grid!r}")
+        only(table, name, self.store.list_names(grid, f"v_{table}"), f"grid {grid!r}")
 
     # logging
 

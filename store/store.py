@@ -122,7 +122,7 @@ class Store:
         for file, reason in damage.rows():
             raise StoreError(f"the plan of grid {grid!r} cannot be read: {file}: {reason}; {queries.PLAN}")
 
-    def recorded(self, grid: str, view: str) -> list[str]:
+    def list_names(self, grid: str, view: str) -> list[str]:
         """Names of the values in `view` (v_final, v_metric, v_evaluation, v_probe) of trials of `grid`, sorted."""
         rows = view if view == "v_final" else f"{view} JOIN grid_trial USING (trial)"
         found = self.sql(f"SELECT DISTINCT name FROM {rows} WHERE grid = $grid ORDER BY ALL", {"grid": grid})

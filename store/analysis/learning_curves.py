@@ -34,7 +34,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
     if found["step"].null_count() == found.height:
-        known = store.recorded(grid, "v_metric")
+        known = store.list_names(grid, "v_metric")
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")

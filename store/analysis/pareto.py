@@ -180,7 +180,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     condition, parameters = queries.agrees(wanted.point)
     found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if found.is_empty():
-        names = [*known, *store.recorded(grid, "v_probe")]
+        names = [*known, *store.list_names(grid, "v_probe")]
         raise NotFoundError(
             f"grid {grid!r} has no {wanted.name!r}; there are {names}{suggest_name(wanted.name, names)}"
         )
@@ -190,7 +190,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
 
 
 def _read_recorded(store: Store, grid: str) -> list[str]:
-    return [name for name in store.recorded(grid, "v_final") if name not in COSTS]
+    return [name for name in store.list_names(grid, "v_final") if name not in COSTS]
 
 
 _COSTS: Final = """

@@ -86,8 +86,8 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        listed = store.recorded(grid, "v_final")
-        have = f"; its runs have {_quoted(listed)}" if listed else ""
+        listed = store.list_names(grid, "v_final")
+        have = f"; its runs have {_quote(listed)}" if listed else ""
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -109,11 +109,11 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     cells = dict(listed.iter_rows())
     if name is None:
         argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'
-        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_quoted(cells)}")
+        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_quote(cells)}")
     if name not in cells and name not in cells.values():
         store.require_plan(grid)
         hint = suggest_name(name, list(cells))
-        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_quoted(cells)}{hint}")
+        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_quote(cells)}{hint}")
     return str(cells.get(name, name))
 
 
@@ -124,7 +124,7 @@ def _advise(header: Mapping[str, Any], argument: str) -> str:
     return f"write {argument} into its Grid and run it again, which trains nothing anew"
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quote(names: Iterable[str]) -> str:
     return some([*map(repr, names)], 8)
 
 

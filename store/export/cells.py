@@ -98,7 +98,7 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
         {"grid": grid, "name": name},
     )
     if found.is_empty():
-        known = store.recorded(grid, "v_final")
+        known = store.list_names(grid, "v_final")
         raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{suggest_name(name, known)}")
     points = [dict(point) for point in found["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]

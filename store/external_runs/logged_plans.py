@@ -1,12 +1,7 @@
 """Grids that grow as runs are logged: every run publishes its own line, and the grid's files are derived from all.
 
-    submissions/<id>/manifest.jsonl + .idx   the one trial of a run, as in every submission
-    submissions/<id>/logged.json             {"schema", "grid", "began"}: the run was logged, into which grid, and when
-    grids/<name>.judged                      {"schema", "grid", "baseline": label, "measure"}: what `Campaign.grid` said
-    grids/<name>.json, .trials.jsonl         derived; "logged": true in the header
-
-No lock is needed: each process that publishes a run derives the grid files again until they agree with the runs. The
-last writer also checks after its last write.
+docs/wire-format.md has the files. No lock is needed: each process that publishes a run derives the grid files again
+until they agree with the runs. The last writer also checks after its last write.
 """
 
 import json

@@ -1,11 +1,7 @@
 """Records of attempts and of their later evaluations, read and checked, as rows of `attempt` and `evaluated`.
 
-    trials/<k>/<key>/<attempt>/start.json, end.json                              when it began and ended, and how
-    trials/<k>/<key>/<attempt>/evaluations/<evaluation>.json                     a later evaluation: what, when, by whom
-    trials/<k>/<key>/<attempt>/evaluations/<id>-0000-000000-<table>.<blake2b>.parquet     its rows, as shards
-
-The record of a later evaluation names its shards, and only these are served. So one rename publishes an evaluation or
-replaces it, and the leftovers of a killed process do not count.
+docs/wire-format.md has the files. The record of a later evaluation names its shards, and only these are served. So one
+rename publishes an evaluation or replaces it, and the leftovers of a killed process do not count.
 """
 
 import re

@@ -1,5 +1,6 @@
-"""Factorial analysis of a grid, with seeds as blocks: F tests of main effects and two-way interactions, and estimated
-marginal means, what a level would come to if every other axis counted alike and no run were missing.
+"""Factorial analysis of a grid, with seeds as blocks: F tests of main effects and two-way interactions, and means.
+
+An estimated marginal mean is what a level would come to if every other axis counted alike and no run were missing.
 
 Each term is tested given all others (type III with effect coding). So a main effect compares means in which each level
 of the other axes has equal weight, also if runs are missing. If a pair of levels has no run, such means do not exist.

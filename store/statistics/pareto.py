@@ -127,7 +127,7 @@ def _claims(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Whether i is shown to dominate j [i, j]; to be better in some objective than each other cell [i]; than j [i, j].
 
-    Of the `planned` cells those that are not in the table count in the families.
+    Cells that are `planned` and not in the table count in the families.
     """
     p, equal = _one_sided(table, np.array(exact, dtype=bool))
     p, equal = np.where(barred[:, :, None], 1.0, p), equal & ~barred[:, :, None]
