@@ -25,11 +25,8 @@ def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = No
 
     The columns are explained in docs/factorial.md. Zipped axes are one factor, named after all of them, with levels
     such as "0.1 / 32", since their effects cannot be separated. Axes that do not vary are left out. An axis without a
-    level in the baseline is compared with its first level.
-
-    Raises:
-        SpecError: a value does not fit the scale, and as `verdicts`.
-        NotFoundError: as `verdicts`.
+    level in the baseline is compared with its first level. Raises as `verdicts` does, and SpecError for a value that
+    does not fit the scale.
     """
     grid_measure = measure_of(store, grid, measure)
     values, factors = _factors(store, grid, grid_measure)

@@ -190,13 +190,7 @@ def shard_prefix(submission: str, worker: int, sequence: int) -> str:
 
 
 def write_shard(
-    layout: Layout,
-    table: str,
-    columns: Mapping[str, Sequence[Any]],
-    *,
-    submission: str,
-    worker: int,
-    sequence: int,
+    layout: Layout, table: str, columns: Mapping[str, Sequence[Any]], *, submission: str, worker: int, sequence: int
 ) -> Path:
     """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping."""
     encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))

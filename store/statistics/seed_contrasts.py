@@ -53,9 +53,7 @@ def seed_contrasts(
     """Compare levels of axes over the seeds that have a finite value of every cell, but for cells without any.
 
     `values` is that of `factorial`, with the column cell; `factors` gives the levels of each axis, the reference first.
-
-    Raises:
-        SpecError: a column is missing, or a value does not fit the scale.
+    Raises SpecError: a column is missing, or a value does not fit the scale.
     """
     check(values, [*factors, "cell"])
     known, every, planned = usable(values), values["cell"].n_unique(), values[SEED].n_unique()
