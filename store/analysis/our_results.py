@@ -87,13 +87,12 @@ def _own(row: Mapping[str, Any]) -> Own:
     all_layers = share == 1 and side in ("top", "bottom")
     placement = "all layers" if all_layers else f"{side} {100 * share:g} %" if share < 1 else f"{side} layers"
     rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
-    sizes = (row[name] for name in ("parameters", "steps", "tokens"))
+    sizes = row["parameters"], row["steps"], row["tokens"]
     shared = json.dumps(rest, sort_keys=True)
     length, context = _at(spec, "probing.length"), _at(spec, "task.context")  # texts have so many tokens
     probed = length if length is None or context is None else min(length, context)
     task = spec.get("task") or {}
-    own = Own(row["cell"], row["label"], task, placement, shared, *sizes)
-    return own._replace(said=facts(spec), probed=probed)
+    return Own(row["cell"], row["label"], task, placement, shared, *sizes, facts(spec), probed)
 
 
 _PATHS: Final[Mapping[str, str]] = {

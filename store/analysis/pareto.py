@@ -52,23 +52,17 @@ class Compared(NamedTuple):
     alpha: float
 
 
-def pareto(
-    store: Store,
-    grid: str,
-    against: Sequence[str | Quantity] = ("train_s",),
-    *,
-    measure: Mapping[str, Any] | None = None,
-) -> pl.DataFrame:
+def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
     `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the scale
     of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
     another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
-    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's. Raises
-    NotFoundError: no run has one of them; names what there is; SpecError: fewer than two objectives, several points
-    agree, or a value that the measure's scale cannot take.
+    give no verdict in the measure show nothing about each other. Raises NotFoundError: no run has one of them; names
+    what there is; SpecError: fewer than two objectives, several points agree, or a value that the measure's scale
+    cannot take.
     """
-    found = read_objectives(store, grid, against, measure=measure)
+    found = read_objectives(store, grid, against)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
     return queries.in_plan_order(store.sql, store.grid(grid), words)
 
@@ -76,7 +70,7 @@ def pareto(
 def read_objectives(
     store: Store, grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
-    """Read the values that `pareto` compares. Raises as that."""
+    """Read the values that `pareto` compares; `measure` replaces single fields of the grid's. Raises as `pareto`."""
     grid_measure = measure_of(store, grid, measure)
     found = runs(store, grid, grid_measure)
     own = _free(grid_measure.name)

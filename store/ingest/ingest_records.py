@@ -30,11 +30,7 @@ class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
     def __init__(
-        self,
-        layout: Layout,
-        connection: duckdb.DuckDBPyConnection,
-        same: Collection[str] = (),
-        most_s: float = math.inf,
+        self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str], most_s: float
     ) -> None:
         """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
 

@@ -179,12 +179,7 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
     share, items = (value or 0) / 100, known.get("items")
     binomial = None if value is None or items is None else 100 * math.sqrt(share * (1 - share) / (items - 1))
-    return {
-        "printed": printed,
-        "value": value,
-        "uncertainty": float(error) if error else None,
-        "binomial_se": binomial,
-    }
+    return {"printed": printed, "value": value, "uncertainty": float(error) if error else None, "binomial_se": binomial}
 
 
 def trust_of(numbers: Iterable[int]) -> str | None:
