@@ -141,7 +141,8 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
 
 def read_arms(store: Store, grid: str) -> Mapping[str, Arm]:
     """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
-    some = store.sql(_ANY, {"grid": grid}).rows()
+    any_of = "SELECT name, to_json(point)::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL LIMIT 1"
+    some = store.sql(any_of, {"grid": grid}).rows()
     return arms(runs(store, grid, GridMeasure(some[0][0], json.loads(some[0][1])))) if some else {}
 
 
@@ -168,5 +169,3 @@ SELECT cell, seed, name, to_json(point)::VARCHAR AS point, value FROM (
     QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
 ) ORDER BY source
 """
-
-_ANY: Final = "SELECT name, to_json(point)::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL LIMIT 1"

@@ -12,11 +12,9 @@ from grid.names import some
 from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Baseline, Better, Scale, compare, failures
-from store.statistics.arms import arms
+from store.statistics.arms import STATUSES, arms
 from store.statistics.scales import back, fits, forward
 from store.store import Store
-
-_STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
 class GridMeasure(NamedTuple):
@@ -42,7 +40,7 @@ def verdicts(
     grid_measure = measure_of(store, grid, measure)
     values = runs(store, grid, grid_measure)
     found = judge_runs(values, baselines_of(store, grid, baseline), grid_measure)
-    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
+    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)

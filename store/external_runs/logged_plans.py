@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
@@ -23,8 +23,6 @@ from store.files.trust import trust_new
 
 Line = Mapping[str, Any]
 """A trial line, as in docs/wire-format.md."""
-
-_MOST_DIFFERENCES: Final = 3
 
 
 def require_logged(layout: Layout, grid: str) -> None:
@@ -99,7 +97,7 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {some(changed, _MOST_DIFFERENCES)}; give this one another label, or log it into "
+                f"another config: {some(changed, 3)}; give this one another label, or log it into "
                 "another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
