@@ -145,7 +145,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
     groups: dict[tuple[object, ...], list[str]] = {}
     for cell, arm in cells.items():
         runs = [arm.runs[seed] for seed in sorted(arm.runs)]
-        if runs and all(run.measured and run.code == runs[0].code for run in runs):
+        if runs and all(run.outcome == "measured" and run.code == runs[0].code for run in runs):
             of = (*sorted(arm.runs), *(run.budget for run in runs), runs[0].code)
             groups.setdefault(of, []).append(cell)
     found: dict[tuple[str, str], str | None] = {}

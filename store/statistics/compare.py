@@ -176,7 +176,7 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
 
 def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
     arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
-    ended = [run for side in (arm, base) for run in side.runs.values() if run.measured]
+    ended = [run for side in (arm, base) for run in side.runs.values() if run.outcome == "measured"]
     few = min(ours.size, theirs.size) < ROBUST_PAIRS
     return {
         "cell": arm.cell,
