@@ -12,7 +12,6 @@ from typing import Any
 
 from grid.errors import NotFoundError, StoreError
 from store.files import record_fields
-from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
 from store.files.shards import is_shard_name
@@ -103,9 +102,7 @@ def _read(
 ) -> dict[str, Any] | None:
     """`start.json` or `end.json` of the attempt `place`; None if it is not there, or is a problem."""
     try:
-        record = read_json(path)
-        record_fields.check_schema(record)
-        check_record(record, known)
+        record = record_fields.read_record(path, known)
         _check_place(record, *place)
     except NotFoundError:
         return None
@@ -157,9 +154,7 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
 
     Raises NotFoundError: there is none; StoreError: it is torn or altered, of another version, or of another place.
     """
-    record = read_json(layout.evaluation(*place))
-    record_fields.check_schema(record)
-    check_record(record, _EVALUATION)
+    record = record_fields.read_record(layout.evaluation(*place), _EVALUATION)
     if (record["trial"], record["attempt"], record["evaluation"]) != place:
         raise StoreError(
             f"the record names evaluation {record['evaluation']} of attempt {record['attempt']} of trial "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from grid.errors import StoreError
+from store.files.atomic import read_json
 from store.files.layout import FILE_SCHEMA, Layout
 
 Problem = tuple[str, str]
@@ -23,7 +24,6 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "object": dict,
     "list": list,
 }
-
 
 Fields = Mapping[str, tuple[str, bool]]
 """By name the kind of a field, and whether it may be null or missing."""
@@ -50,6 +50,14 @@ def check_record(record: Mapping[str, Any], fields: Fields) -> None:
             fits = fits and _KEY.fullmatch(str(value)) is not None
         if not fits and not (value is None and optional):
             raise StoreError(f"field {name!r} must be {kind}, got {reprlib.repr(value)}")
+
+
+def read_record(path: Path, fields: Fields) -> dict[str, Any]:
+    """The JSON record in `path`, of this version and with these `fields`. Raises NotFoundError or StoreError."""
+    record = read_json(path)
+    check_schema(record)
+    check_record(record, fields)
+    return record
 
 
 def check_schema(record: Mapping[str, Any]) -> None:
