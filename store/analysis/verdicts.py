@@ -85,7 +85,7 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
         listed = store.list_names(grid, "v_final")
-        have = f"; its runs have {_quote(listed)}" if listed else ""
+        have = f"; its runs have {_some(listed)}" if listed else ""
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -107,11 +107,11 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     cells = dict(listed.iter_rows())
     if name is None:
         argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'
-        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_quote(cells)}")
+        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_some(list(cells))}")
     if name not in cells and name not in cells.values():
         store.require_plan(grid)
         hint = suggest_name(name, list(cells))
-        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_quote(cells)}{hint}")
+        raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
     return str(cells.get(name, name))
 
 
@@ -122,7 +122,7 @@ def _advise(header: Mapping[str, Any], argument: str) -> str:
     return f"write {argument} into its Grid and run it again, which trains nothing anew"
 
 
-def _quote(names: Iterable[str]) -> str:
+def _some(names: Iterable[str]) -> str:
     return some([*map(repr, names)], 8)
 
 

@@ -17,7 +17,7 @@ import duckdb
 from grid.errors import AblateError, EnvironmentProblem, StoreError
 from store.database import quoting
 from store.database.schema_docs import describe
-from store.files.atomic import disk_errors, make_directory, sync_directory, write_atomic
+from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
 from store.files.layout import STORE_SCHEMA
 from store.published.tables import fill
 
@@ -87,9 +87,11 @@ def _create(path: Path) -> None:
 def remove_log(path: Path) -> None:
     """Remove the log of the database at `path`, before another takes its place: replayed, it would damage it."""
     log = Path(f"{path}.wal")
-    with disk_errors("remove", log):
+    try:
         log.unlink(missing_ok=True)
         sync_directory(path.parent)
+    except OSError as error:
+        raise environment_problem("remove", log, error) from error
 
 
 @cache

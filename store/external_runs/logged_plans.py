@@ -16,7 +16,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
 from grid.names import label_of, require_name, require_slug, some
 from store.files import atomic
-from store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
+from store.files.atomic import environment_problem, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
@@ -95,9 +95,10 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             before, now = other["spec"]["config"], line["spec"]["config"]
             pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
+            told = some(changed, 3)
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {some(changed, 3)}; give this one another label, or log it into "
+                f"another config: {told}; give this one another label, or log it into "
                 "another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
@@ -111,12 +112,14 @@ def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
     place = layout.submission(submission)
     draft = place.with_name(atomic.temporary_name(place.name))
     atomic.make_directory(draft)
-    with disk_errors("write", place):
+    try:
         write_atomic(draft / "manifest.jsonl", _encode([line]))
         write_atomic(draft / "manifest.idx", struct.pack("<Q", 0))
         write_json(draft / "logged.json", {"schema": FILE_SCHEMA, "grid": line["grid"], "began": time.time()})
         draft.rename(place)
         atomic.sync_directory(place.parent)
+    except OSError as error:
+        raise environment_problem("write", place, error) from error
 
 
 def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from grid.errors import SpecError, StoreError
-from store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
+from store.files.atomic import encode_json, environment_problem, parse_object, read_bytes, write_atomic
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields
 
@@ -81,6 +81,9 @@ def rename_annotated(layout: Layout, old: str, new: str) -> None:
 
 def _bytes(layout: Layout) -> bytes:
     path = layout.root / FILE
-    with disk_errors("read", path), suppress(FileNotFoundError):
+    try:
         return read_bytes(path)
-    return b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise environment_problem("read", path, error) from error

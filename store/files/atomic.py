@@ -10,8 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
@@ -54,15 +53,6 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
     if action in ("read", "list") and error.errno in (errno.EACCES, errno.EPERM):
         remedy = "ask its owner for permission to read it"
     return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
-
-
-@contextmanager
-def disk_errors(action: str, path: Path) -> Iterator[None]:
-    """Turn an `OSError` met inside, while doing `action` to `path`, into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise environment_problem(action, path, error) from error
 
 
 @final
@@ -130,11 +120,13 @@ Durable = Literal["file and name", "file", "nothing"]
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:
     """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash."""
-    with disk_errors("create", path):
+    try:
         missing = retry_io(lambda: list(takewhile(lambda each: not each.exists(), (path, *path.parents))))
         retry_io(lambda: path.mkdir(parents=True, exist_ok=True))
         for made in reversed(missing if durable else []):
             retry_io(lambda made=made: sync_directory(made.parent))  # type: ignore[misc]
+    except OSError as error:
+        raise environment_problem("create", path, error) from error
     return path
 
 
@@ -145,8 +137,10 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Dura
     after a crash of the machine. On an error no file is left behind.
     """
     make_directory(path.parent, durable=durable == "file and name")
-    with disk_errors("write", path):
+    try:
         retry_io(lambda: _publish(path, data, mode, durable))
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
     return path
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
+from store.files.atomic import environment_problem, parse_object, read_bytes, read_json, retry_io
 from store.files.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
@@ -132,9 +132,12 @@ def lease_s(start: Mapping[str, Any]) -> float:
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     """When the attempt gave its last sign of life, in nanoseconds by the clock that stamps files; None if never."""
     path = layout.heartbeat(key, attempt)
-    with disk_errors("read", path), suppress(FileNotFoundError):
+    try:
         return retry_io(lambda: _modified_ns(path))
-    return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
 
 
 def _modified_ns(path: Path) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from grid.errors import NotFoundError
 from store.database.connection import open_live, remove_log
-from store.files.atomic import disk_errors, sync_directory, temporary_name
+from store.files.atomic import environment_problem, sync_directory, temporary_name
 from store.files.layout import Layout
 from store.ingest.database_snapshot import publish, sweep
 from store.ingest.ingest import Ingested, ingest_into
@@ -36,6 +36,8 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
 
 def _replace(layout: Layout, fresh: Path) -> None:
     remove_log(layout.live)
-    with disk_errors("write", layout.live):
+    try:
         fresh.rename(layout.live)
         sync_directory(layout.store)
+    except OSError as error:
+        raise environment_problem("write", layout.live, error) from error

@@ -217,8 +217,8 @@ def chosen(paper: str | None = None, table: str | None = None, metric: str | Non
         of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
         if not of_metric:
             known = list(dict.fromkeys(each.measurement or each.metric for each in found))
-            hint = suggest_name(metric, known)
-            raise NotFoundError(f"no table asked for has {metric!r}; they have {some(known, 8)}{hint}")
+            listed = some(known, 8)
+            raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
         found = of_metric
     return tuple(found)
 
