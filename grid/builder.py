@@ -67,14 +67,12 @@ class Builder:
     def _memoised_value(self, node: Node, owner: object, picks: Sequence[int]) -> object:
         """Compute a field's value once per combination of the axes that decide it."""
         key = node.depends(picks)
-        try:
-            return node.memo[key]
-        except KeyError:
+        if key not in node.memo:
             value = self._value(node, owner, picks, validate_changes)
-        if len(node.memo) >= MEMO:
-            node.memo.clear()
-        node.memo[key] = value
-        return value
+            if len(node.memo) >= MEMO:
+                node.memo.clear()
+            node.memo[key] = value
+        return node.memo[key]
 
     def _value(self, node: Node, owner: object, picks: Sequence[int], make: Make) -> object:
         given = [self._values[slot][picks[slot]] for slot in node.slots if picks[slot] != NOT_APPLICABLE]

@@ -18,7 +18,6 @@ from grid.spec import Spec
 
 HEADER_SCHEMA = 1
 
-
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
     ("base", Spec, "a spec, such as Trial(...)"),
     ("seeds", Iterable, "a list of whole numbers, such as range(5)"),

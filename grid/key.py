@@ -25,11 +25,11 @@ def canonical_json(data: object) -> str:
     if data is None or isinstance(data, bool | str | int):
         return _encode(data)
     if isinstance(data, float):
-        return canonical_float(data)
+        return _canonical_float(data)
     if isinstance(data, Mapping):
         if strange := [name for name in data if not isinstance(name, str)]:
             raise SpecError(f"the entries of a mapping in a spec are named by strings; got {strange[0]!r}")
-        return "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in sorted(data)) + "}"
+        return "{" + ",".join(f"{_encode(name)}:{canonical_json(data[name])}" for name in sorted(data)) + "}"
     if isinstance(data, list | tuple):
         return "[" + ",".join(map(canonical_json, data)) + "]"
     if callable(data):
@@ -40,12 +40,7 @@ def canonical_json(data: object) -> str:
                     f" a string, a tuple or a spec of its own")  # fmt: skip
 
 
-def canonical_name(name: str) -> str:
-    """Write the name of a field or an entry as JSON."""
-    return _encode(name)
-
-
-def canonical_float(value: float) -> str:
+def _canonical_float(value: float) -> str:
     """Write the shortest text that reads back as `value`; -0.0 is 0.0."""
     if not math.isfinite(value):
         raise SpecError(f"a spec holds finite numbers only; got {value}")

@@ -88,6 +88,12 @@ def _(value: list[object] | tuple[object, ...]) -> str:
     return ", ".join(map(label_of, value)) or "none"
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """Join the first `most` of `names` by commas, and say how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def shorten(texts: Sequence[str], most: int) -> list[str]:
     """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
     for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):

@@ -33,7 +33,6 @@ def override(grid: Grid, texts: Sequence[str]) -> Grid:
 
 
 def _parse(texts: Sequence[str]) -> dict[str, str]:
-    """Split each override into path and value."""
     found: dict[str, str] = {}
     for text in texts:
         path, equals, value = text.partition("=")
@@ -58,7 +57,6 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
-    """Return the base of `part` with the values of `given`, by path."""
     for path in given:
         for axis in part.axes:
             if path == axis.path or path.startswith(f"{axis.path}."):

@@ -69,8 +69,11 @@ class Part:
         return found
 
     def forbidden_by(self, trial: Spec) -> int | None:
-        """Return the index of the first rule that forbids `trial`."""
-        return next((at for at, rule in enumerate(self.rules) if rule.forbids(trial)), None)
+        """Return the index of the first rule that forbids `trial`; raise `SpecError` if a predicate fails."""
+        for at, rule in enumerate(self.rules):
+            if verdict(rule.predicate, trial, f"rule {rule.reason!r}"):
+                return at
+        return None
 
     def _extend_address(self, address: Address) -> Iterator[Address]:
         if len(address) == len(self._order):

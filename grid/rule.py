@@ -16,10 +16,6 @@ class Rule:
     predicate: Predicate
     reason: str
 
-    def forbids(self, trial: Spec) -> bool:
-        """Return True if `trial` is left out; raise `SpecError` if the predicate fails."""
-        return verdict(self.predicate, trial, f"rule {self.reason!r}")
-
 
 def forbid(predicate: Predicate, *, reason: str) -> Rule:
     """Leave out the cells whose `predicate(trial)` is True. `reason` is shown with the number of pruned cells.

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from grid.errors import SpecError
 from grid.frozen import FROZEN
-from grid.key import canonical_float, canonical_json, canonical_name, content_key
+from grid.key import canonical_json, content_key
 from grid.names import label_of
 from grid.suggestions import SYNONYMS, suggest_name
 from grid.validation import spec_error
@@ -140,9 +140,8 @@ class Spec(BaseModel):
         if isinstance(value, cls):  # pydantic would accept it and drop its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
             raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
-        if isinstance(value, dict) and not value.keys() <= _field_set(cls):
-            name = next(str(name) for name in value if name not in _field_set(cls))
-            raise PydanticCustomError("field", "{told}", {"told": not_a_field(name, cls)})
+        if isinstance(value, dict) and (unknown := [name for name in value if name not in field_names(cls)]):
+            raise PydanticCustomError("field", "{told}", {"told": not_a_field(str(unknown[0]), cls)})
         return validate(value)
 
 
@@ -155,11 +154,6 @@ _WRITTEN = "_written"
 def field_names(cls: type[Spec]) -> tuple[str, ...]:
     """Return the fields of a spec class, in order of declaration."""
     return tuple(cls.model_fields)
-
-
-@cache
-def _field_set(cls: type[Spec]) -> frozenset[str]:
-    return frozenset(cls.model_fields)
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
@@ -220,14 +214,12 @@ def _identity(cls: type[Spec]) -> tuple[tuple[str, str, tuple[object, ...]], ...
     names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
     fields = cls.model_fields
     without = {name: any(isinstance(mark, Added) for mark in fields[name].metadata) for name in names}
-    return tuple((name, f"{canonical_name(name)}:", (fields[name].default,) * without[name]) for name in names)
+    return tuple((name, f"{canonical_json(name)}:", (fields[name].default,) * without[name]) for name in names)
 
 
 def _canonical(value: object) -> str:
     if isinstance(value, Spec):
         return value.canonical
-    if isinstance(value, float):
-        return canonical_float(value)
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_canonical, value)) + "]"
     return canonical_json(value)

@@ -21,17 +21,13 @@ def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecEr
     details = error.errors(include_url=False)
     told: dict[str, str] = {}
     for detail in sorted(details, key=lambda detail: detail["type"] == "none_required"):
-        path = ".".join(filter(None, (under, join_location(detail["loc"]))))
+        steps = (str(step) for step in detail["loc"] if isinstance(step, int) or step.isidentifier())
+        path = ".".join(filter(None, (under, *steps)))  # without pydantic's marks of union branches
         told.setdefault(path, _sentence(path, error.title, detail))
     first, *others = told.values()
     more = f" (and {len(others)} more)" if others else ""
     said = f"{first}{more}"
     return SpecError(f"{where}: {said}" if where and not said.startswith(f"{where}: ") else said)
-
-
-def join_location(location: tuple[int | str, ...]) -> str:
-    """Return a pydantic location as a dotted path, without its marks of union branches."""
-    return ".".join(str(step) for step in location if isinstance(step, int) or step.isidentifier())
 
 
 def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:

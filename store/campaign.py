@@ -1,22 +1,8 @@
-"""A campaign in Python: its results as polars frames, and a place to log runs of your own.
-
-    from store import Campaign
-
-    campaign = Campaign("campaigns/quickstart")
-    campaign.compare()                                  # the verdicts
-    campaign.sql("select label, avg(value) from v_final where name = 'loss' group by all")
-
-    run = Campaign("campaigns/mine").start("widths", label="wide", seed=0, config={"width": 64})
-    run.log(step, loss=loss)
-    run.finish()
-
-docs/python.md is for users.
-"""
+"""A campaign in Python: its results as polars frames, and a place to log runs of your own; see docs/python.md."""
 
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
@@ -70,9 +56,7 @@ class Campaign:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -123,7 +107,7 @@ class Campaign:
         Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes
         the place of a column of its name; beside one called value the measure is value_2.
         """
-        from store.analysis.frames import trials
+        from store.export.tables import trials
 
         return trials(self.store, self.grid_named(grid))
 
@@ -155,7 +139,7 @@ class Campaign:
 
         Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
-        from store.analysis.frames import probes
+        from store.export.tables import probes
 
         chosen = self.grid_named(grid)
         self._require_recorded("probe", name, chosen)
@@ -195,11 +179,7 @@ class Campaign:
         return self.store.failures(grid)
 
     def _require_recorded(self, table: str, name: str, grid: str) -> None:
-        found = self.store.sql(
-            f"SELECT DISTINCT name FROM v_{table} JOIN grid_trial USING (trial) WHERE grid = $grid ORDER BY ALL",
-            {"grid": grid},
-        )
-        only(table, name, found["name"].to_list(), f"grid {grid!r}")
+        only(table, name, self.store.list_names(grid, f"v_{table}"), f"grid {grid!r}")
 
     # logging
 
@@ -274,7 +254,6 @@ class Campaign:
             return f"Campaign({str(self.root)!r}): {error}"
 
     def _repr_html_(self) -> str:
-        """Describe the grids and their progress for a notebook."""
         title = f"<p><strong>Campaign</strong> <code>{html.escape(str(self.root))}</code></p>"
         try:
             rows = [self._overview(grid) for grid in self.grids()]

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, final
 
 import duckdb
@@ -73,9 +72,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def sql(
@@ -124,6 +121,12 @@ class Store:
         damage = self.sql("SELECT file, reason FROM bad_record WHERE file IN ($header, $lines) ORDER BY ALL", files)
         for file, reason in damage.rows():
             raise StoreError(f"the plan of grid {grid!r} cannot be read: {file}: {reason}; {queries.PLAN}")
+
+    def list_names(self, grid: str, view: str) -> list[str]:
+        """Names of the values in `view` (v_final, v_metric, v_evaluation, v_probe) of trials of `grid`, sorted."""
+        rows = view if view == "v_final" else f"{view} JOIN grid_trial USING (trial)"
+        found = self.sql(f"SELECT DISTINCT name FROM {rows} WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+        return found["name"].to_list()
 
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
@@ -258,14 +261,10 @@ class Store:
 
 def _is_older(snapshot: Path) -> bool:
     """Whether an older version wrote it, so that it cannot be served."""
-    with engine_errors(snapshot):
-        connection = duckdb.connect(":memory:")
-        try:
-            connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
-            connection.execute("USE store")
-            return stored_version(connection, snapshot) < STORE_SCHEMA
-        finally:
-            connection.close()
+    with engine_errors(snapshot), duckdb.connect(":memory:") as connection:
+        connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
+        connection.execute("USE store")
+        return stored_version(connection, snapshot) < STORE_SCHEMA
 
 
 def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:

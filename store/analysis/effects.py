@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -25,11 +25,8 @@ def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = No
 
     The columns are explained in docs/factorial.md. Zipped axes are one factor, named after all of them, with levels
     such as "0.1 / 32", since their effects cannot be separated. Axes that do not vary are left out. An axis without a
-    level in the baseline is compared with its first level.
-
-    Raises:
-        SpecError: a value does not fit the scale, and as `verdicts`.
-        NotFoundError: as `verdicts`.
+    level in the baseline is compared with its first level. Raises as `verdicts` does, and SpecError for a value that
+    does not fit the scale.
     """
     grid_measure = measure_of(store, grid, measure)
     values, factors = _factors(store, grid, grid_measure)
@@ -81,8 +78,8 @@ def _factors(store: "Store", grid: str, grid_measure: GridMeasure) -> tuple[pl.D
         TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
         for names in moving_together(levels)
     }
-    columns = [pl.Series(_AXIS + factor, joint.values, pl.String) for factor, joint in factors.items()]
-    return values.with_columns(columns), {factor: joint.order for factor, joint in factors.items()}
+    columns = [pl.Series(_AXIS + factor, of_runs, pl.String) for factor, (of_runs, _) in factors.items()]
+    return values.with_columns(columns), {factor: order for factor, (_, order) in factors.items()}
 
 
 def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[str | None]]:
@@ -112,15 +109,13 @@ def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[st
     return list(found.values())
 
 
-class _Joint(NamedTuple):
-    """The levels of axes that move together: one per run, and all of them in the grid's order."""
+def _joint(
+    group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Sequence[str]]
+) -> tuple[list[str | None], list[str]]:
+    """The levels of axes that move together: one per run, and all of them in the grid's order.
 
-    values: list[str | None]
-    order: list[str]
-
-
-def _joint(group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Sequence[str]]) -> _Joint:
-    """Levels called alike in all axes keep their name; others are joined."""
+    Levels called alike in all axes keep their name; others are joined.
+    """
     rows = list(zip(*group.values(), strict=True))
     names = {row: BESIDE.join(dict.fromkeys(level for level in row if level is not None)) or None for row in rows}
 
@@ -129,4 +124,4 @@ def _joint(group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Seque
         return [of.index(level) if level in of else len(of) for level, of in zip(row, known, strict=True)]
 
     ordered = [names[row] for row in sorted(names, key=place)]
-    return _Joint([names[row] for row in rows], [name for name in ordered if name is not None])
+    return [names[row] for row in rows], [name for name in ordered if name is not None]

@@ -22,11 +22,9 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
     from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
 
-    Returns:
-        cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the
-        axes, the baseline first.
-
-    Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`; names those there are.
+    Columns: cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the axes, the
+    baseline first. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`; names those
+    there are.
     """
     costs = list(get_args(By))
     if by not in costs:
@@ -34,7 +32,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
     if found["step"].null_count() == found.height:
-        known = store.sql(_NAMES, {"grid": grid})["name"].to_list()
+        known = store.list_names(grid, "v_metric")
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
@@ -49,13 +47,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
 
 
 def compare_learning(
-    store: Store,
-    grid: str,
-    name: str,
-    by: By,
-    *,
-    budget: float | None = None,
-    level: float | None = None,
+    store: Store, grid: str, name: str, by: By, *, budget: float | None = None, level: float | None = None
 ) -> pl.DataFrame:
     """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
@@ -88,8 +80,4 @@ LEFT JOIN (
 ) c ON c.trial = g.trial
 WHERE g.grid = $grid
 ORDER BY g.position, m.step
-"""
-
-_NAMES: Final = """
-SELECT DISTINCT m.name FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
 """

@@ -1,8 +1,8 @@
 """The noise floor of a grid: the smallest difference from its baseline that so many seeds would find."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,27 +26,18 @@ class NoiseFloor(NamedTuple):
 
     The unit is that of the scale: log ratios, log odds ratios, or plain differences. Null if no spread is known."""
     planned: int
-    """Seeds of the grid."""
     comparisons: int
     """Comparisons whose spread is known."""
     family: int
-    """All comparisons."""
     scale: Scale
     unknown: Mapping[str, int]
     """Why the spread of the others is not known, and of how many."""
 
 
-def noise_floor(
-    store: Store,
-    grid: str,
-    *,
-    baseline: str | None = None,
-    measure: Mapping[str, Any] | None = None,
-    seeds: Sequence[int] = SEEDS,
-) -> NoiseFloor:
+def noise_floor(store: Store, grid: str) -> NoiseFloor:
     """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
-    grid_measure = measure_of(store, grid, measure)
-    matched = match_arms(arms(runs(store, grid, grid_measure)), baselines_of(store, grid, baseline))
+    grid_measure = measure_of(store, grid, None)
+    matched = match_arms(arms(runs(store, grid, grid_measure)), baselines_of(store, grid, None))
     pairings = [pair(arm, base, grid_measure.scale) for arm, base in matched]
     known, unknown = [], Counter[str]()
     for each in pairings:
@@ -62,7 +53,7 @@ def noise_floor(
     planned = len(store.grid(grid)["seeds"])
     alpha = grid_measure.alpha / max(len(pairings), 1)
     rows = []
-    for n in sorted({*seeds, planned}):
+    for n in sorted({*SEEDS, planned}):
         ends = sd * detectable(np.ones(1), np.array([float(n)]), alpha=alpha)  # it grows with the spread
         usable = ends[np.isfinite(ends)]
         three = (np.median(usable), usable.min(), usable.max()) if usable.size else (np.nan,) * 3

@@ -87,13 +87,12 @@ def _own(row: Mapping[str, Any]) -> Own:
     all_layers = share == 1 and side in ("top", "bottom")
     placement = "all layers" if all_layers else f"{side} {100 * share:g} %" if share < 1 else f"{side} layers"
     rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
-    sizes = (row[name] for name in ("parameters", "steps", "tokens"))
+    sizes = row["parameters"], row["steps"], row["tokens"]
     shared = json.dumps(rest, sort_keys=True)
     length, context = _at(spec, "probing.length"), _at(spec, "task.context")  # texts have so many tokens
     probed = length if length is None or context is None else min(length, context)
     task = spec.get("task") or {}
-    own = Own(row["cell"], row["label"], task, placement, shared, *sizes)
-    return own._replace(said=facts(spec), probed=probed)
+    return Own(row["cell"], row["label"], task, placement, shared, *sizes, facts(spec), probed)
 
 
 _PATHS: Final[Mapping[str, str]] = {
@@ -142,7 +141,8 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
 
 def read_arms(store: Store, grid: str) -> Mapping[str, Arm]:
     """The runs as verdicts see them, by any measurement that there is: who failed, with what budget and code."""
-    some = store.sql(_ANY, {"grid": grid}).rows()
+    any_of = "SELECT name, to_json(point)::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL LIMIT 1"
+    some = store.sql(any_of, {"grid": grid}).rows()
     return arms(runs(store, grid, GridMeasure(some[0][0], json.loads(some[0][1])))) if some else {}
 
 
@@ -169,5 +169,3 @@ SELECT cell, seed, name, to_json(point)::VARCHAR AS point, value FROM (
     QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
 ) ORDER BY source
 """
-
-_ANY: Final = "SELECT name, to_json(point)::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL LIMIT 1"

@@ -52,23 +52,17 @@ class Compared(NamedTuple):
     alpha: float
 
 
-def pareto(
-    store: Store,
-    grid: str,
-    against: Sequence[str | Quantity] = ("train_s",),
-    *,
-    measure: Mapping[str, Any] | None = None,
-) -> pl.DataFrame:
+def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
     `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the scale
     of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
     another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
-    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's. Raises
-    NotFoundError: no run has one of them; names what there is; SpecError: fewer than two objectives, several points
-    agree, or a value that the measure's scale cannot take.
+    give no verdict in the measure show nothing about each other. Raises NotFoundError: no run has one of them; names
+    what there is; SpecError: fewer than two objectives, several points agree, or a value that the measure's scale
+    cannot take.
     """
-    found = read_objectives(store, grid, against, measure=measure)
+    found = read_objectives(store, grid, against)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
     return queries.in_plan_order(store.sql, store.grid(grid), words)
 
@@ -76,7 +70,7 @@ def pareto(
 def read_objectives(
     store: Store, grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
-    """Read the values that `pareto` compares. Raises as that."""
+    """Read the values that `pareto` compares; `measure` replaces single fields of the grid's. Raises as `pareto`."""
     grid_measure = measure_of(store, grid, measure)
     found = runs(store, grid, grid_measure)
     own = _free(grid_measure.name)
@@ -151,7 +145,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
     groups: dict[tuple[object, ...], list[str]] = {}
     for cell, arm in cells.items():
         runs = [arm.runs[seed] for seed in sorted(arm.runs)]
-        if runs and all(run.measured and run.code == runs[0].code for run in runs):
+        if runs and all(run.outcome == "measured" and run.code == runs[0].code for run in runs):
             of = (*sorted(arm.runs), *(run.budget for run in runs), runs[0].code)
             groups.setdefault(of, []).append(cell)
     found: dict[tuple[str, str], str | None] = {}
@@ -180,8 +174,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     condition, parameters = queries.agrees(wanted.point)
     found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if found.is_empty():
-        probed = store.sql(_PROBES, {"grid": grid})["name"].to_list()
-        names = [*known, *probed]
+        names = [*known, *store.list_names(grid, "v_probe")]
         raise NotFoundError(
             f"grid {grid!r} has no {wanted.name!r}; there are {names}{suggest_name(wanted.name, names)}"
         )
@@ -191,8 +184,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
 
 
 def _read_recorded(store: Store, grid: str) -> list[str]:
-    names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-    return [name for name in names["name"].to_list() if name not in COSTS]
+    return [name for name in store.list_names(grid, "v_final") if name not in COSTS]
 
 
 _COSTS: Final = """
@@ -211,8 +203,4 @@ FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
       QUALIFY step = max(step) OVER (PARTITION BY trial)) p
 JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
 WHERE g.grid = $grid AND t.status = 'ok' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
-"""
-
-_PROBES: Final = """
-SELECT DISTINCT p.name FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY ALL
 """

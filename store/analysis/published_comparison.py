@@ -17,6 +17,7 @@ from store.published.tables import PublishedClaim, chosen, claims, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired
+from store.statistics.verdict import holm_levels
 from store.store import Store
 
 Word = Literal["same direction", "within noise", "differs", "not comparable"]
@@ -136,13 +137,11 @@ def _judge(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
     if not summaries:
         return
     both = Paired(*(np.array([float(part) for part in parts]) for parts in zip(*summaries, strict=True)))
-    p = p_zero(both)
-    adjusted = holm(np.concatenate([p, np.full(family - p.size, np.nan)]))[: p.size]
-    rejected = int((adjusted <= ALPHA).sum())
-    ranks = np.argsort(np.argsort(p, kind="stable"), kind="stable")
-    for i, rank in enumerate(np.minimum(ranks, rejected)):
-        low, high = t_interval(Paired(*(part[i] for part in both)), ALPHA / max(family - int(rank), 1))
-        yield _Judged(round(float(both.n[i])), float(both.mean[i]), float(low), float(high), float(adjusted[i]))
+    tested = len(summaries)
+    p = np.append(p_zero(both), np.full(family - tested, np.nan))
+    low, high = t_interval(both, holm_levels(p, ALPHA)[:tested])
+    for n, *numbers in zip(both.n, both.mean, low, high, holm(p)[:tested], strict=True):
+        yield _Judged(round(float(n)), *map(float, numbers))
 
 
 def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """Verdicts of cells that were chosen as the best over some axes, such as the learning rate."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
@@ -18,15 +18,7 @@ _AXIS: Final = "axis: "
 """Keeps an axis that is called like a column of the runs apart from it."""
 
 
-def selected_verdicts(
-    store: Store,
-    grid: str,
-    over: Sequence[str],
-    *,
-    split: Split = "apart",
-    baseline: str | None = None,
-    measure: Mapping[str, Any] | None = None,
-) -> pl.DataFrame:
+def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Split = "apart") -> pl.DataFrame:
     """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
 
     Every setting, the baseline's too, is represented by its best cell on the seeds that select. With `split` "apart" it
@@ -39,7 +31,7 @@ def selected_verdicts(
     reason then counts the runs on these seeds that failed or are not finished.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
-    by = measure_of(store, grid, measure)
+    by = measure_of(store, grid, None)
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
     for name in over:
         if name not in names:
@@ -62,7 +54,7 @@ def selected_verdicts(
             f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
             f"the grid has the axes {names}"
         )
-    base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
+    base = _represent(wide, chosen, within, baselines_of(store, grid, None))
     unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]  # says nothing of its setting
     value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")
     return _with_choices(judge_runs(chosen.values.with_columns(value), base, by), chosen)

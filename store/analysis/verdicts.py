@@ -2,20 +2,19 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.database import queries
 from store.statistics import Baseline, Better, Scale, compare, failures
-from store.statistics.arms import arms
+from store.statistics.arms import STATUSES, arms
 from store.statistics.scales import back, fits, forward
 from store.store import Store
-
-_STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
 class GridMeasure(NamedTuple):
@@ -41,7 +40,7 @@ def verdicts(
     grid_measure = measure_of(store, grid, measure)
     values = runs(store, grid, grid_measure)
     found = judge_runs(values, baselines_of(store, grid, baseline), grid_measure)
-    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
+    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
@@ -69,10 +68,10 @@ def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasu
     return compare(values, baseline=baseline, scale=scale, better=better, rope=rope, alpha=alpha)
 
 
-def failure_rates(store: Store, grid: str, *, baseline: str | None = None) -> pl.DataFrame:
+def failure_rates(store: Store, grid: str) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
     measure = measure_of(store, grid, None)
-    return failures(runs(store, grid, measure), baseline=baselines_of(store, grid, baseline), alpha=measure.alpha)
+    return failures(runs(store, grid, measure), baseline=baselines_of(store, grid, None), alpha=measure.alpha)
 
 
 def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
@@ -85,8 +84,8 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-        have = f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
+        listed = store.list_names(grid, "v_final")
+        have = f"; its runs have {_some(listed)}" if listed else ""
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -123,9 +122,8 @@ def _advise(header: Mapping[str, Any], argument: str) -> str:
     return f"write {argument} into its Grid and run it again, which trains nothing anew"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+def _some(names: Iterable[str]) -> str:
+    return some([*map(repr, names)], 8)
 
 
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -21,17 +21,13 @@ FIXED = {
 }
 """Columns of both views, before the axes; an axis that is called label, operator or status stands in place of it."""
 
-_KEPT = ("trial", "cell", "seed")
 
-
-@final
 class _Column(NamedTuple):
     name: str
     expression: str
     meaning: str
 
 
-@final
 class _Measured(NamedTuple):
     source: str
     name: str
@@ -102,9 +98,8 @@ def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Ite
 
 
 def _own_columns(axes: Sequence[tuple[str, str, str]]) -> list[_Column]:
-    """The fixed ones and the axes."""
     named = {column_name(name).lower() for name, _, _ in axes}
-    fixed = [name for name in FIXED if name in _KEPT or name not in named]
+    fixed = [name for name in FIXED if name in ("trial", "cell", "seed") or name not in named]
     taken = set(fixed)
     columns = [_Column(name, f"{'t' if name == 'status' else 'g'}.{name}", FIXED[name]) for name in fixed]
     for name, kind, path in axes:

@@ -10,7 +10,6 @@ import duckdb
 
 from store.database.schema_docs import Relation, meaning, relations
 
-_PLACE: Final = "<!-- relations -->"
 _HEADINGS: Final = {"view": "## Views", "macro": "## Macros", "table": "## Tables"}
 _MACROS: Final = {
     "final": "select grid, label, value from final('mse') where point['sigma_f'] = 5 order by value",
@@ -44,9 +43,8 @@ def page() -> str:
                 rows = [f"| {name} | {of} | {meaning(each, name) or ''} |" for name, of in types[each.name]]
                 table = "\n".join(["| column | type | description |", "|---|---|---|", *rows])
                 parts.append(f"### `{called}`\n\n{each.meaning}\n\n{table}\n\n```sql\n{example(each)};\n```")
-    return (
-        files("store.database").joinpath("sql_page.md").read_text(encoding="utf-8").replace(_PLACE, "\n\n".join(parts))
-    )
+    text = files("store.database").joinpath("sql_page.md").read_text(encoding="utf-8")
+    return text.replace("<!-- relations -->", "\n\n".join(parts))
 
 
 def example(relation: Relation) -> str:

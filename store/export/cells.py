@@ -98,8 +98,7 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
         {"grid": grid, "name": name},
     )
     if found.is_empty():
-        names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY name", {"grid": grid})
-        known = names["name"].to_list()
+        known = store.list_names(grid, "v_final")
         raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{suggest_name(name, known)}")
     points = [dict(point) for point in found["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
@@ -258,7 +257,6 @@ def caption(table: CellTable) -> str:
 
 
 def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
-    """Coordinates that all columns have."""
     return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
 
 

@@ -1,9 +1,11 @@
-"""The rows behind a grid as flat tables, for other programs."""
+"""The rows behind a grid as flat tables, with a column per axis or coordinate: for `Campaign` and other programs."""
 
+import json
 from typing import Final
 
 import polars as pl
 
+from store.analysis.verdicts import measure_of, verdicts
 from store.database import quoting
 from store.database.queries import in_plan_order
 from store.store import Store
@@ -13,6 +15,11 @@ MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "pr
 TABLES: Final = ("verdicts", "cells", "trials", *MEASUREMENTS)
 _WHO: Final = "g.grid, g.label, g.operator, g.seed"
 
+_ALWAYS: Final = ("seed", "cell", "trial")
+"""Columns that no axis is called like; an axis takes the place of any other of its name, as in the view of the grid."""
+_KEYS: Final = ("operator", "cell", "trial")
+_TYPES: Final = {"BIGINT": pl.Int64, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean, "VARCHAR": pl.String}
+
 
 def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     """One of `TABLES` for the grid, in the order of its plan.
@@ -20,12 +27,8 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.
     """
     if table == "verdicts":
-        from store.analysis.verdicts import verdicts
-
         return verdicts(store, grid)
     if table == "trials":
-        from store.analysis.frames import trials
-
         found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
         return found.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
@@ -43,3 +46,45 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
     points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
     return store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
+
+
+def trials(store: Store, grid: str) -> pl.DataFrame:
+    """One row per planned trial of `grid`; see `Campaign.trials`."""
+    found = store.sql(_TRIALS, {"grid": grid})
+    levels = [json.loads(text) for text in found["axes"]]
+    axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
+    named = {name.lower() for name in axes["name"]}
+    own = found.drop("axes", "position", *(name for name in found.columns if name in named and name not in _ALWAYS))
+    columns = []
+    for name, kind in axes.iter_rows():
+        values = [row.get(name) for row in levels]
+        if kind == "VARCHAR":
+            values = [each if each is None or isinstance(each, str) else json.dumps(each) for each in values]
+        columns.append(pl.Series(name, values, _TYPES[kind], strict=False))
+    if (store.grid(grid)["measure"] or {}).get("name"):
+        measure = measure_of(store, grid, None)
+        value = store.final(grid, measure.name, measure.point)["value"]
+        columns.append(value.alias("value_2" if "value" in named else "value"))
+    found, keys = own.with_columns(columns), [name for name in _KEYS if name in own.columns]
+    return found.select(pl.exclude(keys), *keys)
+
+
+def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
+    """One row per trial, step, layer, head and point; see `Campaign.probes`."""
+    of = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND p.name = $name"
+    given = {"grid": grid, "name": name}
+    keys = store.sql(f"SELECT DISTINCT unnest(map_keys(p.point)) AS key FROM {of} ORDER BY key", given)["key"]
+    coordinates = "".join(f", p.point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
+    return store.sql(
+        f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{coordinates}, p.value, g.operator, g.cell, trial "
+        f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point::VARCHAR",
+        given,
+    )
+
+
+_TRIALS: Final = """
+SELECT g.label, g.seed, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, t.operator_parameters,
+       g.operator, g.cell, g.trial,
+       g.axes::VARCHAR AS axes, g.position
+FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position
+"""

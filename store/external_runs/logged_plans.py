@@ -1,12 +1,7 @@
 """Grids that grow as runs are logged: every run publishes its own line, and the grid's files are derived from all.
 
-    submissions/<id>/manifest.jsonl + .idx   the one trial of a run, as in every submission
-    submissions/<id>/logged.json             {"schema", "grid", "began"}: the run was logged, into which grid, and when
-    grids/<name>.judged                      {"schema", "grid", "baseline": label, "measure"}: what `Campaign.grid` said
-    grids/<name>.json, .trials.jsonl         derived; "logged": true in the header
-
-No lock is needed: each process that publishes a run derives the grid files again until they agree with the runs. The
-last writer also checks after its last write.
+docs/wire-format.md has the files. No lock is needed: each process that publishes a run derives the grid files again
+until they agree with the runs. The last writer also checks after its last write.
 """
 
 import json
@@ -15,11 +10,11 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
-from grid.names import label_of, require_name, require_slug
+from grid.names import label_of, require_name, require_slug, some
 from store.files import atomic
 from store.files.atomic import environment_problem, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
@@ -28,8 +23,6 @@ from store.files.trust import trust_new
 
 Line = Mapping[str, Any]
 """A trial line, as in docs/wire-format.md."""
-
-_MOST_DIFFERENCES: Final = 3
 
 
 def require_logged(layout: Layout, grid: str) -> None:
@@ -102,11 +95,11 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             before, now = other["spec"]["config"], line["spec"]["config"]
             pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
-            more = len(changed) - _MOST_DIFFERENCES
-            told = ", ".join(changed[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+            told = some(changed, 3)
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {told}; give this one another label, or log it into another grid"
+                f"another config: {told}; give this one another label, or log it into "
+                "another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
             raise SpecError(

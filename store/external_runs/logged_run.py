@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
 from grid.errors import EnvironmentProblem, SpecError
@@ -29,7 +28,6 @@ MOST_ROWS: Final = 200_000
 """Values that are kept in memory at most."""
 
 REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
-"""Why an attempt can have failed."""
 
 
 def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
@@ -51,7 +49,6 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
 
 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
-    """Raise SpecError if a live process logs this run."""
     live = trial_state(layout, line["trial"]).live
     if live is not None:
         raise SpecError(
@@ -204,9 +201,7 @@ class Run:
         self._require_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._status is not None:
             return
         if error is None:
@@ -298,10 +293,7 @@ def _number(name: str, value: SupportsFloat) -> float:
 
 
 def _check_evaluation(
-    name: str,
-    value: SupportsFloat | None,
-    items: int | Mapping[str, SupportsFloat],
-    se_items: SupportsFloat | None,
+    name: str, value: SupportsFloat | None, items: int | Mapping[str, SupportsFloat], se_items: SupportsFloat | None
 ) -> tuple[float, dict[str, float], float | None]:
     """The value of an evaluation, those of its items by name, and its standard error over items."""
     error = None if se_items is None else _number(name, se_items)

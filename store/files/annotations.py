@@ -1,14 +1,13 @@
 """Tags and notes that people write on trials and grids: one line each in `notes.jsonl`, the later line counts."""
 
-import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grid.errors import SpecError, StoreError
-from store.files.atomic import add_seal, environment_problem, parse_object, read_bytes, write_atomic
+from store.files.atomic import encode_json, environment_problem, parse_object, read_bytes, write_atomic
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields
 
@@ -66,7 +65,7 @@ def annotate(
     """Write tags or a note on each of `subjects`; the caller holds the ingest lock."""
     said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
     lines = [{"trial": trial, "grid": grid, **said} for trial, grid in subjects]
-    write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(_encode, lines)))
+    write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(encode_json, lines)))
 
 
 def rename_annotated(layout: Layout, old: str, new: str) -> None:
@@ -75,13 +74,9 @@ def rename_annotated(layout: Layout, old: str, new: str) -> None:
     for at, text in enumerate(lines):
         with suppress(StoreError):  # a damaged line stays as it is
             line = parse_object(text, "it")
-            lines[at] = _encode({**line, "grid": new}) if line.get("grid") == old else text
+            lines[at] = encode_json({**line, "grid": new}) if line.get("grid") == old else text
     if lines:
         write_atomic(layout.root / FILE, b"".join(lines))
-
-
-def _encode(line: Mapping[str, Any]) -> bytes:
-    return add_seal(json.dumps(line, allow_nan=False, separators=(", ", ": ")).encode("ascii")) + b"\n"
 
 
 def _bytes(layout: Layout) -> bytes:

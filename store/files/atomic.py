@@ -177,8 +177,12 @@ def sync_directory(path: Path) -> None:
 
 def write_json(path: Path, data: Mapping[str, Any], durable: Durable = "file and name") -> Path:
     """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
-    text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
-    return write_atomic(path, add_seal(text.encode("ascii")) + b"\n", durable=durable)
+    return write_atomic(path, encode_json(data), durable=durable)
+
+
+def encode_json(data: Mapping[str, Any]) -> bytes:
+    """`data` as one sealed JSON object in a line of its own; a NaN or an infinity in it is a `ValueError`."""
+    return add_seal(json.dumps(data, allow_nan=False).encode("ascii")) + b"\n"
 
 
 def read_bytes(path: Path) -> bytes:

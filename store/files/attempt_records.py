@@ -1,11 +1,7 @@
 """Records of attempts and of their later evaluations, read and checked, as rows of `attempt` and `evaluated`.
 
-    trials/<k>/<key>/<attempt>/start.json, end.json                              when it began and ended, and how
-    trials/<k>/<key>/<attempt>/evaluations/<evaluation>.json                     a later evaluation: what, when, by whom
-    trials/<k>/<key>/<attempt>/evaluations/<id>-0000-000000-<table>.<blake2b>.parquet     its rows, as shards
-
-The record of a later evaluation names its shards, and only these are served. So one rename publishes an evaluation or
-replaces it, and the leftovers of a killed process do not count.
+docs/wire-format.md has the files. The record of a later evaluation names its shards, and only these are served. So one
+rename publishes an evaluation or replaces it, and the leftovers of a killed process do not count.
 """
 
 import re
@@ -16,7 +12,6 @@ from typing import Any
 
 from grid.errors import NotFoundError, StoreError
 from store.files import record_fields
-from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
 from store.files.shards import is_shard_name
@@ -86,8 +81,8 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRow | N
     resumed, end = start.get("resumed_from") or {}, end or {}
     row: AttemptRow = {"trial": key, "attempt": attempt, "alive": alive, "signature": signature}
     row |= {"resumed_attempt": resumed.get("attempt"), "resumed_step": resumed.get("step")}
-    row |= {name: _plain(start.get(name)) for name in _COPIED_FROM_START}
-    row |= {name: _plain(end.get(name)) for name in _COPIED_FROM_END}
+    row |= {name: clean_text(start.get(name)) for name in _COPIED_FROM_START}
+    row |= {name: clean_text(end.get(name)) for name in _COPIED_FROM_END}
     row |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
     wrote = end.get("wrote")
     row["shards"] = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
@@ -102,18 +97,12 @@ def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
     return not layout.end(key, attempt).exists()  # it may have been written meanwhile
 
 
-def _plain(value: Any) -> Any:
-    return clean_text(value) if isinstance(value, str) else value
-
-
 def _read(
     layout: Layout, path: Path, known: record_fields.Fields, place: tuple[str, int], problems: list[Problem]
 ) -> dict[str, Any] | None:
     """`start.json` or `end.json` of the attempt `place`; None if it is not there, or is a problem."""
     try:
-        record = read_json(path)
-        record_fields.check_schema(record)
-        check_record(record, known)
+        record = record_fields.read_record(path, known)
         _check_place(record, *place)
     except NotFoundError:
         return None
@@ -165,9 +154,7 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
 
     Raises NotFoundError: there is none; StoreError: it is torn or altered, of another version, or of another place.
     """
-    record = read_json(layout.evaluation(*place))
-    record_fields.check_schema(record)
-    check_record(record, _EVALUATION)
+    record = record_fields.read_record(layout.evaluation(*place), _EVALUATION)
     if (record["trial"], record["attempt"], record["evaluation"]) != place:
         raise StoreError(
             f"the record names evaluation {record['evaluation']} of attempt {record['attempt']} of trial "
@@ -191,7 +178,7 @@ def evaluated_row(layout: Layout, place: Place, signature: str) -> dict[str, Any
         return None
     except StoreError as error:
         return relative(layout, layout.evaluation(*place)), str(error)
-    row = {name: _plain(record.get(name)) for name in _EVALUATION}
+    row = {name: clean_text(record.get(name)) for name in _EVALUATION}
     row |= {name: json_text(record.get(name)) for name in ("spec", "versions", "sources", "data")}
     return {**row, "changed": [clean_text(str(name)) for name in record["changed"]], "signature": signature}
 

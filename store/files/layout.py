@@ -254,7 +254,6 @@ def _keys(fan: str, names: Iterable[str]) -> list[str]:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    """Return the attempt numbers among `names`, sorted, each once."""
     return sorted({int(name) for name in names if _ATTEMPT.fullmatch(name)})
 
 

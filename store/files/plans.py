@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
+from store.files import record_fields
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature, json_text, relative
@@ -68,9 +69,7 @@ def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | 
 def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | None:
     path = layout.grid_header(name)
     try:
-        header = read_json(path)
-        check_schema(header)
-        check_record(header, _HEADER)
+        header = record_fields.read_record(path, _HEADER)
         for cell in (header.get("baselines") or {}).values():
             check_record({"baselines": cell}, fields({"key": "baselines"}))
         for seed in header["seeds"]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from grid.errors import StoreError
+from store.files.atomic import read_json
 from store.files.layout import FILE_SCHEMA, Layout
 
 Problem = tuple[str, str]
@@ -23,7 +24,6 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "object": dict,
     "list": list,
 }
-
 
 Fields = Mapping[str, tuple[str, bool]]
 """By name the kind of a field, and whether it may be null or missing."""
@@ -52,6 +52,14 @@ def check_record(record: Mapping[str, Any], fields: Fields) -> None:
             raise StoreError(f"field {name!r} must be {kind}, got {reprlib.repr(value)}")
 
 
+def read_record(path: Path, fields: Fields) -> dict[str, Any]:
+    """The JSON record in `path`, of this version and with these `fields`. Raises NotFoundError or StoreError."""
+    record = read_json(path)
+    check_schema(record)
+    check_record(record, fields)
+    return record
+
+
 def check_schema(record: Mapping[str, Any]) -> None:
     """Raise StoreError for a record without a version, or of one that this program does not read."""
     version = record.get("schema")
@@ -61,14 +69,14 @@ def check_schema(record: Mapping[str, Any]) -> None:
         raise StoreError(f"it has schema version {version!r:.60}, and this ablate reads {FILE_SCHEMA}; {remedy}")
 
 
-def clean_text(text: str | None) -> str | None:
-    """`text` as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
-    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def clean_text(value: Any) -> Any:
+    """A text as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
 def json_text(value: Any) -> str | None:
     """`value` as JSON text for the database; null stays null."""
-    return None if value is None else clean_text(_ENCODER.encode(value))
+    return None if value is None else str(clean_text(_ENCODER.encode(value)))
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, make_directory, read_json, retry_io, sync_directory, write_json
+from store.files.atomic import environment_problem, make_directory, retry_io, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature
+from store.files.record_fields import Problem, check_record, fields, file_signature, read_record
 
 _RECORD = fields({"object": "trials"})
 _LAST = fields({"key": "trial", "int32": "last"})
@@ -54,12 +54,10 @@ def read_removals(layout: Layout) -> Removals:
 
 @lru_cache(maxsize=1024)
 def _read(path: Path, _signature: str) -> dict[str, int]:
-    record = read_json(path)
-    check_schema(record)
-    check_record(record, _RECORD)
-    for trial, last in record["trials"].items():
+    trials: dict[str, int] = read_record(path, _RECORD)["trials"]
+    for trial, last in trials.items():
         check_record({"trial": trial, "last": last}, _LAST)
-    return dict(record["trials"])
+    return trials
 
 
 def next_attempt(layout: Layout, trial: str) -> int:

@@ -13,14 +13,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.errors import SpecError, StoreError
 from store.files.atomic import Durable, read_bytes, write_atomic
-from store.files.columns import POINT, build_column
 from store.files.layout import FILE_SCHEMA, Layout
 
+POINT: Final = pa.map_(pa.string(), pa.float64())
+"""Where on its grid a value was taken: coordinate name -> value."""
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
 _VALUE: Final = ("value", pa.float64())
 
@@ -97,8 +99,43 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
         values = columns[field.name]
         if not field.nullable and (missing := sum(value is None for value in values)):
             raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {missing} have none")
-        arrays.append(build_column(values, field.type))
+        arrays.append(_build_column(values, field.type))
     return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
+
+
+def _build_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Build an array of texts, numbers or points; None is null, except in points.
+
+    `pyarrow.array` would import pandas, some 380 modules that no worker needs.
+    Raises AttributeError, TypeError or pyarrow.ArrowInvalid: a value is no such text, point or number.
+    """
+    if kind == POINT:
+        return _build_points(values)
+    absent = np.fromiter((value is None for value in values), bool, len(values))
+    valid = pa.py_buffer(np.packbits(~absent, bitorder="little")) if absent.any() else None
+    if kind == pa.string():
+        texts = [b"" if value is None else value.encode() for value in values]
+        buffers = [valid, _offsets(map(len, texts), len(texts)), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    wide = pa.float64() if pa.types.is_floating(kind) else pa.int64()
+    given = np.array([0 if value is None else value for value in values] if valid else values)
+    numbers = given.astype(wide.to_pandas_dtype(), order="C", casting="same_kind" if len(values) else "unsafe")
+    return pa.Array.from_buffers(wide, len(values), [valid, pa.py_buffer(numbers)]).cast(kind)
+
+
+def _build_points(values: Sequence[Any]) -> pa.Array:
+    points = [sorted(point.items()) for point in values]
+    pairs = [pair for point in points for pair in point]
+    offsets = pa.Array.from_buffers(pa.int32(), len(points) + 1, [None, _offsets(map(len, points), len(points))])
+    names = _build_column([name for name, _ in pairs], pa.string())
+    coordinates = _build_column([coordinate for _, coordinate in pairs], pa.float64())
+    return pa.MapArray.from_arrays(offsets, names, coordinates)
+
+
+def _offsets(lengths: Iterable[int], count: int) -> pa.Buffer:
+    found = np.zeros(count + 1, np.int32)
+    np.cumsum(np.fromiter(lengths, np.int32, count), out=found[1:])
+    return pa.py_buffer(found)
 
 
 def _encode(table: str, rows: pa.Table, prefix: str, more: Mapping[str, str] | None = None) -> EncodedShard:
@@ -153,13 +190,7 @@ def shard_prefix(submission: str, worker: int, sequence: int) -> str:
 
 
 def write_shard(
-    layout: Layout,
-    table: str,
-    columns: Mapping[str, Sequence[Any]],
-    *,
-    submission: str,
-    worker: int,
-    sequence: int,
+    layout: Layout, table: str, columns: Mapping[str, Sequence[Any]], *, submission: str, worker: int, sequence: int
 ) -> Path:
     """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping."""
     encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))

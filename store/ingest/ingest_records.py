@@ -30,11 +30,7 @@ class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
     def __init__(
-        self,
-        layout: Layout,
-        connection: duckdb.DuckDBPyConnection,
-        same: Collection[str] = (),
-        most_s: float = math.inf,
+        self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str], most_s: float
     ) -> None:
         """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
 
@@ -112,12 +108,12 @@ class RecordIngest:
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         same = ("trial", "cell", "seed", "operator")
-        rows = [{name: _plain(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
+        rows = [{name: clean_text(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
         self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
         header = plan.header or {}
         if plan.source.startswith("grids/"):
             for position, (row, line) in enumerate(zip(rows, plan.lines, strict=True)):
-                row |= {"grid": row.pop("source").removeprefix("grids/"), "label": _plain(line["label"])}
+                row |= {"grid": row.pop("source").removeprefix("grids/"), "label": clean_text(line["label"])}
                 row |= {"position": position, "baseline": baseline_of_cell(header, line["cell"])}
                 row["axes"] = json_text(line["axes"])
             self._insert("grid_trial", rows)
@@ -257,10 +253,6 @@ class RecordIngest:
         self._connection.register("incoming", pa.Table.from_pylist(list(rows)))
         self._connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
         self._connection.unregister("incoming")
-
-
-def _plain(value: Any) -> Any:
-    return clean_text(value) if isinstance(value, str) else value
 
 
 def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -261,13 +261,11 @@ class ShardIngest:
 
 
 def _in_words(path: Path, error: BadShard) -> str:
-    """Describe what is wrong with a shard, and what brings its rows back."""
     remedy = _REMEDY_LATER if _is_later(path) else _REMEDY if is_shard_name(path.name) else ""
     return error.reason + (remedy if error.lost else "")
 
 
 def _is_later(path: Path) -> bool:
-    """Whether a shard belongs to a later evaluation."""
     return path.parent.name == "evaluations"
 
 

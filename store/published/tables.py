@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError
+from grid.names import some
 from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -178,12 +179,7 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
     share, items = (value or 0) / 100, known.get("items")
     binomial = None if value is None or items is None else 100 * math.sqrt(share * (1 - share) / (items - 1))
-    return {
-        "printed": printed,
-        "value": value,
-        "uncertainty": float(error) if error else None,
-        "binomial_se": binomial,
-    }
+    return {"printed": printed, "value": value, "uncertainty": float(error) if error else None, "binomial_se": binomial}
 
 
 def trust_of(numbers: Iterable[int]) -> str | None:
@@ -221,7 +217,7 @@ def chosen(paper: str | None = None, table: str | None = None, metric: str | Non
         of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
         if not of_metric:
             known = list(dict.fromkeys(each.measurement or each.metric for each in found))
-            listed = f"{', '.join(known[:8])} and {len(known) - 8} more" if len(known) > 8 else ", ".join(known)
+            listed = some(known, 8)
             raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
         found = of_metric
     return tuple(found)
@@ -305,7 +301,6 @@ def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
 
 
 def _compared_by(cell: PublishedCell) -> Hashable:
-    """Return the key that two compared cells share."""
     point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
     return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
 

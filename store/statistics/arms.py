@@ -5,8 +5,8 @@ is Welch's, of all runs, if both arms have three. `docs/statistics.md` has the s
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -33,6 +33,10 @@ _MIXED = (
 )
 
 
+Outcome = Literal["measured", "failed", "unmeasured", "unread", "outstanding"]
+"""unmeasured: finished without ever recording the measure; unread: finished, and its value could not be read."""
+
+
 class SeedRun(NamedTuple):
     """One trial as the statistics see it."""
 
@@ -47,26 +51,13 @@ class SeedRun(NamedTuple):
     """True if it is finished and its value cannot be read; None: unknown."""
 
     @property
-    def unmeasured(self) -> bool:
-        """Finished without ever recording the measure."""
-        return self.status == "ok" and self.value is None and self.unreadable is False
-
-    @property
-    def unread(self) -> bool:
-        """Finished, and its value could not be read."""
-        return self.status == "ok" and self.value is None and not self.unmeasured
-
-    @property
-    def failed(self) -> bool:
-        """Failed, or finished with a value that is not a finite number: both are outcomes, not gaps."""
-        return self.status == "failed" or (
-            self.status == "ok" and self.value is not None and not math.isfinite(self.value)
-        )
-
-    @property
-    def measured(self) -> bool:
-        """Finished with a finite value."""
-        return self.status == "ok" and self.value is not None and math.isfinite(self.value)
+    def outcome(self) -> Outcome:
+        """How it ended; a value that is not a finite number is a failure and no gap."""
+        if self.status != "ok":
+            return "failed" if self.status == "failed" else "outstanding"
+        if self.value is not None:
+            return "measured" if math.isfinite(self.value) else "failed"
+        return "unmeasured" if self.unreadable is False else "unread"
 
 
 class Arm(NamedTuple):
@@ -80,17 +71,17 @@ class Arm(NamedTuple):
     @property
     def unmeasured(self) -> bool:
         """Whether every run has finished without recording the measure, so that no more seeds can be compared."""
-        return bool(self.runs) and all(run.unmeasured for run in self.runs.values())
+        return bool(self.runs) and all(run.outcome == "unmeasured" for run in self.runs.values())
 
     @property
     def measured(self) -> set[int]:
         """Seeds with a value."""
-        return {seed for seed, run in self.runs.items() if run.measured}
+        return {seed for seed, run in self.runs.items() if run.outcome == "measured"}
 
     @property
     def failed(self) -> set[int]:
         """Seeds whose run failed."""
-        return {seed for seed, run in self.runs.items() if run.failed}
+        return {seed for seed, run in self.runs.items() if run.outcome == "failed"}
 
     def values(self, seeds: Iterable[int]) -> Floats:
         """The values of `seeds` in ascending order."""
@@ -173,8 +164,8 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     codes = {run.code for run in used}
     problem = (
-        _every_run(arm, base, lambda run: run.failed, "all {} {} failed")
-        or _every_run(arm, base, lambda run: run.unmeasured, "the {} {} ended without recording the measure")
+        _every_run(arm, base, "failed", "all {} {} failed")
+        or _every_run(arm, base, "unmeasured", "the {} {} ended without recording the measure")
         or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
         or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
@@ -182,14 +173,15 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or (_too_few(arm, base, len(shared)) if paired and len(shared) < MIN_PAIRS else None)
         or (None if spread else _no_spread(ours, theirs, paired=paired))
     )
-    unread = sum(run.unread for side in (arm, base) for run in side.runs.values())
+    unread = _count_runs(arm, base, "unread")
     caution = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_UNREADABLE}" if unread else ""
     problem = f"{caution}; {problem}" if problem and caution else problem
     notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), caution]
     note = "; ".join(filter(None, notes))
     method: Method = "paired t" if paired else "Welch"
     took = [
-        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
+        [run.wall_s for run in side.runs.values() if run.outcome == "measured" and run.wall_s is not None]
+        for side in (arm, base)
     ]
     wall_s = sum(float(np.median(each)) for each in took) if all(took) else None
     on_gpu = {run.gpu for run in used} == {True}
@@ -211,9 +203,9 @@ def only_survivors(here: int, there: int, runs: int) -> str | None:
     return _UNFAIR.format(told) if told else None
 
 
-def _every_run(arm: Arm, base: Arm, holds: Callable[[SeedRun], bool], words: str) -> str | None:
+def _every_run(arm: Arm, base: Arm, outcome: Outcome, words: str) -> str | None:
     for side, where in ((arm, "here"), (base, "in the baseline")):
-        if side.runs and all(map(holds, side.runs.values())):
+        if side.runs and all(run.outcome == outcome for run in side.runs.values()):
             return f"{words.format(_count(len(side.runs), 'run'), where)}, so there is nothing to compare"
     return None
 
@@ -265,15 +257,14 @@ def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
 def _count_pairs(arm: Arm, base: Arm, pairs: int) -> str:
     both = arm.runs.keys() & base.runs.keys()
     failed = len(arm.failed & base.failed)
-    total = sum(not (arm.runs[seed].unmeasured or base.runs[seed].unmeasured) for seed in both)
+    total = sum("unmeasured" not in (arm.runs[seed].outcome, base.runs[seed].outcome) for seed in both)
     if pairs + failed < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
     return f"{_count(failed, 'seed')} of {total} failed in both groups" if failed else ""
 
 
 def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterable[str]:
-    """Count runs that never recorded the measure, are unpaired, or whose partner is not planned."""
-    unmeasured = sum(run.unmeasured for side in (arm, base) for run in side.runs.values())
+    unmeasured = _count_runs(arm, base, "unmeasured")
     if unmeasured:
         yield f"{_count(unmeasured, 'run')} ended without recording the measure"
     left = (arm.measured - base.runs.keys()) | (base.measured - arm.runs.keys())
@@ -282,6 +273,10 @@ def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterab
         yield f"unpaired (Welch, {counts}), as the groups share {_count(shared, 'seed')}"
     elif left and shared >= MIN_PAIRS:
         yield f"{_count(len(left), 'run')} on seeds of one group only left out"
+
+
+def _count_runs(arm: Arm, base: Arm, outcome: Outcome) -> int:
+    return sum(run.outcome == outcome for side in (arm, base) for run in side.runs.values())
 
 
 def _count(n: int, noun: str) -> str:

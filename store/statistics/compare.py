@@ -38,7 +38,6 @@ SCHEMA: Final[dict[str, Any]] = {
     "seeds_needed": pl.Int64,
     "detectable": pl.Float64,
 }
-"""Columns of `compare`, in order."""
 
 CHECKS: Final[dict[str, Any]] = {
     "cell": pl.String,
@@ -49,7 +48,6 @@ CHECKS: Final[dict[str, Any]] = {
     **dict.fromkeys(("spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
     "leans_on_normal": pl.Boolean,
 }
-"""Columns of `checks`, in order."""
 
 
 def compare(
@@ -178,7 +176,7 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
 
 def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
     arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
-    ended = [run for side in (arm, base) for run in side.runs.values() if run.measured]
+    ended = [run for side in (arm, base) for run in side.runs.values() if run.outcome == "measured"]
     few = min(ours.size, theirs.size) < ROBUST_PAIRS
     return {
         "cell": arm.cell,

@@ -30,7 +30,6 @@ SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("ahead", "behind"), pl.Int64),
     "note": pl.String,
 }
-"""Columns of `compare_curves`, in order."""
 
 
 class Curve(NamedTuple):

@@ -10,7 +10,6 @@ from scipy import special
 from store.statistics.paired_differences import Floats, Paired, t_interval
 
 SETTING: Final = "setting"
-"""The column with the setting of a run."""
 
 _FEWEST: Final = 3
 """Seeds for a joint bar: with two, it would cover the truth in 88 %."""

@@ -1,4 +1,6 @@
-"""Factorial analysis of a grid: F tests of main effects and two-way interactions, with seeds as blocks.
+"""Factorial analysis of a grid, with seeds as blocks: F tests of main effects and two-way interactions, and means.
+
+An estimated marginal mean is what a level would come to if every other axis counted alike and no run were missing.
 
 Each term is tested given all others (type III with effect coding). So a main effect compares means in which each level
 of the other axes has equal weight, also if runs are missing. If a pair of levels has no run, such means do not exist.
@@ -21,10 +23,24 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
-from store.statistics.design import Design, Fit, Gain, Term, build, check, compare_fits, fit, read_factors, usable, wald
-from store.statistics.marginal import Fits, marginal_means
+from grid.names import some
+from store.statistics.design import (
+    CROSS,
+    Design,
+    Fit,
+    Gain,
+    Term,
+    build,
+    check,
+    compare_fits,
+    contrasts,
+    fit,
+    read_factors,
+    usable,
+    wald,
+)
 from store.statistics.paired_differences import Floats, or_null
-from store.statistics.scales import Scale, response
+from store.statistics.scales import Scale, back, response
 from store.statistics.verdict import holm
 
 TERMS: Final[dict[str, Any]] = {
@@ -34,7 +50,13 @@ TERMS: Final[dict[str, Any]] = {
     "aliased_with": pl.List(pl.String),
     "note": pl.String,
 }
-"""Columns of `Factorial.terms`, in order."""
+
+MEANS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("term", "level"), pl.String),
+    "n": pl.Int64,
+    **dict.fromkeys(("mean", "low", "high"), pl.Float64),
+    "note": pl.String,
+}
 
 _NAMED: Final = 3
 _NO_NOISE: Final = 1e-20
@@ -54,6 +76,15 @@ class Factorial(NamedTuple):
     """That have a run with a value."""
     notes: list[str]
     """Left-out runs and the reasons, a sentence each."""
+
+
+class _Fits(NamedTuple):
+    """The fit of the whole model, its noise variance, and a fit without the interactions that miss a pair of levels."""
+
+    whole: Fit
+    noise: float
+    without: Fit
+    incomplete: list[Term]
 
 
 class _Tested(NamedTuple):
@@ -85,7 +116,7 @@ def factorial(
     fits, seeds = _fits(design, fitted, noise, y), kept["seed"].n_unique()
     return Factorial(
         _frame(design.tested, tested, fits, len(y), alpha),
-        marginal_means(design, fits, scale=scale, alpha=alpha),
+        _marginal_means(design, fits, scale=scale, alpha=alpha),
         or_null(math.sqrt(noise)),
         len(y),
         seeds,
@@ -93,12 +124,12 @@ def factorial(
     )
 
 
-def _fits(design: Design, fitted: Fit, noise: float, y: Floats) -> Fits:
+def _fits(design: Design, fitted: Fit, noise: float, y: Floats) -> _Fits:
     incomplete = [term for term in design.tested if term.without_runs]
     matrix = design.matrix.copy()
     for term in incomplete:
         matrix[:, term.columns] = 0
-    return Fits(fitted, noise, fit(matrix, y) if incomplete else fitted, incomplete)
+    return _Fits(fitted, noise, fit(matrix, y) if incomplete else fitted, incomplete)
 
 
 def _test(design: Design, term: Term, fitted: Fit, y: Floats, failures: str) -> _Tested:
@@ -127,16 +158,16 @@ def _find_aliased(design: Design, term: Term, fitted: Fit) -> list[str]:
 def _because(design: Design, term: Term, gain: Gain, aliased: Sequence[str]) -> list[str]:
     pairs = [each for each in design.tested if len(each.factors) == 2 and term.axes <= each.axes]
     missing = [combination for each in pairs for combination in each.without_runs]
-    told = [f"no run has {_some(missing)}"] if missing else []
+    told = [f"no run has {some(missing, _NAMED)}"] if missing else []
     if gain.freedom == 0:
-        return [*told, f"it cannot be told from {_some(aliased)}" if aliased else "it has fewer than two levels"]
+        return [*told, f"it cannot be told from {some(aliased, _NAMED)}" if aliased else "it has fewer than two levels"]
     if len(term.factors) == 2:
         return [*told, f"{gain.freedom} of {term.columns.stop - term.columns.start} degrees of freedom are tested"]
     without = [name for each in pairs if each.without_runs for name in sorted(each.axes - term.axes)]
-    return [*told, f"tested as if it had no interaction with {_some(without)}" if without else "tested in part"]
+    return [*told, f"tested as if it had no interaction with {some(without, _NAMED)}" if without else "tested in part"]
 
 
-def _frame(terms: Sequence[Term], tested: Sequence[_Tested], fits: Fits, runs: int, alpha: float) -> pl.DataFrame:
+def _frame(terms: Sequence[Term], tested: Sequence[_Tested], fits: _Fits, runs: int, alpha: float) -> pl.DataFrame:
     df, left = np.array([each.gain.freedom for each in tested], dtype=float), fits.whole.freedom
     with np.errstate(invalid="ignore", divide="ignore"):
         f = np.array([each.gain.squares for each in tested]) / df / fits.noise
@@ -181,7 +212,7 @@ def _noncentrality(f: Floats, freedom: Floats, error_freedom: int, level: float)
     return np.where(np.isnan(f), np.nan, np.where(exceeds, low, 0.0))
 
 
-def _doubts(fits: Fits, seeds: int, runs: int) -> Iterator[str]:
+def _doubts(fits: _Fits, seeds: int, runs: int) -> Iterator[str]:
     if seeds == 1:
         yield "there is one seed, so the noise is that of the interactions outside the model, if any are left"
     if runs and math.isnan(fits.noise):
@@ -193,7 +224,6 @@ def _doubts(fits: Fits, seeds: int, runs: int) -> Iterator[str]:
 
 
 def _left_out(values: pl.DataFrame) -> Iterator[str]:
-    """How many runs have no value and why, and what follows."""
     planned, missing = values.height, values.height - usable(values).height
     if missing and "status" not in values.columns:
         yield f"{missing} of {planned} planned runs are left out"
@@ -230,6 +260,60 @@ def _finite() -> pl.Expr:
     return (pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False)
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _marginal_means(design: Design, found: _Fits, *, scale: Scale, alpha: float) -> pl.DataFrame:
+    """One row per level of each axis and per combination of levels of each interaction in the model.
+
+    `mean`, `low`, `high` are in the measure's unit; on the log scale a geometric mean, on the logit scale a mean of
+    odds. The t interval is about these seeds and is not corrected. A mean over a pair of levels without any run is
+    that of the model without their interaction; `note` says so. Means that the runs do not determine are null.
+    """
+    rows: list[tuple[object, ...]] = []
+    for term in design.tested:
+        for level, runs, row in _levels(design, term):
+            fit, weights, note = _choose(found, row)
+            if fit is None or (runs == 0 and len(term.factors) > 1):
+                rows.append((term.name, level, runs, None, None, None, "not estimable" if runs else "no run"))
+                continue
+            with np.errstate(over="ignore"):
+                numbers = [or_null(back(x, scale)) for x in _interval(found, fit, weights, alpha)]
+            rows.append((term.name, level, runs, *numbers, note))
+    return pl.DataFrame(rows, schema=MEANS, orient="row")
+
+
+def _interval(found: _Fits, fit: Fit, weights: Floats, alpha: float) -> tuple[float, float, float]:
+    """An estimate and the ends of its t interval; NaN where nothing tells the noise."""
+    freedom = found.whole.freedom
+    quantile = float(special.stdtrit(freedom, 1 - alpha / 2)) if freedom > 0 else math.nan
+    centre = float(weights @ fit.coefficients)
+    half = quantile * math.sqrt(max(found.noise * float(weights @ fit.covariance @ weights), 0.0))
+    return centre, centre - half, centre + half
+
+
+def _choose(found: _Fits, row: Floats) -> tuple[Fit | None, Floats, str]:
+    """The fit in which a mean is estimable, its coefficients there, and what is assumed."""
+    if found.whole.estimable(row[None]):
+        return found.whole, row, ""
+    weights = row.copy()
+    for term in found.incomplete:
+        weights[term.columns] = 0
+    if not found.without.estimable(weights[None]):
+        return None, weights, ""
+    names = " and ".join(term.name for term in found.incomplete)
+    return found.without, weights, f"as if there were no {names}"
+
+
+def _levels(design: Design, term: Term) -> Iterator[tuple[str, int, Floats]]:
+    """Each combination of levels of the term's axes: its name, its runs, and its mean as a row of coefficients."""
+    parts = [each for each in design.tested if each.axes <= term.axes]
+    codings = {factor.name: contrasts(len(factor.levels)) for factor in term.factors}
+    for places in np.ndindex(*(len(factor.levels) for factor in term.factors)):
+        at = dict(zip((factor.name for factor in term.factors), places, strict=True))
+        row = np.zeros(design.matrix.shape[1])
+        row[0] = 1
+        for part in parts:
+            product = np.ones(1)
+            for factor in part.factors:
+                product = np.outer(product, codings[factor.name][at[factor.name]]).ravel()
+            row[part.columns] = product
+        here = np.logical_and.reduce([factor.codes == at[factor.name] for factor in term.factors])
+        yield CROSS.join(factor.levels[at[factor.name]] for factor in term.factors), int(here.sum()), row

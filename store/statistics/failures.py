@@ -16,7 +16,6 @@ SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("ended", "failed"), pl.Int64),
     **dict.fromkeys(("rate", "low", "high", "p", "p_holm"), pl.Float64),
 }
-"""Columns of `failures`, in order."""
 
 
 def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -> pl.DataFrame:
@@ -28,7 +27,7 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
     """
     found = arms(values)
     ends = {cell: [run for run in arm.runs.values() if run.status in ("ok", "failed")] for cell, arm in found.items()}
-    counts = {cell: (len(runs), sum(run.failed for run in runs)) for cell, runs in ends.items()}
+    counts = {cell: (len(runs), sum(run.outcome == "failed" for run in runs)) for cell, runs in ends.items()}
     bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
     raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}
     adjusted = dict(zip(raw, holm(np.array(list(raw.values()), dtype=np.float64)).tolist(), strict=True))

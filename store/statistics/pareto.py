@@ -15,13 +15,13 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, Scale, back, response
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
-"""Every word a cell can get."""
 
 _MOST_NAMED: Final = 6
 _BEFORE: Final[dict[str, Any]] = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
@@ -63,27 +63,25 @@ def pareto(
     numbers = values.with_columns(pl.col(name).cast(pl.Float64) for name in columns)
     kept = numbers.filter(pl.all_horizontal(pl.col(name).is_finite().fill_null(value=False) for name in columns))
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
-    table = _table(kept, cells["cell"].to_list(), objectives)
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
+    table = _table(kept, keys, objectives)
     barred = forbidden or {}
     exact = [each.exact for each in objectives]
-    pairs = np.array([(one, other) in barred for one in keys for other in keys], dtype=bool)
-    claims = _claims(table, alpha, exact, pairs.reshape(len(keys), len(keys)), values["cell"].n_unique())
+    pairs = np.array([(one, other) in barred for one in keys for other in keys], dtype=bool).reshape(2 * [len(keys)])
+    dominates, front, better = _claims(table, alpha, exact, pairs, values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
     lost = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
-    absent = f"not compared with {_some(lost)}: no usable run" if lost else ""
+    absent = f"not compared with {some(lost, _MOST_NAMED)}: no usable run" if lost else ""
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
-        by = [names[j] for j in np.flatnonzero(claims.dominates[:, at])]
-        standing = "dominated" if by else "on the front" if claims.front[at] else "not told apart"
+        by = [names[j] for j in np.flatnonzero(dominates[:, at])]
+        standing = "dominated" if by else "on the front" if front[at] else "not told apart"
         means = [_mean(table[at, :, k], each) for k, each in enumerate(objectives)]
-        inconclusive = [names[j] for j in np.flatnonzero(~claims.better[at]) if j != at]
+        inconclusive = [names[j] for j in np.flatnonzero(~better[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())
         told = standing != STANDINGS[-1]
-        rests_on = (
-            shared[claims.dominates[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
-        )
+        rests_on = shared[dominates[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
         caution = few() if rests_on < ROBUST_PAIRS else ""
         notes = [caution, absent if standing == STANDINGS[1] else ""]
         note = "; ".join(filter(None, notes)) if told else _reasons(cell, zip(keys, names, strict=True), barred)
@@ -107,21 +105,7 @@ def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden)
         if (cell, key) in forbidden:
             reason = forbidden[cell, key].replace("the baseline's", "its").replace("the baseline", "it")
             found.setdefault(reason, []).append(name)
-    return "; ".join(f"against {_some(names)}: {reason}" for reason, names in found.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-class _Claims(NamedTuple):
-    dominates: np.ndarray
-    """[i, j]: i is shown to dominate j."""
-    front: np.ndarray
-    """[i]: i is shown to be better than each other cell in some objective."""
-    better: np.ndarray
-    """[i, j]: i is shown to be better than j in some objective."""
+    return "; ".join(f"against {some(names, _MOST_NAMED)}: {reason}" for reason, names in found.items())
 
 
 def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Objective]) -> Floats:
@@ -138,8 +122,13 @@ def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Object
     return table
 
 
-def _claims(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int) -> _Claims:
-    """Both kinds of claim; of the `planned` cells those that are not in the table count in the families."""
+def _claims(
+    table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whether i is shown to dominate j [i, j]; to be better in some objective than each other cell [i]; than j [i, j].
+
+    Cells that are `planned` and not in the table count in the families.
+    """
     p, equal = _one_sided(table, np.array(exact, dtype=bool))
     p, equal = np.where(barred[:, :, None], 1.0, p), equal & ~barred[:, :, None]
     cells = len(table)
@@ -150,7 +139,7 @@ def _claims(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarr
     dominates[other] = _holm_of(every[other], planned * (planned - 1)) <= alpha
     some = np.minimum(np.where(equal, 1.0, p).min(-1) * p.shape[-1], 1.0)
     worst = np.where(other, some, 0.0).max(-1) if cells > 1 else np.ones(cells)  # against nobody nothing is shown
-    return _Claims(dominates, _holm_of(worst, planned) <= alpha, some * planned <= alpha)
+    return dominates, _holm_of(worst, planned) <= alpha, some * planned <= alpha
 
 
 def _holm_of(p: Floats, family: int) -> Floats:

@@ -27,7 +27,6 @@ EFFECTS: Final[dict[str, Any]] = {
     "family": pl.Int64,
     "verdict": pl.String,
 }
-"""Columns of `SeedContrasts.effects`, in order."""
 _EMPTY: Final = "{} of {} cells have no value on any seed, so differences between levels are those of the other cells"
 _SAMPLE: Final = "{} of {} seeds have a value of all {} cells; only these count for differences between levels"
 _MIXED: Final = "these runs come from {} versions of the code, so differences between levels have no verdict"
@@ -54,9 +53,7 @@ def seed_contrasts(
     """Compare levels of axes over the seeds that have a finite value of every cell, but for cells without any.
 
     `values` is that of `factorial`, with the column cell; `factors` gives the levels of each axis, the reference first.
-
-    Raises:
-        SpecError: a column is missing, or a value does not fit the scale.
+    Raises SpecError: a column is missing, or a value does not fit the scale.
     """
     check(values, [*factors, "cell"])
     known, every, planned = usable(values), values["cell"].n_unique(), values[SEED].n_unique()

@@ -37,7 +37,7 @@ class TunedChoice(NamedTuple):
     failed: int
     """Selecting runs that failed or ended without a finite value."""
     values: int = 0
-    """Mean of the chosen cell on the selecting seeds."""
+    """Number of values of the chosen cell on the selecting seeds."""
 
 
 class Selected(NamedTuple):
