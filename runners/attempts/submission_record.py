@@ -17,14 +17,7 @@ from grid.errors import NotFoundError, StoreError
 from runners.attempts.manifest import Manifest
 from store.files.atomic import read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import (
-    TrialState,
-    heartbeat_age,
-    local_process,
-    pid_space,
-    process_started,
-    trial_state,
-)
+from store.files.trial_status import TrialState, heartbeat_age, local_process, pid_space, process_started, trial_state
 
 if TYPE_CHECKING:
     from runners.attempts.worker import WorkOrder
@@ -204,7 +197,7 @@ def new_record(
         machine,
         time.time(),
         {**data, "files": list(snapshot.spec) if snapshot else files},
-        snapshot=snapshot.data() if snapshot else None,
+        snapshot=asdict(snapshot) if snapshot else None,
         environment=record(user_imports()),
         host=socket.gethostname(),
         pid=pid,

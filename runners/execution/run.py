@@ -177,7 +177,7 @@ class _ActiveRun:
                     self._work(submission)
             if landing is not None:
                 landing.once(wait=True)
-                problems = landing.problems
+                problems = tuple(landing.problems)
         return self._count(submission, problems)
 
     def _work(self, submission: str) -> None:

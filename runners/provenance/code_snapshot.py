@@ -11,7 +11,7 @@ import site
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -52,10 +52,6 @@ class Snapshot:
     def dirty(self) -> bool:
         """True if the work tree differs from `head`."""
         return bool(self.changed or self.untracked)
-
-    def data(self) -> dict[str, Any]:
-        """Convert to JSON data."""
-        return asdict(self)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Snapshot":

@@ -68,7 +68,6 @@ class WorkerRecord:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Node, class and number of the worker."""
         return self.node, self.resource_class, self.worker
 
     def hours(self, unit: str) -> float:

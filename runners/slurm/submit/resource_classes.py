@@ -65,10 +65,7 @@ class Demands:
     """
 
     def __init__(
-        self,
-        slurm: Slurm,
-        most_cpus: Callable[[str | None], int] = lambda _: 0,
-        flags: frozenset[str] = frozenset(),
+        self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0, flags: frozenset[str] = frozenset()
     ) -> None:
         self._slurm = slurm
         self._requests: dict[int | None, Slurm] = {None: slurm}
