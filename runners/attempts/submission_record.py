@@ -67,9 +67,7 @@ class Submission:
     job: dict[str, Any]
     """The fields of `runners.attempts.worker.WorkOrder` without root and submission.
 
-    Files are in the snapshot, or absolute.
-
-    `specs` are the spec files as absolute paths.
+    Files are in the snapshot, or absolute; `specs` are the spec files as absolute paths.
     """
     slurm: dict[str, Any] | None = None
     """The `Slurm` spec as data."""

@@ -18,9 +18,7 @@ class BackgroundIngest:
     """Ingests every `every_s` seconds in a thread; passes each new problem to `notify`."""
 
     def __init__(self, root: Path, every_s: float, notify: Callable[[str], None]) -> None:
-        self._root = root
-        self._every_s = every_s
-        self._notify = notify
+        self._root, self._every_s, self._notify = root, every_s, notify
         self.problems: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)

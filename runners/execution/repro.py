@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.5
 
-
 _QUERIES = {
     "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial "
     "AND NOT starts_with(name, 'system.')",  # load of the machine

@@ -59,7 +59,7 @@ campaign, spec = map(Path, sys.argv[1:])
 assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
 layout = Layout(campaign)
 (submission,) = layout.submission_ids()
-snapshot = take(layout, [spec]).data()
+snapshot = vars(take(layout, [spec]))
 environment = {**record(), "cpu": "an abacus"}
 about = Submission(submission, "inline", time.time(), {"files": [str(spec)]}, None, snapshot, environment)
 write_submission_record(layout, about)

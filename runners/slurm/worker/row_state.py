@@ -31,8 +31,7 @@ class RowStates:
     """Reads the trials of a submission for a worker task on `node`. Raises StoreError if the manifest is damaged."""
 
     def __init__(self, job: WorkOrder, node: str, leases: Leases | None = None) -> None:
-        self._job = job
-        self._node = node
+        self._job, self._node = job, node
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)
         self._leases = leases or Leases(job.place)

@@ -82,9 +82,7 @@ class _Supervisor(Overseer):
     """Supervises the worker processes of this task; the overseer of its machine."""
 
     def __init__(self, assignment: Assignment, record_file: WorkerRecordFile, signals: SignalState) -> None:
-        self._assignment = assignment
-        self._record_file = record_file
-        self._signals = signals
+        self._assignment, self._record_file, self._signals = assignment, record_file, signals
         self._job = assignment.job
         self._layout = assignment.layout
         self._states = RowStates(self._job, assignment.place.node)

@@ -98,8 +98,7 @@ class TimeBudget:
     ) -> None:
         self._clock = clock
         self._end = clock() + seconds
-        self._limit_s = limit_s
-        self._signal_s = signal_s
+        self._limit_s, self._signal_s = limit_s, signal_s
         self._durations: list[float] = []
 
     @property
