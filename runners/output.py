@@ -5,10 +5,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from shutil import get_terminal_size
 from textwrap import wrap
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 LINE_EVERY_S = 10.0
 """Between lines about progress where no display can redraw itself."""
+SLOW_AFTER_S = 2.0
+"""Seconds after which a part of a command is named."""
 _LONGEST = 40
 """Most characters of a first column that is never broken."""
 _WIDE = 200
@@ -43,6 +47,18 @@ def say(text: str) -> None:
 def write(text: str) -> None:
     """A line of the result, on stdout."""
     sys.stdout.write(f"{escape_control(text)}\n")
+
+
+@contextmanager
+def slow_notice(text: str) -> Iterator[None]:
+    """Write `text` on stderr once if the block takes long, so that nobody waits in silence."""
+    timer = Timer(SLOW_AFTER_S, say, [f"{text} ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def format_count(number: int, noun: str, plural: str | None = None) -> str:

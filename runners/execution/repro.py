@@ -24,11 +24,10 @@ from runners.attempts.micro_batches import split
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution.progress import GridMember, ProgressDisplay, Tally
-from runners.output import format_count
+from runners.output import format_count, slow_notice
 from runners.provenance.code import lineage
 from runners.provenance.code_snapshot import Snapshot, extract
 from runners.provenance.environment import THREADS, differences as environment_differences, record as environment_record
-from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout

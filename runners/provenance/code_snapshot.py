@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.output import slow_notice
 from runners.provenance.snapshot_contents import SnapshotFile, gather
-from runners.slow_notice import slow_notice
 from store.files.atomic import environment_problem, make_directory, write_atomic
 from store.files.layout import Layout
 
