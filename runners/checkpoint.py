@@ -176,8 +176,7 @@ def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
 
 def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
     """Delete checkpoints of a finished trial that a killed worker has left."""
-    done = (each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok")
-    discard_checkpoints(layout, trial, max(done, default=0))
+    discard_checkpoints(layout, trial, state.result.attempt if state.result else 0)
 
 
 def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:

@@ -5,10 +5,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from shutil import get_terminal_size
 from textwrap import wrap
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 LINE_EVERY_S = 10.0
 """Between lines about progress where no display can redraw itself."""
+SLOW_AFTER_S = 2.0
+"""Seconds after which a part of a command is named."""
 _LONGEST = 40
 """Most characters of a first column that is never broken."""
 _WIDE = 200
@@ -45,6 +49,18 @@ def write(text: str) -> None:
     sys.stdout.write(f"{escape_control(text)}\n")
 
 
+@contextmanager
+def slow_notice(text: str) -> Iterator[None]:
+    """Write `text` on stderr once if the block takes long, so that nobody waits in silence."""
+    timer = Timer(SLOW_AFTER_S, say, [f"{text} ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
     """Format a count: `1 trial`, `2 trials`, `2 classes`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
@@ -62,15 +78,9 @@ def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None
 
 
 def write_frame(
-    command: str,
-    frame: "pl.DataFrame",
-    *,
-    as_json: bool,
-    as_csv: bool = False,
-    shown: Mapping[str, str] | None = None,
-    warnings: Sequence[str] = (),
+    command: str, frame: "pl.DataFrame", *, as_json: bool, as_csv: bool = False, warnings: Sequence[str] = ()
 ) -> None:
-    """A frame as JSON rows with `warnings`, as CSV, or as a table of the columns `shown` (column -> heading)."""
+    """A frame as JSON rows with `warnings`, as CSV, or as a table."""
     if as_json:
         write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
@@ -78,8 +88,7 @@ def write_frame(
 
         sys.stdout.write(csv_text(frame))
     else:
-        headings = dict(shown) if shown is not None else {name: name for name in frame.columns}
-        write_table(list(headings.values()), frame.select(list(headings)).rows())
+        write_table(frame.columns, frame.rows())
 
 
 def write_table(

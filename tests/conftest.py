@@ -11,7 +11,7 @@ from definitions import forgotten
 from hypothesis import settings
 
 import variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
-from runners import slow_notice
+from runners import output
 
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,7 +33,7 @@ def _definitions_stay_in_their_test() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Keep what is imported out of every later collection of garbage, and notices of slow parts out of the tests."""
-    slow_notice.AFTER_S = 600.0  # a busy machine is slow in every part of a command
+    output.SLOW_AFTER_S = 600.0  # a busy machine is slow in every part of a command
     gc.collect()
     gc.freeze()
 

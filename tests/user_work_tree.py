@@ -45,7 +45,7 @@ campaign, *files = sys.argv[1:]
 planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]
 told = {"trials": {each.key: Codes().sources(each.trial) for each in planned}}
 if campaign:
-    told["snapshot"] = take(Layout(campaign), [Path(file) for file in files]).data()
+    told["snapshot"] = vars(take(Layout(campaign), [Path(file) for file in files]))
 told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in ("grid", "runners", "helper")}
 print(json.dumps(told))
 """

@@ -48,13 +48,17 @@ class CampaignUnwritable(EnvironmentProblem):
     """The campaign directory is not writable; the run stops and keeps what is on disk."""
 
 
-def require_there(place: Path) -> None:
-    """Raise CampaignUnwritable if `place` is gone: writing would recreate a removed campaign in part."""
+def is_there(place: Path) -> bool:
+    """Return True if `place` exists. Raises CampaignUnwritable if the file system does not answer."""
     try:
-        there = retry_io(place.exists)
+        return retry_io(place.exists)
     except OSError as error:
         raise CampaignUnwritable(str(environment_problem("look for", place, error))) from error
-    if not there:
+
+
+def require_there(place: Path) -> None:
+    """Raise CampaignUnwritable if `place` is gone: writing would recreate a removed campaign in part."""
+    if not is_there(place):
         raise CampaignUnwritable(
             f"{place} is gone: the campaign was moved or removed meanwhile; run the same command where it is now"
         )

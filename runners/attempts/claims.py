@@ -17,7 +17,7 @@ from store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, 
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.removals import next_attempt
-from store.files.trial_status import AttemptState, TrialState, last_beat_ns, trial_state
+from store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
 
 MOST_LOST = 5
 """A trial has failed after this many attempts in a row without an end record or a checkpoint.
@@ -129,11 +129,7 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
 
 
 def _measure_fruitless(
-    layout: Layout,
-    trial: str,
-    state: TrialState,
-    same_code: Callable[[int], bool],
-    resumed: Mapping[str, int] | None,
+    layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], resumed: Mapping[str, int] | None
 ) -> list[float]:
     """Return how long the latest attempts were that began at the checkpoint `resumed`, which is still the newest.
 
@@ -181,6 +177,6 @@ def _died_too_often(
 
 def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:
     """Write the `end.json` that the owner of the attempt, which is dead, can no longer write."""
-    state = next((found for found in trial_state(layout, trial).attempts if found.attempt == number), None)
+    state = attempt_state(layout, trial, number)
     wall_s = time.time() - float(state.start["started"]) if state else 0.0
     write_end(layout, {**end_record(trial, number, step, wall_s), **failure._asdict()})

@@ -28,7 +28,6 @@ from store.files.layout import Layout
 from store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
 
 _KEPT_S = 3600.0
-
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

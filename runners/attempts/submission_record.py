@@ -17,14 +17,7 @@ from grid.errors import NotFoundError, StoreError
 from runners.attempts.manifest import Manifest
 from store.files.atomic import read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import (
-    TrialState,
-    heartbeat_age,
-    local_process,
-    pid_space,
-    process_started,
-    trial_state,
-)
+from store.files.trial_status import TrialState, heartbeat_age, local_process, pid_space, process_started, trial_state
 
 if TYPE_CHECKING:
     from runners.attempts.worker import WorkOrder
@@ -74,9 +67,7 @@ class Submission:
     job: dict[str, Any]
     """The fields of `runners.attempts.worker.WorkOrder` without root and submission.
 
-    Files are in the snapshot, or absolute.
-
-    `specs` are the spec files as absolute paths.
+    Files are in the snapshot, or absolute; `specs` are the spec files as absolute paths.
     """
     slurm: dict[str, Any] | None = None
     """The `Slurm` spec as data."""
@@ -204,7 +195,7 @@ def new_record(
         machine,
         time.time(),
         {**data, "files": list(snapshot.spec) if snapshot else files},
-        snapshot=snapshot.data() if snapshot else None,
+        snapshot=asdict(snapshot) if snapshot else None,
         environment=record(user_imports()),
         host=socket.gethostname(),
         pid=pid,

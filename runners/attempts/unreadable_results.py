@@ -8,8 +8,6 @@ from store.files.attempts import write_end
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-WHY = "its result cannot be read, or another attempt disagrees with it"
-
 
 def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
     """Return the keys of such trials of the grids. Raises StoreError if the store cannot be read."""
@@ -27,10 +25,11 @@ def give_back(layout: Layout, lost: Collection[str]) -> None:
 
     Raises EnvironmentProblem if the campaign cannot be written.
     """
+    why = "its result cannot be read, or another attempt disagrees with it"
     for key in sorted(lost):
         for attempt in trial_state(layout, key).attempts:
             if attempt.end is not None and attempt.end["status"] == "ok":
-                write_end(layout, {**attempt.end, "status": "stopped", "message": WHY})
+                write_end(layout, {**attempt.end, "status": "stopped", "message": why})
     if lost:
         verbs = ("has", "is") if len(lost) == 1 else ("have", "are")
         trials = format_count(len(lost), "finished trial")

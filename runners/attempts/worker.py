@@ -68,11 +68,6 @@ class WorkOrder:
     callbacks: bool = True
     """True to call `on_step` and `on_evaluation` of the spec files."""
 
-    @property
-    def code(self) -> str | None:
-        """Hash of the core; None if workers compute it."""
-        return self.modules.get("core")
-
 
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 

@@ -14,9 +14,8 @@ from grid import Grid
 from grid.durations import format_duration
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, format_count, say, write
+from runners.output import LINE_EVERY_S, format_count, say, slow_notice, write
 from runners.provenance.specfile import import_spec_file
-from runners.slow_notice import slow_notice
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
 from variants.laws.examples import (

@@ -11,8 +11,7 @@ from cyclopts import Parameter
 from grid.errors import AblateError, NotFoundError, SpecError
 from runners.cli.options import Campaign, Flag, Json, Trials, Trust
 from runners.cli.resolve import find_several, open_campaign, require_trust
-from runners.output import format_count, say, write_json, write_table
-from runners.slow_notice import slow_notice
+from runners.output import format_count, say, slow_notice, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

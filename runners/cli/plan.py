@@ -22,8 +22,7 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say, write_json, write_prose
-from runners.slow_notice import slow_notice
+from runners.output import say, slow_notice, write_json, write_prose
 
 if TYPE_CHECKING:
     from runners.monitoring.trial_locations import State

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from grid.errors import SpecError
 from runners.cli.options import Campaign, OneTrial, Trust
 from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
-from runners.output import say, write, write_table
-from runners.slow_notice import slow_notice
+from runners.output import say, slow_notice, write, write_table
 
 if TYPE_CHECKING:
     from runners.execution.repro import Reproduction

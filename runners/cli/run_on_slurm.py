@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.output import format_count, say, write
-from runners.slow_notice import slow_notice
+from runners.output import format_count, say, slow_notice, write
 
 if TYPE_CHECKING:
     from grid import Grid

@@ -18,10 +18,8 @@ class BackgroundIngest:
     """Ingests every `every_s` seconds in a thread; passes each new problem to `notify`."""
 
     def __init__(self, root: Path, every_s: float, notify: Callable[[str], None]) -> None:
-        self._root = root
-        self._every_s = every_s
-        self._notify = notify
-        self._problems: list[str] = []
+        self._root, self._every_s, self._notify = root, every_s, notify
+        self.problems: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)
 
@@ -32,10 +30,6 @@ class BackgroundIngest:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return tuple(self._problems)
 
     def once(self, *, wait: bool) -> None:
         """Ingest now; report and keep a problem.
@@ -48,8 +42,8 @@ class BackgroundIngest:
             ingest(self._root, wait=wait, threads=1, thorough=wait)
         except Exception as error:  # noqa: BLE001  # reported below: a run does not depend on its store
             text = f"results are on disk but not in the store yet: {error}"
-            if text not in self._problems:
-                self._problems.append(text)
+            if text not in self.problems:
+                self.problems.append(text)
                 self._notify(text)
 
     def _loop(self) -> None:

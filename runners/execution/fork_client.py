@@ -76,7 +76,8 @@ class Forks:
     """
 
     def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """Readable if new exits have arrived."""
         with theirs:
             self._process = (start or start_interpreter)(theirs, preload)
         self._pending: list[Exit] = []
@@ -90,11 +91,6 @@ class Forks:
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
     @property
-    def exit_socket(self) -> socket.socket:
-        """Socket that is readable if new exits have arrived."""
-        return self._control
-
-    @property
     def has_exits(self) -> bool:
         """True if exits were already read while `fork` waited for its reply."""
         return bool(self._pending)
@@ -103,7 +99,7 @@ class Forks:
         ours, theirs = Pipe()
         with theirs:
             try:
-                socket.send_fds(self._control, [json.dumps({"fork": number}).encode()], [theirs.fileno()])
+                socket.send_fds(self.control, [json.dumps({"fork": number}).encode()], [theirs.fileno()])
             except OSError as error:
                 raise self._died() from error
             while "pid" not in (message := self._read()):
@@ -120,13 +116,13 @@ class Forks:
 
     def close(self) -> None:
         """Kill the server and its workers."""
-        self._control.close()
+        self.control.close()
         self._process.kill()
         self._process.wait()
 
     def _read(self) -> dict[str, Any]:
         try:
-            data = self._control.recv(MOST_BYTES)
+            data = self.control.recv(MOST_BYTES)
         except ConnectionResetError:
             data = b""
         if not data:

@@ -57,7 +57,7 @@ class WorkerPool:
         self._attempt(self._fill)
         while self._members:
             for ready in self._speakers():
-                if ready is self._forks.exit_socket:
+                if ready is self._forks.control:
                     for ended in self._forks.exits():
                         self._bury(ended)
                 else:
@@ -92,9 +92,9 @@ class WorkerPool:
     def _speakers(self) -> Sequence[object]:
         """Wait for readable pipes or the server's socket; empty after a timeout."""
         if self._forks.has_exits:  # exits already read, so the socket does not show them
-            return [self._forks.exit_socket]
+            return [self._forks.control]
         pipes = [member.pipe for member in self._members.values() if member.open]
-        return wait([*pipes, self._forks.exit_socket], timeout=_LOOK_EVERY_S)
+        return wait([*pipes, self._forks.control], timeout=_LOOK_EVERY_S)
 
     def _fill(self) -> None:
         """Start workers in free slots while rows are left for them."""

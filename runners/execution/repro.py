@@ -24,24 +24,19 @@ from runners.attempts.micro_batches import split
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution.progress import GridMember, ProgressDisplay, Tally
-from runners.output import format_count
+from runners.output import format_count, slow_notice
+from runners.provenance.code import lineage
 from runners.provenance.code_snapshot import Snapshot, extract
-from runners.provenance.environment import (
-    THREADS,
-    differences as environment_differences,
-    record as environment_record,
-)
-from runners.slow_notice import slow_notice
+from runners.provenance.environment import THREADS, differences as environment_differences, record as environment_record
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, progress_of, trial_state
+from store.files.trial_status import AttemptState, progress_of, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
 
 LOOK_EVERY_S = 0.5
-
 
 _QUERIES = {
     "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial "
@@ -145,7 +140,6 @@ class Recorded:
 
     @property
     def took(self) -> str:
-        """Training time, in words."""
         ends = [each.end for each in self.made_by if each.end is not None]
         spent = format_duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
         return f"{format_count(len(ends), 'attempt')} that made its result took {spent} in all"
@@ -184,15 +178,14 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
         StoreError: the record of its submission is damaged.
     """
     state = trial_state(layout, key)
-    done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]
-    if not done or done[-1].end is None:
+    done = state.result
+    if done is None or done.end is None:
         raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.status}; run it first")
-    start = done[-1].start
-    try:
-        record = read_submission_record(layout, str(start["submission"]))
-    except NotFoundError:
-        record = None
-    return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, tuple(_made_by(state, done[-1])))
+    record = None
+    with suppress(NotFoundError):
+        record = read_submission_record(layout, str(done.start["submission"]))
+    made_by = tuple(filter(None, lineage(state, done.attempt)))
+    return Recorded(layout, key, done.attempt, done.start, done.end, record, made_by)
 
 
 def submitted_code(found: Recorded) -> list[Path]:
@@ -201,14 +194,6 @@ def submitted_code(found: Recorded) -> list[Path]:
         return [found.layout.snapshot_tar(found.snapshot.tar)]
     job = found.record.job if found.record else {}
     return [Path(file) for file in job.get("specs") or job.get("files") or ()]
-
-
-def _made_by(state: TrialState, last: AttemptState) -> Iterator[AttemptState]:
-    earlier = {each.attempt: each for each in state.attempts}
-    following: AttemptState | None = earlier.pop(last.attempt)
-    while following is not None:
-        yield following
-        following = earlier.pop((following.start.get("resumed_from") or {}).get("attempt", 0), None)
 
 
 def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: Callable[[str], None]) -> Reproduction:

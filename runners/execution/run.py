@@ -146,10 +146,8 @@ class _ActiveRun:
     """One submission; the overseer of its machine."""
 
     def __init__(self, layout: Layout, survey: Survey, machine: Machine, options: RunOptions) -> None:
-        self._layout = layout
-        self._survey = survey
-        self._machine = machine
-        self._options = options
+        self._layout, self._survey = layout, survey
+        self._machine, self._options = machine, options
         self._to_do = survey.to_do
         self._tally = begin_tally(survey, survey.to_do)
         self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
@@ -177,7 +175,7 @@ class _ActiveRun:
                     self._work(submission)
             if landing is not None:
                 landing.once(wait=True)
-                problems = landing.problems
+                problems = tuple(landing.problems)
         return self._count(submission, problems)
 
     def _work(self, submission: str) -> None:

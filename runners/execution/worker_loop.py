@@ -85,7 +85,6 @@ def _require_devices(devices: str, node: str) -> None:
 
 
 def _limit_memory(share: float) -> None:
-    """Limit this process to its share of the device memory."""
     torch = sys.modules.get("torch")
     if share < 1 and torch is not None and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(TENSORS_OF_DEVICE * share)
@@ -97,33 +96,29 @@ class _Control:
 
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
-        self._stop = False
+        self.must_stop = False
         self._said_at = 0.0
         self._poll = select.poll()  # registered once, since every step polls
         self._poll.register(pipe.fileno(), select.POLLIN)
 
-    @property
-    def must_stop(self) -> bool:
-        return self._stop
-
     def terminate(self, *_: object) -> None:
         """Handle SIGTERM: finish the step, save and exit."""
-        self._stop = True
+        self.must_stop = True
 
     def next(self) -> tuple[Any, ...] | None:
         """Wait for the next request; None to exit."""
-        while not self._stop:
+        while not self.must_stop:
             if self._poll.poll(500):  # the timeout lets it notice SIGTERM between trials
                 message: tuple[Any, ...] = self._receive()
                 if message[0] != "stop":
                     return message
-                self._stop = True
+                self.must_stop = True
         return None
 
     def stop_requested(self) -> bool:
-        if not self._stop and self._poll.poll(0):
-            self._stop = self._receive()[0] == "stop"
-        return self._stop
+        if not self.must_stop and self._poll.poll(0):
+            self.must_stop = self._receive()[0] == "stop"
+        return self.must_stop
 
     def say(self, *message: object) -> None:
         try:

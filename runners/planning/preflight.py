@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from runners.slow_notice import slow_notice
+from runners.output import slow_notice
 from store.analysis.metrics import direction
 from store.files.layout import Layout
 from store.files.trial_status import trial_state

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, final
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError, StoreError
 from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
-from runners.output import format_count
+from runners.output import format_count, slow_notice
 from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
-from runners.slow_notice import slow_notice
 from store.files.layout import Layout
 from store.files.trial_status import Status, trial_state
 

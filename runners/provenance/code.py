@@ -24,17 +24,9 @@ from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.loading import named_files, read_by
 from runners.provenance.origin import PROJECT, is_installed, package_of
-from runners.provenance.source import (
-    acting_names,
-    digest,
-    effects,
-    hash_text,
-    imported_modules,
-    relevant,
-    statements,
-)
+from runners.provenance.source import acting_names, digest, effects, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
-from store.files.trial_status import TrialState
+from store.files.trial_status import AttemptState, TrialState
 
 CORE = (
     "variants/*.py",
@@ -70,20 +62,23 @@ def spec_module_name(path: Path | str) -> str:
 
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
     """Return True if a finished trial was made by code other than `sources`; unknown code is other code."""
-    done = next((each for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"), None)
-    return done is not None and made_by(state, done.attempt) != [dict(sources)]
+    return state.result is not None and made_by(state, state.result.attempt) != [dict(sources)]
 
 
 def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
     """List the distinct sources of `attempt` and its predecessors, latest first; None if unknown."""
-    starts = {each.attempt: each.start for each in state.attempts}
-    found: list[dict[str, str] | None] = []
+    found = [current_sources(each.start.get("sources") if each else None) for each in lineage(state, attempt)]
+    return [each for at, each in enumerate(found) if each not in found[:at]]
+
+
+def lineage(state: TrialState, attempt: int) -> Iterator[AttemptState | None]:
+    """Yield `attempt`, the one that it resumed from, and so on; None for one without a record, which is the last."""
+    earlier = {each.attempt: each for each in state.attempts}
     following: int | None = attempt
     while following is not None:
-        start = starts.pop(following, {})  # popped: a damaged record must not cause a loop
-        found.append(current_sources(start.get("sources")))
-        following = (start.get("resumed_from") or {}).get("attempt")
-    return [each for at, each in enumerate(found) if each not in found[:at]]
+        found = earlier.pop(following, None)  # popped: a damaged record must not cause a loop
+        yield found
+        following = found and (found.start.get("resumed_from") or {}).get("attempt")
 
 
 @final

@@ -11,14 +11,14 @@ import site
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.output import slow_notice
 from runners.provenance.snapshot_contents import SnapshotFile, gather
-from runners.slow_notice import slow_notice
 from store.files.atomic import environment_problem, make_directory, write_atomic
 from store.files.layout import Layout
 
@@ -52,10 +52,6 @@ class Snapshot:
     def dirty(self) -> bool:
         """True if the work tree differs from `head`."""
         return bool(self.changed or self.untracked)
-
-    def data(self) -> dict[str, Any]:
-        """Convert to JSON data."""
-        return asdict(self)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Snapshot":

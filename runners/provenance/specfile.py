@@ -17,10 +17,10 @@ from pydantic import PydanticUserError, ValidationError
 from grid import Grid, PaperGrids, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from grid.suggestions import suggest_name
+from runners.output import slow_notice
 from runners.provenance.code import SOURCE, spec_module_name
 from runners.provenance.loading import record_reads
 from runners.provenance.origin import is_installed
-from runners.slow_notice import slow_notice
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:

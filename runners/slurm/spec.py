@@ -84,15 +84,13 @@ def _check_word(text: str) -> str:
     return text
 
 
-def _split_words(given: Any) -> Any:
-    return shlex.split(given) if isinstance(given, str) else given
-
-
 Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
 Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
-Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+Words = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: shlex.split(given) if isinstance(given, str) else given)
+]
 
 
 class WorkerFields(Spec):

@@ -68,7 +68,6 @@ class WorkerRecord:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Node, class and number of the worker."""
         return self.node, self.resource_class, self.worker
 
     def hours(self, unit: str) -> float:
@@ -159,11 +158,8 @@ class BudgetTracker:
     def __init__(
         self, layout: Layout, submission: str, hours: float, unit: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._layout = layout
-        self._submission = submission
-        self._hours = hours
-        self._unit = unit
-        self._clock = clock
+        self._layout, self._submission = layout, submission
+        self._hours, self._unit, self._clock = hours, unit, clock
         self._final: dict[Path, float] = {}
         self._read_at = -math.inf
         self._next = -math.inf
@@ -306,9 +302,7 @@ class Cancellations:
     """The file, as a worker watches it."""
 
     def __init__(self, layout: Layout, submission: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._layout = layout
-        self._submission = submission
-        self._clock = clock
+        self._layout, self._submission, self._clock = layout, submission, clock
         self._next = clock()
         self.current = CalledOff()
 

@@ -4,20 +4,20 @@ import threading
 
 import pytest
 
-from runners import slow_notice as module
-from runners.slow_notice import slow_notice
+from runners import output
+from runners.output import slow_notice
 
 
 def test_a_step_that_lasts_is_named_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     before = threading.active_count()
     is_named = threading.Event()
-    monkeypatch.setattr(module, "AFTER_S", 0.001)
+    monkeypatch.setattr(output, "SLOW_AFTER_S", 0.001)
     lines: list[str] = []
-    monkeypatch.setattr(module, "say", lambda text: (lines.append(text), is_named.set()))
+    monkeypatch.setattr(output, "say", lambda text: (lines.append(text), is_named.set()))
     with slow_notice("lasting"):
         assert is_named.wait(60)
     assert lines == ["lasting ..."]
-    monkeypatch.setattr(module, "AFTER_S", 3600.0)
+    monkeypatch.setattr(output, "SLOW_AFTER_S", 3600.0)
     with slow_notice("quick"):
         (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
     timer.join(60)

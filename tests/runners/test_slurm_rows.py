@@ -23,8 +23,7 @@ from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.slurm.worker.completed_rows import CompletedRows as Known
 from runners.slurm.worker.row_state import RowState, RowStates
 from runners.slurm.worker.rows import RowShare
-from runners.slurm.worker.task_environment import here, seconds_left
-from runners.slurm.worker.time_budget import TimeBudget
+from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import (
     BudgetTracker,
     CalledOff,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +46,7 @@ def write_files(place: Path, files: dict[str, str]) -> None:
 
 def test_the_record_names_dirty_files_and_the_tree_has_them(repository: Path, rooms: Path, tmp_path: Path) -> None:
     snapshot = take_here(tmp_path / "c", repository, rooms)
-    assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
+    assert Snapshot.of(json.loads(json.dumps({**asdict(snapshot), "later": 1}))) == snapshot
     assert snapshot.head == git(repository, "rev-parse", "HEAD")
     assert snapshot.changed == ("gone.txt", "lib/helper.py")
     assert (snapshot.untracked, snapshot.left_out) == (("lib/extra.py", "notes.txt"), ())
@@ -264,7 +265,7 @@ def test_an_earlier_path_comes_after_and_user_packages_stay(submitted: Submitted
     mine = f"{tree}/code:{tree}/user/lib"
     assert run_job(submitted, then, ABLATE_TREES=trees, PYTHONPATH="/m").stdout == f"{mine}:/m 1 1 1\n"
     assert run_job(submitted, then, ABLATE_TREES=trees, PYTHONPATH="").stdout == f"{mine} 1 1 1\n"
-    user = Snapshot.of({**submitted.snapshot.data(), "user_site": True})
+    user = Snapshot.of({**asdict(submitted.snapshot), "user_site": True})
     assert (
         run_job(submitted._replace(snapshot=user), then, ABLATE_TREES=trees, PYTHONPATH="").stdout == f"{mine}  1 1\n"
     )

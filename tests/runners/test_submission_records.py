@@ -193,7 +193,7 @@ def queued(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None, *at_work:
         Surveyed(key(campaign, n), "g", "c", "SSA", "SSA", "o", n, n, "running" if n in at_work else "pending")
         for n in range(4)
     ]
-    return queued_elsewhere(campaign.layout, wanted, Scripted(tasks)).trials
+    return queued_elsewhere(campaign.layout, wanted, Scripted(tasks), {}).trials
 
 
 @pytest.mark.parametrize(

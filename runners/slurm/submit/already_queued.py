@@ -21,8 +21,6 @@ from store.files.layout import Layout
 from store.files.plans import read_plan
 from store.files.trial_status import local_process, trial_state
 
-NOTHING: Mapping[str, Collection[str]] = {}
-
 _BY_NOW_S = 600.0
 """Without locks, a submission whose record is older than this is abandoned."""
 
@@ -42,7 +40,7 @@ class AlreadyQueued:
 
 
 def queued_elsewhere(
-    layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]] = NOTHING
+    layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]]
 ) -> AlreadyQueued:
     """Find which of `wanted` workers of earlier submissions will take; `planned` are the keys of grids.
 

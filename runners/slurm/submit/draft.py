@@ -205,7 +205,7 @@ class Drafter:
                     f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
                     f"you may queue {format_count(room.tasks, 'more job')}: {room.because}; {remedy}"
                 )
-            sizes = workload.split(room.tasks, [float(size) for size in sizes], sizes)
+            sizes = workload.split(room.tasks, sizes, sizes)
             notes.append(
                 f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
                 f"{room.because}"

@@ -51,9 +51,7 @@ class Arrays(SlurmExecutor):
         super().__init__(folder)
         self._submission = submission
         self._root = layout.root.absolute()
-        self._slurm = slurm
-        self._tree = tree
-        self._single = single
+        self._slurm, self._tree, self._single = slurm, tree, single
 
     @classmethod
     def affinity(cls) -> int:

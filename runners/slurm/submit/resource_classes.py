@@ -65,16 +65,12 @@ class Demands:
     """
 
     def __init__(
-        self,
-        slurm: Slurm,
-        most_cpus: Callable[[str | None], int] = lambda _: 0,
-        flags: frozenset[str] = frozenset(),
+        self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0, flags: frozenset[str] = frozenset()
     ) -> None:
         self._slurm = slurm
         self._requests: dict[int | None, Slurm] = {None: slurm}
         self._requests |= {at: slurm.with_needs(needs) for at, needs in enumerate(slurm.needs)}
-        self._most_cpus = most_cpus
-        self._flags = flags
+        self._most_cpus, self._flags = most_cpus, flags
         self._cells: dict[tuple[str, str], Demand] = {}
         self._matches: Counter[int] = Counter()
         self._missing_paths: dict[str, SpecError] = {}

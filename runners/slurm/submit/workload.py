@@ -16,7 +16,6 @@ MOST_CELLS = 12
 
 MOST_FINISHED = 200
 
-
 USUAL_TRIALS = 5
 """Trials per worker slot if their duration is unknown."""
 
@@ -70,9 +69,7 @@ def split(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int
 
 def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
     """Return how many tasks of each array may run at the same time; at least one each."""
-    if limit is None:
-        return list(sizes)
-    return split(limit, [float(size) for size in sizes], sizes)
+    return list(sizes) if limit is None else split(limit, sizes, sizes)
 
 
 def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:

@@ -103,8 +103,7 @@ class Packing:
     def __init__(
         self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None, notify: Callable[[str], None]
     ) -> None:
-        self._groups = groups
-        self._notify = notify
+        self._groups, self._notify = groups, notify
         self._cpus = max(1, cpus // len(groups))
         self._memory_bytes = memory_bytes
         self._decided = False

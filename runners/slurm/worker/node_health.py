@@ -25,8 +25,7 @@ class NodeHealth:
     ) -> None:
         self._me = mine.place
         self._node = mine.node
-        self._records = records
-        self._is_only_node = is_only_node
+        self._records, self._is_only_node = records, is_only_node
         self._trusted = False
         self._unexplained: list[str] = []
         self._explained: set[str] = set()

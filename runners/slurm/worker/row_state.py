@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
+from runners.attempts.attempt import is_there
 from runners.attempts.claims import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.attempts.manifest import Manifest
@@ -11,7 +12,6 @@ from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import WorkOrder
 from runners.checkpoint import checkpointed_step, discard_forgotten
 from runners.training.failure import out_of_memory
-from store.files.atomic import environment_problem, retry_io
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
@@ -31,8 +31,7 @@ class RowStates:
     """Reads the trials of a submission for a worker task on `node`. Raises StoreError if the manifest is damaged."""
 
     def __init__(self, job: WorkOrder, node: str, leases: Leases | None = None) -> None:
-        self._job = job
-        self._node = node
+        self._job, self._node = job, node
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)
         self._leases = leases or Leases(job.place)
@@ -49,11 +48,7 @@ class RowStates:
 
     def begun(self, row: int) -> bool:
         """Return True if the trial's directory exists; EnvironmentProblem if the file system does not answer."""
-        path = self._layout.trial(self.key(row))
-        try:
-            return retry_io(path.exists)
-        except OSError as error:
-            raise environment_problem("look for", path, error) from error
+        return is_there(self._layout.trial(self.key(row)))
 
     def state_of_row(self, row: int) -> RowState:
         """Return the state of a row; EnvironmentProblem if the file system does not answer."""
@@ -97,10 +92,8 @@ class RowStates:
     def _is_done(self, state: TrialState) -> bool:
         """Return True if its result stands; with retry or again, only a result of this submission does."""
         repeat = self._job.again if state.status == "ok" else self._job.retry
-        if state.status not in ("ok", "failed") or not repeat:
-            return state.status in ("ok", "failed")
-        ends = [attempt for attempt in state.attempts if attempt.end and attempt.end["status"] == state.status]
-        return ends[-1].start.get("submission") == self._job.submission
+        last = {"ok": state.result, "failed": state.ended}.get(state.status)
+        return last is not None and (not repeat or last.start.get("submission") == self._job.submission)
 
     def _died_here(self, last: AttemptState) -> bool:
         place = last.start.get("place")

@@ -61,10 +61,8 @@ class NodeRows(RowSource):
         completed: CompletedRows,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._states = states
-        self._completed = completed
-        self._willing = willing
-        self._clock = clock
+        self._states, self._completed = states, completed
+        self._willing, self._clock = willing, clock
         self._back: deque[int] = deque()
         self._own = deque(share.own)
         self._others = deque(share.others)

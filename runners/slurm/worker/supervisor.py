@@ -21,8 +21,7 @@ from runners.slurm.worker.record_file import WorkerRecordFile
 from runners.slurm.worker.row_state import RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.task_environment import here, seconds_left
-from runners.slurm.worker.time_budget import TimeBudget
+from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
@@ -83,9 +82,7 @@ class _Supervisor(Overseer):
     """Supervises the worker processes of this task; the overseer of its machine."""
 
     def __init__(self, assignment: Assignment, record_file: WorkerRecordFile, signals: SignalState) -> None:
-        self._assignment = assignment
-        self._record_file = record_file
-        self._signals = signals
+        self._assignment, self._record_file, self._signals = assignment, record_file, signals
         self._job = assignment.job
         self._layout = assignment.layout
         self._states = RowStates(self._job, assignment.place.node)
@@ -254,7 +251,6 @@ class _Supervisor(Overseer):
         return self._stopping
 
     def worker_number(self) -> int:
-        """Return a number that no other process of the submission has."""
         if self._forks >= _MOST_FORKS:
             raise EnvironmentProblem(f"{_MOST_FORKS} worker processes died or left on this node; look into its log")
         task = self._assignment.task.resource_class * 100_000 + self._assignment.worker

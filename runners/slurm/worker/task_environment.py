@@ -1,4 +1,4 @@
-"""The environment of a worker task, as SLURM describes it: job, node, cores, GPUs and time left.
+"""The environment of a worker task, as SLURM describes it: job, node, cores and GPUs; and the time that it has left.
 
 The monotonic clock counts the time left. SLURM gives the end by another machine's wall clock; an end that contradicts
 the time limit is ignored.
@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -83,3 +83,37 @@ def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: f
     started = process_started(os.getpid())  # None if the system does not say
     booted_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return limit_s if started is None else limit_s - max(0.0, booted_s - started / os.sysconf("SC_CLK_TCK"))
+
+
+@final
+class TimeBudget:
+    """Decides if there is time for one more trial in a task that ends in `seconds`.
+
+    A trial needs as long as 95 of 100 trials took here, at most a quarter of `limit_s`: longer trials take several
+    lives of a worker anyway. `signal_s` is for saving.
+    """
+
+    def __init__(
+        self, seconds: float, limit_s: float, signal_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._limit_s, self._signal_s = limit_s, signal_s
+        self._durations: list[float] = []
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the task ends; negative after the end."""
+        return self._end - self._clock()
+
+    def add(self, seconds: float) -> None:
+        self._durations.append(seconds)
+
+    @property
+    def needed_s(self) -> float:
+        durations = sorted(self._durations)
+        percentile = durations[math.ceil(0.95 * len(durations)) - 1] if durations else 0.0
+        return min(percentile, self._limit_s / 4)
+
+    def is_enough(self) -> bool:
+        return self.left_s - self._signal_s > self.needed_s
