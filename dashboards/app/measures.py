@@ -104,12 +104,8 @@ def measure_title(view: PageView) -> str:
 
 def measure_columns(view: PageView) -> dict[str, str]:
     """Measure, unit and direction as columns of a file."""
-    return name_measure(judged_by(view), unit_of(view))
-
-
-def name_measure(measure: GridMeasure, unit: str) -> dict[str, str]:
-    """Measure, unit and direction by the name of their column."""
-    return {"measure": text_of(measure.name, measure.point), "unit": unit, "better": measure.better}
+    measure = judged_by(view)
+    return {"measure": text_of(measure.name, measure.point), "unit": unit_of(view), "better": measure.better}
 
 
 def measure_controls(view: PageView) -> tuple[Control, Control]:
@@ -119,7 +115,7 @@ def measure_controls(view: PageView) -> tuple[Control, Control]:
     own = about.measure
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
-        usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
+        usual = next((text for text, (name, at) in known.items() if own and is_of(own, name, at)), None)
     guess, _ = catch_user_error(lambda: warn_of_guess(view))
     undirected = view._replace(address=view.address.model_copy(update={"better": None}))
     usually, _ = catch_user_error(lambda: judged_by(undirected).better)
@@ -131,5 +127,6 @@ def measure_controls(view: PageView) -> tuple[Control, Control]:
     )
 
 
-def _agrees(own: GridMeasure, name: str, at: Mapping[str, float]) -> bool:
-    return name == own.name and all(at.get(axis) == value for axis, value in own.point.items())
+def is_of(measure: GridMeasure, name: str, at: Mapping[str, float]) -> bool:
+    """Whether a measurement at a point is the measure, whose point may leave out coordinates."""
+    return name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items())

@@ -90,6 +90,11 @@ def entry(value: object) -> str:
     return "–" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
+def capitalise(text: str) -> str:
+    """The text with a capital first letter; `str.capitalize` makes all others small."""
+    return text[:1].upper() + text[1:]
+
+
 def join_words(parts: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -123,6 +123,11 @@ def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFr
     return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
 
 
+def best_first(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+    """Sort rows such as verdicts by `difference`, the best first and those without one last."""
+    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+
+
 def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 

@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, number, plain
+from dashboards.data.formatting import change, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from store.analysis.verdicts import GridMeasure
@@ -90,21 +90,6 @@ def points(
     return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
 
 
-def interval_point(
-    place: float, row: Mapping[str, Any], style: Style, tooltip: str, value: str, **more: Any
-) -> go.Scatter:
-    """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
-    bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
-    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{tooltip}<extra></extra>", **more)
-
-
-def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
-    """A difference in units of the scale, and in a second line its interval `low` to `high`, if it has one."""
-    known = ends["low"] is not None and ends["high"] is not None
-    span = f"<br>{change(ends['low'], scale)} to {change(ends['high'], scale)}" if known else ""
-    return f"{change(value, scale)}{in_odds(scale)}{span}"
-
-
 def describe_estimate(
     row: tuple[float | None, float | None, float | None, int | None], words: Callable[[float | None], str] = number
 ) -> str:
@@ -120,14 +105,13 @@ def rope_of(measure: GridMeasure) -> float:
     return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
 
 
-def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:
+def name_rows(figure: go.Figure, names: Sequence[str]) -> None:
     """Write a name beside each row, the first row at the top."""
-    places = list(range(len(names))) if places is None else list(places)
-    ends = [max(places, default=0) + 0.6, -0.6]
+    ends, places = [max(len(names), 1) - 0.4, -0.6], list(range(len(names)))
     figure.update_yaxes(range=ends, tickvals=places, ticktext=names, tickfont={"color": INK}, showgrid=False)
 
 
-def rows_height(rows: int, each: int = 34) -> int:
+def rows_height(rows: int, each: int) -> int:
     """The height of a figure with one row per cell."""
     return 74 + each * max(rows, 1)
 

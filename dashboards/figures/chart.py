@@ -11,7 +11,7 @@ from dashboards.data.result_table import plain as as_plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import canvas, cut
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.theme.styles import REST, Style, operator_styles
+from dashboards.theme.styles import REST, SEQUENTIAL, Style, operator_styles, shared_style
 
 Kind = Literal["points", "lines", "bars", "heat"]
 
@@ -124,7 +124,7 @@ def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str
     return go.Scatter(**given, mode=mode, marker=marker, line=line)
 
 
-_SINGLE: Final = Style("#3f7fb3", "#5c9fd3", "solid", "circle")
+_SINGLE: Final = shared_style(SEQUENTIAL[3])
 """Style of a chart without groups."""
 
 

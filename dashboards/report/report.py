@@ -8,8 +8,8 @@ import polars as pl
 
 from dashboards.data.captions import rank_axes, summarise_verdicts
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.data.user_errors import catch_user_error
+from dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
+from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.forest import effects
 from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
@@ -74,7 +74,7 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
     top = tag("p", "Ablation report", class_="kicker") + tag("h1", text(title))
     top += tag("p", text(f"{count(len(contexts), 'grid')} · written {written}"), class_="meta")
-    top += "".join(state(f"{warning[0].upper()}{warning[1:]}.") for warning in store.warnings())
+    top += "".join(state(sentence(warning)) for warning in store.warnings())
     if not contexts:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
     if len(contexts) > 1:
@@ -116,8 +116,7 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
     judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
     if judged is None or judged.is_empty():
         return None, problem
-    best_first = about.measure.better == "higher"
-    return judged.sort("difference", descending=best_first, nulls_last=True, maintain_order=True), None
+    return best_first(judged, about.measure), None
 
 
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:

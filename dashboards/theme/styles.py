@@ -95,11 +95,17 @@ class Style(NamedTuple):
 REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 """Cells beyond those that pictures can tell apart."""
 
+
+def shared_style(color: str, dash: str = "solid", marker: str = "circle") -> Style:
+    """The style of a colour that no operator has, such as INK."""
+    return Style(color, _SURFACES[color], dash, marker)
+
+
 VERDICT_STYLES: Final = {
-    "better": Style(DIVERGING[0], _SURFACES[DIVERGING[0]], "solid", "circle"),
-    "worse": Style(DIVERGING[-1], _SURFACES[DIVERGING[-1]], "solid", "square"),
-    "real, size unproven": Style(INK, _SURFACES[INK], "solid", "diamond"),
-    "equivalent": Style(MUTED, _SURFACES[MUTED], "solid", "diamond-open"),
+    "better": shared_style(DIVERGING[0]),
+    "worse": shared_style(DIVERGING[-1], marker="square"),
+    "real, size unproven": shared_style(INK, marker="diamond"),
+    "equivalent": shared_style(MUTED, marker="diamond-open"),
     "undecided": Style(*REST[:3], "circle-open"),
     "no verdict": Style(*REST[:3], "x"),
 }

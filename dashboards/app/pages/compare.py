@@ -32,7 +32,6 @@ from dashboards.app.page import (
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
-    difference_of,
     mark_verdict,
     n_words,
     name_cells,
@@ -42,12 +41,12 @@ from dashboards.data.captions import (
     verdict_words,
 )
 from dashboards.data.formatting import NO_MARGIN, count
-from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
-from dashboards.data.seed_averages import average_words, rope_words
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.grid_context import GridContext, averages, best_first, in_order, worth_drawing
+from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
 from dashboards.figures import forest, seed_pairs
 from dashboards.figures.canvas import rope_of
-from dashboards.theme.styles import Style, dark_partners
+from dashboards.theme.styles import shared_style
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
@@ -120,7 +119,7 @@ def differences_of(view: PageView) -> SlotContent:
     caption = (
         f"{measure_words(view)} of each variant against {_baseline_name(view)}, {paired_words(drawn)}. "
         f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
-        f"{difference_of(measure.scale)}. "
+        f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
     if drawn.height < found.height:
@@ -137,7 +136,7 @@ def differences_of(view: PageView) -> SlotContent:
 def list_verdicts(view: PageView) -> SlotContent:
     """List the verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    ordered = _by_effect(found, measure)
+    ordered = best_first(found, measure)
     rows = verdict_words(about, measure, ordered).with_columns(
         ordered["low"], ordered["high"], ordered["difference"].alias("change")
     )
@@ -167,11 +166,6 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "reason": FOLD,
 }
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""
-
-
-def _by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
-    """Sort verdicts by difference, the best first and missing ones last."""
-    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 def _why(view: PageView) -> SlotContent:
@@ -217,7 +211,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
     if row["method"] == "Welch":
         caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
     legend = [
-        Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
+        Key(shared_style(color, dash), words, key)
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
@@ -238,7 +232,7 @@ def _items(view: PageView) -> SlotContent:
     caption = (
         f"{about.look.names[cell]} less {about.look.names[base]} in {measure_words(view)}, a point per item, averaged "
         f"over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
-        f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view)}"
+        f"{sentence(bars)}{some}{_explain_choice(view)}"
     )
     figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
     return SlotContent(figure, caption, found)

@@ -74,7 +74,8 @@ def draw_curves(view: PageView) -> SlotContent:
         )
         for name, panel in zip(metrics, panels, strict=True)
     )
-    reached = {key: max(_count_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
+    logged = [dict(each.reached.iter_rows()) for each, _ in found.values()]
+    reached = {key: max(each.get(key, 0) for each in logged) for key in chosen_groups.keep}
     return SlotContent(
         figure,
         _caption(view, found, chosen_groups),
@@ -165,10 +166,6 @@ def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
 
 def _noun(view: PageView) -> str:
     return "run" if by_of(view) not in ((), (CELL,)) else "seed"
-
-
-def _count_reached(found: Reduced) -> dict[str, int]:
-    return {str(key): int(n) for key, n in found.reached.iter_rows()}
 
 
 def _legend(of: RunGroups, reached: dict[str, int], noun: str) -> list[Key]:

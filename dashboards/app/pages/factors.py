@@ -34,9 +34,10 @@ from dashboards.app.page import (
 from dashboards.data.captions import effects_words, n_words, rank_axes
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
-from dashboards.data.user_errors import Unknown, catch_user_error, require
+from dashboards.data.user_errors import Unknown, catch_user_error, join_sentences, require
 from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
+from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.theme.styles import level_styles
 from store.analysis.effects import analysis
 from store.statistics import Factorial, SeedContrasts
@@ -93,14 +94,14 @@ def _map(view: PageView) -> SlotContent:
     fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
     log = measure.scale == "log"
-    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=False)
-    others, settings = join_words(made.rest.names), count(len(made.rest.every), "setting")
+    figure = draw_heat(made.frame, heat_ramp(made.frame["value"], measure.name, log=log), x=axes[0], y=axes[1])
+    others, settings = join_words(made.others), count(len(made.settings), "setting")
     over = f", averaged over {others} ({settings}, each counted alike)"
     if best:
         over = f", the best of {settings} of {others}, named in the cell: of those with the most values, the best mean"
-    fewest = " of the setting with the fewest" if made.rest.names and not best else ""
+    fewest = " of the setting with the fewest" if made.others and not best else ""
     caption = (
-        f"{measure_words(view)} by {axes[0]} and {axes[1]}{over if made.rest.names else ''}"
+        f"{measure_words(view)} by {axes[0]} and {axes[1]}{over if made.others else ''}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
@@ -201,7 +202,7 @@ def level_effects(view: PageView) -> SeedContrasts | None:
 def _effects(view: PageView) -> SlotContent:
     measure, found = judged_by(view), level_effects(view)
     if found is None or found.effects.is_empty():
-        why = _sentences(found.notes) if found else ""
+        why = join_sentences(found.notes) if found else ""
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
     caption = effects_words(measure, unit_of(view), [*found.notes, *analyse(view).notes])
     figure = forest.draw_effects(found.effects, measure, unit_of(view))
@@ -232,7 +233,7 @@ def _importance(view: PageView) -> SlotContent:
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
-        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
+        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{join_sentences(found.notes)}"
     )
     own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
     shown = rows if (rows["note"].fill_null("") != "").any() else rows.drop("note")
@@ -246,7 +247,7 @@ def _matrix(view: PageView) -> SlotContent:
     pairs = interactions.pairs(found, measure.alpha)
     if not pairs:
         many = " There may be too many pairs of levels to estimate."
-        return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{many}")
+        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}{many}")
     frame, passing = interactions.matrix(found), [each.name for each in pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
@@ -281,13 +282,9 @@ def _pair(view: PageView) -> SlotContent:
         f"{measure_words(view)} by {across}, a line per level of {by}: estimated marginal means "
         f"({average_words(measure.scale)}), all else averaged. Band: {(1 - measure.alpha) * 100:g} % t interval of a "
         f"mean, {n_words(frame)} runs. p after Holm {p_value(chosen.p_holm)}. Parallel lines are no interaction."
-        f"{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
+        f"{cut}{more}{join_sentences([chosen.note] if chosen.note else [])}"
     )
     return SlotContent(figure, caption, frame, [Key(styles[level], level, level) for level in levels], message)
-
-
-def _sentences(notes: Sequence[str]) -> str:
-    return "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
 
 def _controls(view: PageView) -> Sequence[Control]:

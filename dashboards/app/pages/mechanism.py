@@ -10,7 +10,7 @@ from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
-from dashboards.data.formatting import count, join_words, number
+from dashboards.data.formatting import capitalise, count, join_words, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
@@ -84,7 +84,7 @@ def _answer(view: PageView) -> str:
     )
     title = probe_label(row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
-    return f"{title[:1].upper()}{title[1:]}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
+    return f"{capitalise(title)}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
 
 
 @memoise

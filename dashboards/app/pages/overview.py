@@ -15,9 +15,9 @@ from dashboards.data.captions import CLAIMS, count_words, name_best, progress_wo
 from dashboards.data.formatting import change, count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
-from dashboards.data.user_errors import catch_user_error
+from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
-from dashboards.theme.styles import Style, dark_partners
+from dashboards.theme.styles import shared_style
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import GridMeasure
 from store.statistics.arms import more_seeds_help
@@ -74,7 +74,7 @@ def _progress(view: PageView) -> SlotContent:
     legend = []
     for name, state in STATES.items():
         if counts[name]:
-            style = Style(state.color, dark_partners([])[state.color], "solid", "square")
+            style = shared_style(state.color, marker="square")
             legend.append(Key(style, f"{state.sign} {state.word}", name if single else ""))
     said = _progress_words(view)
     if counts["not finite"] and about.measure is not None:
@@ -180,7 +180,7 @@ def _left_out(view: PageView) -> SlotContent:
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
     lost = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
-    more = " ".join(f"{each[0].upper()}{each[1:]}." for each in lost)
+    more = " ".join(map(sentence, lost))
     if found.is_empty():
         return SlotContent(message=more or "Nothing is left out.")
     n = found.height

@@ -8,6 +8,7 @@ import polars as pl
 from dashboards.app.address import entries
 from dashboards.app.measures import (
     MeasuredAddress,
+    is_of,
     judged_by,
     label_measurements,
     measure_columns,
@@ -42,7 +43,7 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.theme.styles import INK, Style, dark_partners
+from dashboards.theme.styles import INK, shared_style
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
@@ -112,8 +113,7 @@ def _first_cost(view: PageView) -> str:
 @memoise
 def _compare(view: PageView) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    name, at = against.quantity.name, against.quantity.point
-    if name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items()):
+    if is_of(measure, against.quantity.name, against.quantity.point):
         raise Unknown(f"{against.title} cannot be held against itself; choose something else")
     cells = [cell.cell for cell in about.cells]
     if len(cells) > _MOST_TESTED:
@@ -148,7 +148,7 @@ def _scatter(view: PageView) -> SlotContent:
     other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
     caption = " ".join(filter(None, (caption, warn_of_guess(view), other)))
     legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
-    legend.append(Key(Style(INK, dark_partners([])[INK], "solid", "circle"), "best of both", "steps"))
+    legend.append(Key(shared_style(INK), "best of both", "steps"))
     message = answer = ""
     if missing:
         message = (
