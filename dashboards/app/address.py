@@ -13,10 +13,8 @@ from dashboards.data.user_errors import Unknown, require
 from store import Layout
 from store.files.saved_texts import VIEWS, is_name
 
-LONGEST: Final = 4000
-"""Characters of a query string; browsers and proxies cut longer ones."""
-LONGEST_NAME: Final = 100
-"""Characters of the name of a view."""
+LONGEST: Final = 4000  # characters of a query string; browsers and proxies cut longer ones
+LONGEST_NAME: Final = 100  # characters of the name of a view
 
 
 class Address(BaseModel):
@@ -24,10 +22,8 @@ class Address(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    grid: str | None = None
-    """None is the campaign's first."""
-    hide: tuple[str, ...] = ()
-    """Names in legends whose lines are not shown."""
+    grid: str | None = None  # None is the campaign's first
+    hide: tuple[str, ...] = ()  # names in legends whose lines are not shown
 
 
 A = TypeVar("A", bound=Address)
@@ -158,8 +154,7 @@ def _file_of(name: str) -> str:
 class _SavedView(BaseModel):
     page: str
     search: str
-    name: str = ""
-    """Empty: that of its file."""
+    name: str = ""  # empty: that of its file
 
 
 def _read_view(name: str, text: str) -> _SavedView:

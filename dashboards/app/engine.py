@@ -28,11 +28,9 @@ from store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
 
-_LONGEST_QUERY: Final = 20_000
-"""Characters of a query that the browser may save."""
+_LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
 _MOST_KEPT: Final = 16
-_LEGEND: Final = Control("hide", "", "hidden")
-"""Fields that entries of legends set."""
+_LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
 
 _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
@@ -44,11 +42,9 @@ class _Content(NamedTuple):
 
     slots: Mapping[str, SlotContent]
     controls: Sequence[Control]
-    values: Mapping[str, Any]
-    """By field of a control."""
+    values: Mapping[str, Any]  # by field of a control
     look: frame.Looks
-    path: str
-    """The address, with the fields that are not at their defaults."""
+    path: str  # the address, with the fields that are not at their defaults
 
     def state(self) -> dict[str, Any]:
         """Return what a later refresh compares, as JSON."""
@@ -66,8 +62,7 @@ class PageUpdate(NamedTuple):
 
     page: Any = no_update
     top: Any = no_update
-    seen: Any = no_update
-    """The state that the browser sends with its next change."""
+    seen: Any = no_update  # the state that the browser sends with its next change
     url: Any = no_update
     problem: str = ""
 

@@ -25,16 +25,11 @@ CONFIG: Final[dict[str, Any]] = {
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
-FEW_ROWS: Final = 14
-"""A table with more rows scrolls."""
-_ROW: Final = 32
-"""Pixels of a row of a table."""
-_BORDERS: Final = 18
-"""Pixels that a table needs besides its columns: a scroll bar and borders."""
-_MEASURED: Final = 200
-"""Rows from which the width of a column is taken."""
-_WIDEST: Final = 48
-"""Letters of the widest column."""
+FEW_ROWS: Final = 14  # a table with more rows scrolls
+_ROW: Final = 32  # pixels of a row of a table
+_BORDERS: Final = 18  # pixels that a table needs besides its columns: a scroll bar and borders
+_MEASURED: Final = 200  # rows from which the width of a column is taken
+_WIDEST: Final = 48  # letters of the widest column
 _AT_FIRST: Final = {"width": "initialWidth", "flex": "initialFlex"}
 """Parts of a column that AG Grid takes once, so that a reader's width stays."""
 _HIDDEN: Final = {"display": "none"}
@@ -45,12 +40,9 @@ FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Mark
 class Looks(NamedTuple):
     """How a reader wants to see figures."""
 
-    partners: Mapping[str, str] | None
-    """Dark colours by light ones; None in the light edition."""
-    hide: Collection[str] = ()
-    """Names in legends whose traces are not shown."""
-    root: str = ""
-    """The campaign, for the Python of a figure."""
+    partners: Mapping[str, str] | None  # dark colours by light ones; None in the light edition
+    hide: Collection[str] = ()  # names in legends whose traces are not shown
+    root: str = ""  # the campaign, for the Python of a figure
 
 
 def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:

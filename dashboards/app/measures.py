@@ -21,8 +21,7 @@ from store.analysis.verdicts import GridMeasure, measure_of
 class MeasuredAddress(Address):
     """The grid and its measure."""
 
-    measure: str | None = None
-    """As `text_of` writes it; None is the grid's own."""
+    measure: str | None = None  # as `text_of` writes it; None is the grid's own
     better: Literal["lower", "higher"] | None = None
     """None takes the direction of the grid's measure, or the known one of another, else "lower"."""
 

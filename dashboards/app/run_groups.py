@@ -18,12 +18,9 @@ from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operato
 from store import Store
 from store.database import quoting
 
-CELL: Final = "cell"
-"""All but the seed."""
-TRIAL: Final = "run"
-"""Each alone."""
-UNDEFINED: Final = "undefined"
-"""The group of runs that lack what they are grouped by."""
+CELL: Final = "cell"  # all but the seed
+TRIAL: Final = "run"  # each alone
+UNDEFINED: Final = "undefined"  # the group of runs that lack what they are grouped by
 
 _FIXED: Final = {CELL: "g.cell", TRIAL: "g.trial", "seed": "g.seed::VARCHAR"}
 
@@ -115,34 +112,27 @@ def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = 
     return str(holds[0]) if holds else None
 
 
-MOST: Final = 40
-"""Groups in one picture."""
+MOST: Final = 40  # groups in one picture
 
 
 class GroupedAddress(Address):
     """The grid, how its runs are grouped, and which groups are shown."""
 
-    by: tuple[str, ...] = ()
-    """Empty: all but the seed."""
-    show: tuple[str, ...] = ()
-    """Names of groups; empty: the baseline and the best; "*": as many as a picture holds."""
-    run: tuple[str, ...] = ()
-    """Beginnings of the keys of the runs to show; empty: all runs."""
-    failed: bool = False
-    """With failed trials."""
+    by: tuple[str, ...] = ()  # empty: all but the seed
+    show: tuple[str, ...] = ()  # names of groups; empty: the baseline and the best; "*": as many as a picture holds
+    run: tuple[str, ...] = ()  # beginnings of the keys of the runs to show; empty: all runs
+    failed: bool = False  # with failed trials
 
 
 class RunGroups(NamedTuple):
     """The chosen runs and their groups."""
 
     given: Grouped
-    found: pl.DataFrame
-    """As `groups`, that of the baseline first, then in the grid's order."""
+    found: pl.DataFrame  # as `groups`, that of the baseline first, then in the grid's order
     keep: list[str]
     names: dict[str, str]
     styles: dict[str, Style]
-    why: str
-    """Which are shown, where it is not all of them."""
+    why: str  # which are shown, where it is not all of them
 
 
 def by_of(view: PageView) -> tuple[str, ...]:

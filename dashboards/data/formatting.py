@@ -7,12 +7,10 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
-MOST_LISTED: Final = 6
-"""Entries of a list in one cell of a table; files have all."""
+MOST_LISTED: Final = 6  # entries of a list in one cell of a table; files have all
 _MINUS: Final = "\N{MINUS SIGN}"
 SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-NO_MARGIN: Final = "No margin counts as equal."
-"""Caption if no difference is too small to count."""
+NO_MARGIN: Final = "No margin counts as equal."  # caption if no difference is too small to count
 
 
 def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
@@ -126,10 +124,8 @@ class Names(NamedTuple):
     """Short names of cells and what their last parts stand for."""
 
     names: list[str]
-    parts: tuple[str, ...]
-    """The axes whose values end the names, in order; empty where names speak for themselves."""
-    common: str = ""
-    """The start that all labels share, and names leave out."""
+    parts: tuple[str, ...]  # the axes whose values end the names, in order; empty where names speak for themselves
+    common: str = ""  # the start that all labels share, and names leave out
 
 
 def short_names(labels: Sequence[str]) -> Names:

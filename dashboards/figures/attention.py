@@ -20,15 +20,11 @@ from store import Store
 from store.analysis.artefacts import StoredArray, arrays
 
 INPUTS: Final = "attention-inputs"
-MOST_TOKENS: Final = 160
-"""Most tokens of a map of one head; a longer one is shown in blocks."""
+MOST_TOKENS: Final = 160  # most tokens of a map of one head; a longer one is shown in blocks
 _LAYER: Final = "attention-"
-_BESIDE: Final = {"extra": "learned key", "ground": "ground"}
-"""Weights that no token has, by the name of their array."""
-_WIDE: Final = 1500
-"""Pixels of a mosaic, at most."""
-_TOLERANCE: Final = 0.005
-"""Sums of weights in half precision are no nearer to 1."""
+_BESIDE: Final = {"extra": "learned key", "ground": "ground"}  # weights that no token has, by the name of their array
+_WIDE: Final = 1500  # pixels of a mosaic, at most
+_TOLERANCE: Final = 0.005  # sums of weights in half precision are no nearer to 1
 _LEVELS: Final = 127
 _Array = npt.NDArray[Any]
 
@@ -37,14 +33,10 @@ class Maps(NamedTuple):
     """The weights of one sequence."""
 
     layers: Sequence[int]
-    weights: npt.NDArray[np.float32]
-    """[layers, heads, queries, keys]; keys that no token is come first."""
-    queries: Sequence[str]
-    """Names of the tokens."""
-    keys: Sequence[str]
-    """Names from `_BESIDE`, if there are any, then the tokens."""
-    sequences: int
-    """Number of sequences in the files."""
+    weights: npt.NDArray[np.float32]  # [layers, heads, queries, keys]; keys that no token is come first
+    queries: Sequence[str]  # names of the tokens
+    keys: Sequence[str]  # names from `_BESIDE`, if there are any, then the tokens
+    sequences: int  # number of sequences in the files
 
     @property
     def beside(self) -> int:

@@ -14,15 +14,11 @@ from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from store.analysis.verdicts import GridMeasure
 
-TEXT_SIZE: Final = 13
-"""Pixels; the smallest text in any figure is one less."""
-_LETTERS: Final = 44
-"""Letters of a line of the title of a level axis, which a telephone has room for."""
+TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
+_LETTERS: Final = 44  # letters of a line of the title of a level axis, which a telephone has room for
 _TAG: Final = re.compile(r"<(?!br>)[^>]*>")
-_LETTER: Final = 6.4
-"""Pixels of a letter of the names of rows."""
-TOP: Final = 12
-"""Pixels above the panels of a figure."""
+_LETTER: Final = 6.4  # pixels of a letter of the names of rows
+TOP: Final = 12  # pixels above the panels of a figure
 
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:

@@ -28,12 +28,10 @@ from store.analysis.verdicts import GridMeasure, failure_rates, runs
 from store.statistics import SeedContrasts
 
 MOST_ROWS: Final = 32
-CORRECTED: Final = ("corrected_low", "corrected_high")
-"""The interval that decides."""
+CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
-_ROOMY: Final = 12
-"""Up to here names may have several lines."""
+_ROOMY: Final = 12  # up to here names may have several lines
 
 
 def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:

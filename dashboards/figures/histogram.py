@@ -17,8 +17,7 @@ from dashboards.theme.styles import INK, MUTED, PAPER
 
 MOST_BINS: Final = 40
 _FEWEST: Final = 8
-_STRIP: Final = 190
-"""Pixels of a panel."""
+_STRIP: Final = 190  # pixels of a panel
 
 
 def bin_edges(values: Sequence[float | None]) -> list[float]:

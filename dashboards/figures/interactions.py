@@ -15,16 +15,14 @@ from dashboards.theme.styles import Style
 from store.statistics import Factorial
 from store.statistics.design import CROSS
 
-MOST_LINES: Final = 9
-"""More lines in one picture cannot be told apart."""
+MOST_LINES: Final = 9  # more lines in one picture cannot be told apart
 
 
 class AxisPair(NamedTuple):
     """Two axes, and whether they are shown to act together."""
 
     axes: tuple[str, str]
-    p_holm: float | None
-    """None where the runs cannot tell."""
+    p_holm: float | None  # None where the runs cannot tell
     passes: bool
     note: str
 

@@ -9,23 +9,15 @@ from plotly.subplots import make_subplots
 
 from dashboards.figures.canvas import canvas, panel_title, upright
 
-TITLE_ROOM: Final = 30
-"""Pixels between panels above each other that have titles."""
-_NUMBERS: Final = 76
-"""Pixels between panels above each other that have axes of their own."""
-_LETTERS: Final = 110
-"""Letters of titles side by side, in a window of usual width."""
-_ACROSS: Final = 0.19
-"""Share of the width between two figures: room for the numbers and the title of an axis."""
-_ABOVE: Final = 22
-"""Pixels above a figure, for its title."""
-_TICKS: Final = 64
-"""Pixels below the last row of panels whose axes are shared."""
-_BELOW: Final = 70
-"""Pixels below a figure, for the numbers and the title of its axis."""
+TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
+_NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own
+_LETTERS: Final = 110  # letters of titles side by side, in a window of usual width
+_ACROSS: Final = 0.19  # share of the width between two figures: room for the numbers and the title of an axis
+_ABOVE: Final = 22  # pixels above a figure, for its title
+_TICKS: Final = 64  # pixels below the last row of panels whose axes are shared
+_BELOW: Final = 70  # pixels below a figure, for the numbers and the title of its axis
 
-Place = Mapping[str, str]
-"""The axes of a panel, as traces name them."""
+Place = Mapping[str, str]  # the axes of a panel, as traces name them
 
 
 def panels(

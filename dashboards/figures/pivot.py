@@ -26,8 +26,7 @@ _OFF_SCALE: Final[Mapping[Scale, str]] = {
     "linear": "too large to average",
 }
 _MOST_NAMED: Final = 3
-_LONGEST: Final = 18
-"""Letters of a level in a cell."""
+_LONGEST: Final = 18  # letters of a level in a cell
 
 
 def reason(runs: pl.DataFrame, scale: Scale) -> str:
@@ -112,8 +111,7 @@ def spread_words(value: float, low: float | None, high: float | None, scale: Sca
     return f"± {number((high - low) / 2, 2)}"
 
 
-NOWHERE: Final = "does not apply"
-"""The level of a cell on an axis that it does not have."""
+NOWHERE: Final = "does not apply"  # the level of a cell on an axis that it does not have
 _AXIS: Final = "axis: "
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("x", "y"), pl.String),
@@ -134,14 +132,10 @@ class Pivot(NamedTuple):
     Counts: n (seeds of the setting with the fewest), runs, planned, settings. `best` is the setting that
     stands for the cell, if one does. `partial` is true if settings of another cell are missing here.
     """
-    warning: str
-    """Warning about values that were chosen as the best."""
-    others: Sequence[str]
-    """The axes that are averaged or chosen among."""
-    settings: Sequence[str]
-    """Settings of these axes, in words, that some cell plans."""
-    followers: Mapping[str, str]
-    """By an axis that each level of a shown one decides, as if zipped, that one."""
+    warning: str  # warning about values that were chosen as the best
+    others: Sequence[str]  # the axes that are averaged or chosen among
+    settings: Sequence[str]  # settings of these axes, in words, that some cell plans
+    followers: Mapping[str, str]  # by an axis that each level of a shown one decides, as if zipped, that one
 
 
 def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:

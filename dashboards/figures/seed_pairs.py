@@ -16,9 +16,8 @@ from store.analysis.explain_verdict import item_differences
 from store.analysis.verdicts import GridMeasure, runs
 from store.statistics.scales import forward
 
-GAIN: Final = (DIVERGING[0], "solid")
-LOSS: Final = (DIVERGING[-1], "dot")
-"""Colour and dash of the lines of seeds on which the cell is better, and worse."""
+GAIN: Final = (DIVERGING[0], "solid")  # colour and dash of the lines of seeds on which the cell is better
+LOSS: Final = (DIVERGING[-1], "dot")  # the same where it is worse
 
 
 def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
@@ -65,8 +64,7 @@ def draw_paired(
     return figure.update_yaxes(**value_axis(values.with_columns(low="value", high="value"), measure.scale))
 
 
-MOST_POINTS: Final = 600
-"""More items are drawn at evenly spaced ranks, the first and the last among them."""
+MOST_POINTS: Final = 600  # more items are drawn at evenly spaced ranks, the first and the last among them
 
 
 def items(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:

@@ -105,17 +105,13 @@ def by_model(
 class ProbeLines(NamedTuple):
     """Lines of probes: a panel for each."""
 
-    panels: Mapping[str, str]
-    """Title by the name of the probe."""
-    x: str
-    """The coordinate along which the lines run."""
+    panels: Mapping[str, str]  # title by the name of the probe
+    x: str  # the coordinate along which the lines run
     caption: str
     spread: Spread = "seeds"
-    last: bool = False
-    """True if only the last layer of each model counts."""
+    last: bool = False  # true if only the last layer of each model counts
     factor: float = 1
-    models: bool = False
-    """True if there is a panel for each model, of one probe."""
+    models: bool = False  # true if there is a panel for each model, of one probe
     height: int = 400
 
     def draw(self, about: GridContext) -> Drawn:

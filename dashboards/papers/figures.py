@@ -212,8 +212,7 @@ def last_entropy(about: GridContext) -> Drawn:
 
 _PREDICTION: Final = "boundary_prediction"
 _TARGET: Final = "target"
-_USUAL: Final = 10.0
-"""The largest |x| of the middle panel of 003, figure 9."""
+_USUAL: Final = 10.0  # the largest |x| of the middle panel of 003, figure 9
 
 
 def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:

@@ -28,8 +28,7 @@ from store.statistics.scales import back, forward
 ALPHA: Final = 0.05
 NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
 _ROUNDING: Final = 1e-12
-_MOST_CELLS: Final = 200
-"""Most cells of a group that competes for bold: more pairs take too long."""
+_MOST_CELLS: Final = 200  # most cells of a group that competes for bold: more pairs take too long
 
 
 class Beside(NamedTuple):
@@ -37,8 +36,7 @@ class Beside(NamedTuple):
 
     cell: PublishedCell
     own: Own | None
-    alike: int
-    """Number of matching cells; the one that matches most places of the table is shown, then the first."""
+    alike: int  # number of matching cells; the one that matches most places of the table is shown, then the first
     got: Measured
     size: str = ""
     """In words, that the own model has another size, if the table tells sizes apart and the grid does not."""

@@ -26,10 +26,8 @@ from dashboards.papers.reading import (
 )
 
 _EPS: Final = (0.2, 0.3, 0.4)
-_SINK: Final[Point] = {"eps": 0.3, "position": 1.0}
-"""The metric of 004: token 1, above 0.3."""
-_LENGTH: Final = 64
-"""The length at which 004 probes."""
+_SINK: Final[Point] = {"eps": 0.3, "position": 1.0}  # the metric of 004: token 1, above 0.3
+_LENGTH: Final = 64  # the length at which 004 probes
 _SHARE: Final = "sink share"
 _NAMED_EPS: Final = f"eps {_SINK['eps']:g}"
 

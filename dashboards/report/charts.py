@@ -31,11 +31,9 @@ SHOWN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Slots of the pages of the app, by page."""
 
-WITHOUT_MEASURE: Final = ("curves", "mechanism")
-"""Pages that need none."""
+WITHOUT_MEASURE: Final = ("curves", "mechanism")  # pages that need none
 
-OF_BASELINE: Final = ("differences", "paired")
-"""Slots that need one."""
+OF_BASELINE: Final = ("differences", "paired")  # slots that need one
 
 
 def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:

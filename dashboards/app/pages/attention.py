@@ -22,18 +22,12 @@ _KIND: Final = "attention_maps"
 class AttentionAddress(Address):
     """A run, a sequence, a step, and a head."""
 
-    cell: str | None = None
-    """Its name; None is the first that has maps."""
-    seed: int | None = None
-    """None is the cell's first that has maps."""
-    sequence: int = 1
-    """Counted from 1."""
-    step: int | None = None
-    """None is the last."""
-    head: str | None = None
-    """LAYER.HEAD; None is the first of the first layer."""
-    beside: str | None = None
-    """The name of the cell beside it; None is the first other one that has maps."""
+    cell: str | None = None  # its name; None is the first that has maps
+    seed: int | None = None  # None is the cell's first that has maps
+    sequence: int = 1  # counted from 1
+    step: int | None = None  # None is the last
+    head: str | None = None  # LAYER.HEAD; None is the first of the first layer
+    beside: str | None = None  # the name of the cell beside it; None is the first other one that has maps
 
 
 class AttentionSelection(NamedTuple):

@@ -50,17 +50,14 @@ from dashboards.theme.styles import shared_style
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
-MOST_CELLS: Final = 32
-"""Cells of a forest plot and of a matrix of all pairs; of more, some are chosen."""
+MOST_CELLS: Final = 32  # cells of a forest plot and of a matrix of all pairs; of more, some are chosen
 
 
 class CompareAddress(MeasuredAddress):
     """The measure, a baseline other than the grid's own, and the cell that is compared closely."""
 
-    baseline: str | None = None
-    """The label of a cell, or its key."""
-    cell: str | None = None
-    """The same; None is the cell with the smallest p."""
+    baseline: str | None = None  # the label of a cell, or its key
+    cell: str | None = None  # the same; None is the cell with the smallest p
 
 
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:

@@ -33,8 +33,7 @@ _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
 class CurvesAddress(GroupedAddress):
     """The grid, the metrics, how runs are grouped, what the axes are, and what lines and bands are."""
 
-    metric: tuple[str, ...] = ()
-    """Empty: the loss, or the first there is."""
+    metric: tuple[str, ...] = ()  # empty: the loss, or the first there is
     x: Along = "step"
     band: Literal["interval", "spread", "range", "seeds", "none"] = "none"
     linear: bool = False
@@ -42,8 +41,7 @@ class CurvesAddress(GroupedAddress):
     smooth: Literal["none", "exponential", "window"] = "none"
     amount: float | None = Field(default=None, ge=0, le=10_000)
     """Exponential: the share that is kept, below 1; window: points."""
-    quiet: bool = False
-    """Without the least and greatest values of buckets."""
+    quiet: bool = False  # without the least and greatest values of buckets
 
 
 def draw_curves(view: PageView) -> SlotContent:

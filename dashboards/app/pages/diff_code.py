@@ -16,10 +16,8 @@ from dashboards.data.user_errors import Unknown
 from store import Layout, Store
 from store.files.atomic import read_json
 
-MOST_LINES: Final = 2_000
-"""Lines on the page; the rest is cut."""
-_LARGEST: Final = 512 * 1024
-"""Bytes of a file that is compared."""
+MOST_LINES: Final = 2_000  # lines on the page; the rest is cut
+_LARGEST: Final = 512 * 1024  # bytes of a file that is compared
 _KINDS: Final = {"+": "added", "-": "taken", "@": "note"}
 
 

@@ -164,24 +164,19 @@ def _map_controls(view: PageView) -> list[Control]:
     ]
 
 
-_MOST_COLUMNS: Final = 800
-"""Coefficients of interactions; more take minutes to estimate."""
+_MOST_COLUMNS: Final = 800  # coefficients of interactions; more take minutes to estimate
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
 class FactorsAddress(MeasuredAddress):
     """The measure, a pair of axes that may act together, and the axes of the map with what holds of the others."""
 
-    pair: str | None = None
-    """Two axes as `Pair.key` writes them; None is the pair with the smallest p."""
-    x: str | None = None
-    """None is the first axis that varies."""
+    pair: str | None = None  # two axes as `Pair.key` writes them; None is the pair with the smallest p
+    x: str | None = None  # None is the first axis that varies
     y: str | None = None
     others: Literal["averaged", "best"] = "averaged"
-    fix: tuple[str, ...] = ()
-    """Entries AXIS=LEVEL."""
-    at: str | None = None
-    """A cell of the map."""
+    fix: tuple[str, ...] = ()  # entries AXIS=LEVEL
+    at: str | None = None  # a cell of the map
 
 
 @memoise

@@ -26,27 +26,19 @@ _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """Shown first among probes that tell cells apart equally well."""
 _COUNTS: Final = ("weight_sum_count", "sink_sequences", "raw_sink_sequences")
 """Rows whose mean over places says nothing of a cell."""
-ALONG: Final = "Along a coordinate"
-"""The title of a slot that others lead to."""
-_BINS: Final = "sum"
-"""The coordinate whose values are the middles of bins."""
+ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
+_BINS: Final = "sum"  # the coordinate whose values are the middles of bins
 
 
 class MechanismAddress(MeasuredAddress):
     """A probe, its coordinates, and which cells are shown."""
 
-    probe: str | None = None
-    """None is the one that differs most between cells."""
-    at: tuple[str, ...] = ()
-    """Entries COORDINATE=VALUE, such as eps=0.3."""
-    layer: int | None = None
-    """None is all layers."""
-    step: int | None = None
-    """None is the end of training."""
-    cells: tuple[str, ...] = ()
-    """Names of cells; empty: the baseline and the best."""
-    along: str | None = None
-    """A coordinate of several values; None is the one with the most."""
+    probe: str | None = None  # None is the one that differs most between cells
+    at: tuple[str, ...] = ()  # entries COORDINATE=VALUE, such as eps=0.3
+    layer: int | None = None  # None is all layers
+    step: int | None = None  # None is the end of training
+    cells: tuple[str, ...] = ()  # names of cells; empty: the baseline and the best
+    along: str | None = None  # a coordinate of several values; None is the one with the most
 
 
 def _probe(view: PageView) -> str:

@@ -38,10 +38,8 @@ from dashboards.html.typeset import Piece, display, inline, typeset
 from dashboards.theme.styles import INK, shared_style
 from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
-LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"
-"""A clear winner, a near tie and distractors."""
-OWN: Final = "grid:"
-"""Begins the names of operators of the campaign's grids; those of papers have no colon."""
+LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"  # a clear winner, a near tie and distractors
+OWN: Final = "grid:"  # begins the names of operators of the campaign's grids; those of papers have no colon
 _POINTS: Final = 121
 _MOST: Final = 64
 _NEUTRAL: Final = shared_style(INK)

@@ -213,8 +213,7 @@ _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
 
-Step = tuple[str, str, str]
-"""One thing to do, why, and how: a command, or what to change in the spec."""
+Step = tuple[str, str, str]  # one thing to do, why, and how: a command, or what to change in the spec
 
 
 def next_steps(

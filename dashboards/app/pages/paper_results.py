@@ -42,15 +42,13 @@ from store.analysis.published_comparison import WORDS, compare_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_REASONS: Final = 6
-_MOST_OF_ROW: Final = 2
-"""Reasons for a row without a value."""
+_MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
 class PublishedAddress(Address):
     """The grid, the paper, its item, and which of the claims are listed."""
 
-    paper: str | None = None
-    """A number such as "003"; None is that of which the grid has most."""
+    paper: str | None = None  # a number such as "003"; None is that of which the grid has most
     item: str | None = None
     """A name such as "table 1"; None is the table of which the grid has most, else the paper's first."""
     claims: Literal["compared", "all"] = "compared"

@@ -10,8 +10,7 @@ from dashboards.figures.lines import Drawing, Panel, Series, draw_panels
 from dashboards.theme.styles import SEQUENTIAL, shared_style
 from store import Store
 
-PARTS: Final = 60
-"""Points of a line."""
+PARTS: Final = 60  # points of a line
 _LINE: Final = shared_style(SEQUENTIAL[3])
 _SPEED: Final = """
     WITH logged AS (

@@ -32,8 +32,7 @@ from store.files.saved_texts import QUERIES
 
 SHOWN_ROWS: Final = 1_000
 FILE_ROWS: Final = 200_000
-LONGEST_QUERY: Final = 2_500
-"""Characters; encoded, it has to fit into an address."""
+LONGEST_QUERY: Final = 2_500  # characters; encoded, it has to fit into an address
 
 _HELP: Final = (
     "Write one SELECT statement and press Ctrl+Enter, or take an example from the schema. Nothing can be changed, and "

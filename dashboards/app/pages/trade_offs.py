@@ -57,8 +57,7 @@ COST_WORDS: Final = {
     "tokens_per_s": "tokens per second",
 }
 _MOST_TESTED: Final = 500
-_MOST_AXES: Final = 8
-"""More axes beside each other cannot be read."""
+_MOST_AXES: Final = 8  # more axes beside each other cannot be read
 
 
 class TradeOffsAddress(MeasuredAddress):
@@ -68,15 +67,13 @@ class TradeOffsAddress(MeasuredAddress):
     """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
-    brush: tuple[str, ...] = ()
-    """Ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown."""
+    brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
 
 
 class _Against(NamedTuple):
     quantity: Quantity
     title: str
-    way: Way
-    """How it is compared, unless the address says in which direction."""
+    way: Way  # how it is compared, unless the address says in which direction
 
 
 @memoise
@@ -166,8 +163,7 @@ def _scatter(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
 
 
-_MOST_BEST: Final = 5
-"""Names in the answer."""
+_MOST_BEST: Final = 5  # names in the answer
 
 
 def _averages(found: TradeOffs) -> str:
@@ -196,8 +192,7 @@ def _n(found: pl.DataFrame) -> str:
 
 class _Lines(NamedTuple):
     rows: pl.DataFrame
-    kept: pl.DataFrame
-    """Rows with both values."""
+    kept: pl.DataFrame  # rows with both values
     axes: Sequence[parallel.ParallelAxis]
     more_axes: bool
 
