@@ -38,8 +38,6 @@ _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
 
 
 class _Content(NamedTuple):
-    """Everything that a page shows for one state."""
-
     slots: Mapping[str, SlotContent]
     controls: Sequence[Control]
     values: Mapping[str, Any]  # by field of a control

@@ -307,7 +307,6 @@ def _add_width(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
 
 
 def _layout_of(shown: SlotContent) -> str:
-    """Decide if a table is as high as its rows, or scrolls."""
     return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
 
 

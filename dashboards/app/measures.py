@@ -55,7 +55,6 @@ def label_measurements(known: Mapping[str, tuple[str, dict[str, float]]]) -> dic
 
 
 def _own_name(view: PageView) -> str | None:
-    """The name of the grid's own measure."""
     return (grid_of(view).header["measure"] or {}).get("name")
 
 

@@ -77,7 +77,6 @@ def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[st
 
 
 def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
-    """The figure of a slot, or why the grid has none."""
     try:
         shown = slot.make(view)
     except Unknown as error:  # there is nothing of the kind in this grid

@@ -15,17 +15,8 @@ from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
+from dashboards.report import parts
 from dashboards.report.charts import charts
-from dashboards.report.parts import (
-    definition,
-    environment,
-    overview,
-    progress_picture,
-    quarantine,
-    reading,
-    show_failures,
-    verdict_table,
-)
 from dashboards.theme.styles import REST, Style
 from store import Store
 from store.analysis.verdicts import verdicts
@@ -60,13 +51,14 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     operators = campaign_styles(store)
     contexts = [grid_context(store, grid, operators) for grid in grids]
     styles = [REST, *operators.values(), *(style for about in contexts for style in about.look.styles.values())]
-    body = _header(store, title, contexts) + quarantine(store)
+    body = _header(store, title, contexts) + parts.quarantine(store)
     for i, about in enumerate(contexts, 1):
         unseen = len(grids) == 1 and about.grid == title
         heading = tag("h2", text(about.grid), class_="unseen" if unseen else None)
         inner, problem = catch_user_error(lambda about=about, i=i: _section(about, operators, f"grid-{i}"))  # type: ignore[misc]
         body += tag("section", heading + (state(str(problem)) if inner is None else inner), id=f"grid-{i}")
-    body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
+    appendix = tag("h2", "Appendix") + parts.reading() + parts.environment(store)
+    body += tag("section", appendix, id="appendix", class_="appendix")
     return document(f"{title} · ablate", body, styles)
 
 
@@ -92,13 +84,13 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     if judged is not None:
         said = f"{summarise_verdicts(judged, str(about.baseline_name))} {_rank_axes(about)}"
         inner = tag("p", text(said.rstrip()), class_="lead")
-    inner += (state(unjudged) if unjudged else "") + overview(about, found)
-    progress = progress_picture(about, found, key)
+    inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
+    progress = parts.progress_picture(about, found, key)
     inner += "" if progress is None else picture(progress)
     if judged is not None and about.measure is not None:
-        inner += verdict_table(about, about.measure, judged)
+        inner += parts.verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    return inner + charts(usable, operators, key) + show_failures(usable, key) + definition(about)
+    return inner + charts(usable, operators, key) + parts.show_failures(usable, key) + parts.definition(about)
 
 
 def _rank_axes(about: GridContext) -> str:

@@ -29,17 +29,7 @@ from dashboards.app.page import (
     link,
     memoise,
 )
-from dashboards.data.captions import (
-    ICONS,
-    describe_selection,
-    mark_verdict,
-    n_words,
-    name_cells,
-    paired_words,
-    size_of,
-    summarise_verdicts,
-    verdict_words,
-)
+from dashboards.data import captions
 from dashboards.data.formatting import NO_MARGIN, count
 from dashboards.data.grid_context import GridContext, averages, best_first, in_order, worth_drawing
 from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
@@ -114,7 +104,7 @@ def differences_of(view: PageView) -> SlotContent:
         return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, unit_of(view))
     caption = (
-        f"{measure_words(view)} of each variant against {_baseline_name(view)}, {paired_words(drawn)}. "
+        f"{measure_words(view)} of each variant against {_baseline_name(view)}, {captions.paired_words(drawn)}. "
         f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
         f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
@@ -123,36 +113,30 @@ def differences_of(view: PageView) -> SlotContent:
         caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
     if forest.is_cut(drawn, measure):
         caption += " Bars that end at the edge of the axis go on beyond it."
-    figure = forest.draw_differences(
-        drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS}, unit_of(view)
-    )
+    words = {word: captions.mark_verdict(word) for word in captions.ICONS}
+    figure = forest.draw_differences(drawn, about.look, measure, words, unit_of(view))
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measure_columns(view))
+    return SlotContent(figure, caption, captions.name_cells(drawn, about), hint=hint, measured=measure_columns(view))
 
 
 def list_verdicts(view: PageView) -> SlotContent:
     """List the verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
     ordered = best_first(found, measure)
-    rows = verdict_words(about, measure, ordered).with_columns(
+    rows = captions.verdict_words(about, measure, ordered).with_columns(
         ordered["low"], ordered["high"], ordered["difference"].alias("change")
     )
     scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
-        f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
-        f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
-        f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
+        f"{captions.summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
+        f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
+        f"all comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
         f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; shaded: differences that count as equal."
     )
-    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}}
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
-    own["interval"] = {
-        **BY_SIZE,
-        "headerName": heading,
-        "minWidth": 300,
-        "cellRenderer": "AblateInterval",
-        "cellRendererParams": scaled,
-    }
+    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
+    interval = {**BY_SIZE, **bars, "headerName": heading}
+    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 
@@ -167,7 +151,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 
 def _why(view: PageView) -> SlotContent:
     row, names, (cell, base) = _explain(view), grid_of(view).look.names, _chosen(view)
-    caption = f"{names[cell]} against {names[base]}: {mark_verdict(row['verdict'])}.{_explain_choice(view)}"
+    caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
     style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
@@ -212,7 +196,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
-    answer = f"{own} against {other}: {row['verdict']}, {size_of(row, measure)}."
+    answer = f"{own} against {other}: {row['verdict']}, {captions.size_of(row, measure)}."
     return SlotContent(
         figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measure_columns(view)
     )
@@ -242,15 +226,15 @@ def _wins(view: PageView) -> SlotContent:
         base, _ = catch_user_error(lambda: _baseline(view))
         known = averages(about.store, about.grid, measure)
         cells_shown = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
-        which = describe_selection(about, cells_shown, measure, base)
+        which = captions.describe_selection(about, cells_shown, measure, base)
     found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
     stars = " A star: on some seeds one of the two failed; these seeds are left out, so the rest is a biased sample."
     caption = (
-        f"Share of the seeds with values of both cells ({n_words(shared)}) on which the row is better than the column "
-        f"in {measure_words(view)}; a tie is half a win.{stars if shared['failed'].sum() else ''} "
+        f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
+        f"the column in {measure_words(view)}; a tie is half a win.{stars if shared['failed'].sum() else ''} "
         f"Shares of few seeds are coarse, and no verdicts.{which}"
     )
     names = pl.col("cell", "against").replace_strict(dict(about.look.names), return_dtype=pl.String)

@@ -83,7 +83,6 @@ def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequ
 
 
 def _map(view: PageView) -> SlotContent:
-    """Draw the map, the other axes averaged, fixed or best."""
     measure, best = judged_by(view), view.address.others == "best"
     (found, levels), axes = _table(view), _axes(view)
     if axes is None:
@@ -143,7 +142,6 @@ def _runs(view: PageView) -> SlotContent:
 
 
 def _map_controls(view: PageView) -> list[Control]:
-    """Make controls for the axes of the map and for the other axes."""
     (found, levels), axes = _table(view), _axes(view)
     if axes is None:
         return []

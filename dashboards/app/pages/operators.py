@@ -212,7 +212,6 @@ def _inline(text: str) -> list[Component]:
 
 
 def _set(piece: Piece) -> Component:
-    """Show a piece of a formula or its description."""
     inner = piece.inner if isinstance(piece.inner, str) else [_set(each) for each in piece.inner]
     make, name = _ELEMENTS[piece.kind]
     return inner if make is None else make(inner, className=name) if name else make(inner)
@@ -226,7 +225,6 @@ _ELEMENTS: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def _setting(view: PageView, setting: OperatorSetting) -> Component:
-    """Link the page with the numbers of a setting."""
     here = view.address
     if not setting.numbers and not setting.arguments:
         return setting.words
