@@ -122,16 +122,18 @@ def count_words(verdicts: pl.DataFrame) -> str:
     return f"{count(verdicts.height, 'variant')}: {', '.join(f'{n} {verdict}' for verdict, n in counts)}"
 
 
+def _name_with_point(measure: GridMeasure) -> str:
+    return measure.name + (f" at {point(dict(measure.point))}" if measure.point else "")
+
+
 def describe_measure(measure: GridMeasure, unit: str) -> str:
     """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
-    where = f" at {point(dict(measure.point))}" if measure.point else ""
-    return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
+    return f"{_name_with_point(measure)} ({unit + '; ' if unit else ''}{measure.better} is better)"
 
 
 def axis_title(measure: GridMeasure, unit: str, what: str = "") -> str:
     """An axis of the measure: 'loss, nats per token (lower is better)'; `what` stands before it."""
-    where = f" at {point(dict(measure.point))}" if measure.point else ""
-    named = ", ".join(filter(None, (f"{what} {measure.name}{where}".strip(), unit)))
+    named = ", ".join(filter(None, (f"{what} {_name_with_point(measure)}".strip(), unit)))
     return f"{named} ({measure.better} is better)"
 
 

@@ -130,12 +130,10 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
         for row in rows
     ]
     keys = [f"{row['layer']}.{row['head']}" for row in rows]
-    by_layer = {
-        name: np.reshape(of, (n_layers, heads)).tolist() for name, of in (("text", words), ("customdata", keys))
-    }
+    texts, customdata = (np.reshape(of, (n_layers, heads)).tolist() for of in (words, keys))
     look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
     # an invisible cell per map, for the pointer and for clicks
-    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), **by_layer, **look))
+    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), text=texts, customdata=customdata, **look))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)

@@ -142,8 +142,8 @@ def _mosaic(view: PageView) -> SlotContent:
     )
     if (maps.weights < 0).any():
         caption += " Orange is above zero, blue below."
-    if own := len(maps.keys) - len(maps.queries):
-        caption += f" Without the weight of {join_words(list(maps.keys[:own]))}."
+    if maps.beside:
+        caption += f" Without the weight of {join_words(maps.keys[: maps.beside])}."
     if lost := int((~np.isfinite(maps.weights)).sum()):
         caption += f" {count(lost, 'weight')} not finite: left empty."
     figure = attention.draw_mosaic(maps, _head(view, maps))
@@ -158,8 +158,8 @@ def _map(view: PageView) -> SlotContent:
         f"Layer {layer}, head {head}. {selection.words(view)} Colours follow the square root of a weight's size. "
         f"{attention.sum_words(row['sum_low'], row['sum_high'])}"
     )
-    if own := len(maps.keys) - len(maps.queries):
-        caption += f" Sums are with {join_words(list(maps.keys[:own]))}."
+    if maps.beside:
+        caption += f" Sums are with {join_words(maps.keys[: maps.beside])}."
     if len(maps.queries) > MOST_TOKENS:
         caption += f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
     return SlotContent(attention.draw_map(maps, layer, head), caption, attention.one_map(maps, layer, head))

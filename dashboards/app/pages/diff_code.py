@@ -2,7 +2,7 @@
 
 import difflib
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +34,8 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
         lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
         if not lines:
             continue
-        files.append((path, _count(lines, "+"), _count(lines, "-")))
+        signs = [line[0] for line in lines]
+        files.append((path, signs.count("+"), signs.count("-")))
         if left > 0:
             shown = [html.Span(f"{line}\n", className=_KINDS.get(line[0], "")) for line in lines[:left]]
             blocks += [html.H3(path), html.Pre(shown, className="diff")]
@@ -47,10 +48,6 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
     cut = f" The first {MOST_LINES:,} lines are here." if left < 0 else ""
     caption = f"{count(len(files), 'file')}: {words}, from {names[0]} to {names[1]}.{cut}"
     return SlotContent(caption=caption, data=data, parts=blocks)
-
-
-def _count(lines: Sequence[str], sign: str) -> int:
-    return sum(line[0] == sign for line in lines)
 
 
 def _rank(path: str) -> tuple[int, str]:
