@@ -30,11 +30,7 @@ A = TypeVar("A", bound=Address)
 
 
 def read(kind: type[A], search: str) -> A:
-    """The state that a query string such as "?metric=loss&by=operator&by=depth" says.
-
-    Raises:
-        Unknown: it is too long, or has a name or a value that the page does not know.
-    """
+    """The state of a query string such as "?metric=loss&by=operator". Raises Unknown for what is not of the page."""
     if len(search) > LONGEST:
         raise Unknown(f"an address has at most {LONGEST} characters after its `?`; this one has {len(search)}")
     values: dict[str, Any] = {}
@@ -119,8 +115,7 @@ def saved_views(root: Path) -> list[tuple[str, str]]:
 def resolve_view(root: Path, page: str, search: str) -> str:
     """The query string that `search` stands for: "?view=NAME" that of a saved view, anything else itself.
 
-    Raises:
-        SpecError, NotFoundError, EnvironmentProblem: as `Shelf.text`; Unknown where the view is another page's.
+    Raises as `Shelf.text`; Unknown where the view is another page's.
     """
     given = parse_qs(search.removeprefix("?"), keep_blank_values=True)
     if "view" not in given:

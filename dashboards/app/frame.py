@@ -46,10 +46,7 @@ class Looks(NamedTuple):
 
 
 def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:
-    """Put the controls of a page in a row; the ones that are not `main` are behind "More".
-
-    More is open if one of them has another value than the usual one.
-    """
+    """Put the controls of a page in a row; others than `main` are behind "More", which is open if one is changed."""
     shown, rest, changed = [], [], False
     for each in given:
         value = values.get(each.field)

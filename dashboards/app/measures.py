@@ -63,9 +63,7 @@ def judged_by(view: PageView) -> GridMeasure:
     """Return the measure of the page.
 
     Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
-
-    Raises:
-        Unknown: the address names what no finished run has; SpecError where the grid has no measure and none is named.
+    Raises Unknown if no finished run has the named one; SpecError if the grid has none and none is named.
     """
     about, wanted, better = grid_of(view), view.address.measure, view.address.better
     changes = {} if better is None else {"better": better}

@@ -43,10 +43,7 @@ def list_fields(store: Store, grid: str) -> list[str]:
 
 
 def group_sql(about: GridContext, by: Sequence[str]) -> str:
-    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
-
-    Raises Unknown if there is nothing of that name to group by.
-    """
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names."""
     parts = [_part(about, name) for name in by or (CELL,)]
     return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
 
@@ -207,10 +204,7 @@ def cells_control(view: PageView) -> Control:
 
 
 def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
-    """The keys of the cells that the address names, in the grid's order, and a look that tells them apart.
-
-    Raises Unknown if it names a cell that the grid does not have.
-    """
+    """Keys of the cells of the address, in the grid's order, and a look that tells them apart. Raises Unknown."""
     about = grid_of(view)
     if not view.address.cells:
         return about.drawn, about.look

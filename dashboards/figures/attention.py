@@ -51,7 +51,7 @@ def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]
 
 
 def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: int, task: dict[str, Any]) -> Maps:
-    """The maps of the sequence `sequence`, counted from 1, at a step.
+    """The maps of a sequence, counted from 1, at a step.
 
     Raises Unknown if there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
     """
@@ -225,12 +225,9 @@ _VISIBLE: Final = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "\0": "␀
 
 
 def token_names(inputs: _Array, task: Mapping[str, Any], length: int) -> list[str]:
-    """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's own.
+    """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's sinks.
 
-    Args:
-        inputs: of one sequence: ids [T], or vectors [T, width].
-        task: spec of the task; where its tokens are bytes they are letters, other ids stand as numbers.
-        length: of the map; a model's sink tokens come first.
+    Inputs are ids [T], or vectors [T, width]. Ids are letters where the tokens of the `task` (its spec) are bytes.
     """
     own = length - len(inputs)
     names = [f"sink {i + 1}" if own > 1 else "sink" for i in range(own)]

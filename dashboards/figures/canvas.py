@@ -218,10 +218,7 @@ def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
 
 
 def least_width(figure: go.Figure) -> int:
-    """Pixels below which panels or names side by side, or texts at both ends of rows, cannot be read; else 0.
-
-    A narrower window scrolls.
-    """
+    """Pixels below which panels, names side by side, or texts at both ends of rows cannot be read; else 0."""
     panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())

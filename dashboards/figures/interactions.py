@@ -55,10 +55,7 @@ def pairs(found: Factorial, alpha: float) -> list[AxisPair]:
 
 
 def matrix(found: Factorial) -> pl.DataFrame:
-    """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; main effects between.
-
-    Both halves say the same.
-    """
+    """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; both halves are alike."""
     names = mains(found)
     terms = {row["term"]: row for row in found.terms.iter_rows(named=True)}
     rows = []

@@ -23,15 +23,10 @@ Place = Mapping[str, str]  # the axes of a panel, as traces name them
 def panels(
     n: int, each: int, *, columns: int = 3, x: str | None = None, y: str | None = None, shared: str = "xy"
 ) -> tuple[go.Figure, list[Place]]:
-    """A canvas with `n` panels, row by row.
+    """A canvas with `n` panels of `each` pixels, row by row; at most `columns` side by side.
 
-    Args:
-        n: how many.
-        each: the height of a panel in pixels.
-        columns: panels side by side, at most.
-        x: title of the axes at the bottom.
-        y: title of the axes at the left.
-        shared: the axes of which all panels have the same range: "x", "xy" (then only outer ones have numbers) or "".
+    `x` and `y` are titles of the axes at the bottom and at the left. On the axes `shared` all panels have one range:
+    "x", "xy" (then only outer ones have numbers) or "".
     """
     gap, across = (TITLE_ROOM, 0.03) if "y" in shared else (_NUMBERS, 0.12)
     columns = min(n, columns)

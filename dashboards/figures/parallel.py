@@ -88,10 +88,7 @@ def within(found: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[st
 def draw_parallel(
     found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook, ranges: Mapping[str, str]
 ) -> go.Figure:
-    """A line per row of `found`, which has the column cell and one per axis.
-
-    Cells without a style, or outside `ranges`, are faint.
-    """
+    """A line per row of `found` (cell, and a column per axis); faint for cells without a style, or outside `ranges`."""
     figure = canvas(440)
     kept = set(within(found, axes, ranges)["cell"])
     # one trace for all cells without a style, and one for those outside: a thousand stay quick

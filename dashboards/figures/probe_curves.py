@@ -121,10 +121,7 @@ def places(store: Store, grid: str, name: str) -> Places:
 
 
 def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
-    """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value.
-
-    Raises Unknown for an unknown coordinate or value.
-    """
+    """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value. Raises Unknown."""
     for axis in said:
         require("this probe", "coordinate", axis, found.coordinates)
     chosen: dict[str, float | None] = {}
@@ -140,10 +137,7 @@ def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | N
 def not_finite(
     store: Store, reading: ProbeReading, cells: Sequence[str], *, without: str = "", last: bool = True
 ) -> int:
-    """How many values of `cells` every reduction here leaves out, since they are no finite numbers.
-
-    `without` and `last` are as of `Reading.where`: along a coordinate, over training.
-    """
+    """How many values of `cells` every reduction here leaves out as not finite; else as `ProbeReading.where`."""
     where, given = reading.where(without=without, last=last, finite=False)
     given |= {"cells": list(cells)}
     found = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", given)

@@ -40,10 +40,7 @@ def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline
 def draw_paired(
     found: pl.DataFrame, look: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
 ) -> go.Figure:
-    """Two columns of points, the baseline left; a line joins the runs of one seed.
-
-    `cells` are the keys of the cell and of the baseline.
-    """
+    """Points of the second of `cells`, the baseline, at the left, then of the first; a line joins runs of a seed."""
     figure = canvas(380, y=title)
     for value, base in found.drop_nulls(["value", "baseline_value"]).select("value", "baseline_value").iter_rows():
         better = value < base if measure.better == "lower" else value > base

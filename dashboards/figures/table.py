@@ -65,10 +65,7 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
 
 
 def _marks(rows: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """Notes on all printed or all own values, and the sign of each note on some.
-
-    Signs are letters, in the order of first appearance.
-    """
+    """Notes on all printed or all own values, and the sign of each note on some: letters, as the notes appear."""
     everywhere: list[tuple[str, str]] = []
     some: dict[str, None] = {}
     for name, remarks, known in (("All printed", _of_printed, "printed"), ("All own", _of_own, "mean")):

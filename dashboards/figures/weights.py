@@ -23,14 +23,10 @@ def weight_rows(
 ) -> pl.DataFrame:
     """One row per group of heads and key, and per weight that is no key's.
 
-    Args:
-        rows: of the operator.
-        usual: softmax's weights; None where they are not shown.
-        logits: of the keys, in nats.
-        apart: what the weight of the ground belongs to: a ground state or a sink.
+    `usual` are softmax's weights, None where they are not shown; `apart` is what the weight of the ground belongs to.
 
     Returns:
-        heads, key (from 1; null for what is no key), name, logit, weight, softmax; by heads, then key.
+        heads, key (from 1; null for what is no key), name, logit (nats), weight, softmax; by heads, then key.
     """
     found: list[tuple[str, int | None, str, float | None, float, float | None]] = []
     for row in rows:

@@ -88,10 +88,7 @@ def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Dr
 def by_model(
     about: GridContext, found: pl.DataFrame, title: str, scale: Scale
 ) -> tuple[list[Panel], dict[str, Series], Drawing]:
-    """A panel for each level of the axis about models, in each a series for every other choice, three in a row.
-
-    Without such an axis all cells are series of one panel.
-    """
+    """A panel for each level of the axis about models, a series for other choices; without that axis one of all."""
     cells = split_cells(about, "model")
     if cells["level"].n_unique() < 2:
         return [Panel(found, title, scale)], series_of(about), PLAIN

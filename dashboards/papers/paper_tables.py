@@ -208,12 +208,9 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
 
 
 def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
-    """Add to the `frame` of `found` how its values compare with the printed ones.
+    """Add to the `frame` of `found` how its values compare with the printed ones, and the words of `claims`.
 
-    Args:
-        data: of `frame`.
-        found: its cells.
-        claims: of `store.analysis.published_comparison.compare_published`, of the same table.
+    Claims are of `store.analysis.published_comparison.compare_published`, of the same table.
 
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the

@@ -37,10 +37,7 @@ OF_BASELINE: Final = ("differences", "paired")  # slots that need one
 
 
 def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
-    """Every figure for which the grid has data, as HTML, and why it has no others.
-
-    Without a measure or a baseline, figures that need one are left out.
-    """
+    """Every figure for which the grid has data, as HTML, and why it has no others; some need a measure or baseline."""
     shown, missing = "", list[tuple[str, str]]()
     for title, place, slot, view in _slots(about, operators):
         block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023

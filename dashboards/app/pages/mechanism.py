@@ -121,13 +121,9 @@ def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: boo
 
 
 def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
-    """Say when values were recorded and what is left out. Raises Unknown if there is no value.
+    """Say when values were recorded, and what is left out. Raises Unknown if there is no value.
 
-    Args:
-        view: what is shown.
-        found: the values.
-        without: a coordinate that is not fixed.
-        last: True if they are of one step.
+    `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
     cells, look = chosen_cells(view)
     holes, step, name = _holes(view, cells, without=without, last=last), view.address.step, _probe(view)

@@ -47,8 +47,8 @@ def _axis_columns(about: GridContext) -> dict[str, str]:
 def trials(about: GridContext) -> pl.DataFrame:
     """List every trial of the grid, the baseline first, then as the grid lists its levels.
 
-    Columns: run (short key), label, seed, status, a column per axis, how
-    far it came, trial, cell, and tags and note if anybody wrote any.
+    Columns: run (short key), label, seed, status, a column per axis, how far it came, trial, cell, and tags and note if
+    anybody wrote any.
     """
     axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
     counted = ", ".join(f"t.{name}" for name in _COUNTED)

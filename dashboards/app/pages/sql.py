@@ -49,10 +49,7 @@ class SqlAddress(Address):
 
 
 def query_of(view: PageView) -> str:
-    """Return the text of the query; by default the first example.
-
-    Raises Unknown if it is too long for an address; NotFoundError and SpecError for a missing saved query.
-    """
+    """Return the query, by default the first example. Raises Unknown if it is too long; else as `Shelf.text`."""
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
     text: str = (view.address.query or next(iter(EXAMPLES.values()))).strip()
