@@ -225,9 +225,8 @@ class Engine:
             return PageUpdate(page, top, {**now, **state}, url)
         page, state = no_update, content.state()
         if state["shapes"].keys() == seen["shapes"].keys():
-            _refresh(
-                here[1], content, state, {**seen, "values": {name: _plain(value) for name, value in given.items()}}
-            )
+            before = {**seen, "values": {name: _plain(value) for name, value in given.items()}}
+            _refresh(here[1], content, state, before)
         else:  # the page has other controls
             page = _parts(here[1], content)
         return PageUpdate(page, no_update, {**now, **state}, url)
@@ -243,9 +242,8 @@ class Engine:
         campaign, page = place
         views, torn = catch_user_error(lambda: saved_views(self.campaigns.root(campaign)))
         content, problem = catch_user_error(lambda: self._make(campaign, page, search, theme))
-        top = navigation.top(
-            self.campaigns.names, campaign, [*self.pages.values()], page.name, (views or [], torn or "")
-        )
+        saved = views or [], torn or ""
+        top = navigation.top(self.campaigns.names, campaign, [*self.pages.values()], page.name, saved)
         if content is None:
             return frame.sentence(problem or ""), top, {}
         return _parts(page, content), top, content.state()

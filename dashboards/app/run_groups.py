@@ -33,7 +33,7 @@ def list_axes(about: GridContext) -> list[str]:
 def list_fields(store: Store, grid: str) -> list[str]:
     """Dotted paths of the spec at which the cells of a grid differ, or that some of them lack."""
     specs = store.sql(
-        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial) "
+        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial)"
         "WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell",
         {"grid": grid},
     )["spec"]
@@ -57,21 +57,13 @@ def _part(about: GridContext, name: str) -> str:
     else:
         steps = (f"[{step}]" if step.isdecimal() else f'."{step}"' for step in name.replace('"', "").split("."))
         path, column = "$" + "".join(steps), "t.spec"
-        if not _has(about, path):
+        there = f"SELECT count(t.spec->>{quoting.text(path)}) FROM grid_trial g JOIN trial t USING (trial)"
+        if not about.store.sql(f"{there} WHERE g.grid = $grid", {"grid": about.grid}).item():
             rest = "any dotted path of their specs"
             raise Unknown(
                 f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
             )
     return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
-
-
-def _has(about: GridContext, path: str) -> bool:
-    found = about.store.sql(
-        f"SELECT count(t.spec->>{quoting.text(path)}) AS n FROM grid_trial g JOIN trial t USING (trial) "
-        "WHERE g.grid = $grid",
-        {"grid": about.grid},
-    )
-    return int(found["n"][0]) > 0
 
 
 def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
@@ -143,18 +135,14 @@ def run_groups(view: PageView) -> RunGroups:
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
     given = Grouped(about.grid, group_sql(about, by), runs, view.address.failed or bool(runs))
-    found = _in_grid_order(about, groups(view.store, given))
+    place = {cell.cell: i for i, cell in enumerate(about.cells)}
+    found = groups(view.store, given)  # in the order of the plan, which is shuffled on purpose
+    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
+    found = found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
     names = name_groups(about, by, found)
     keep, why = _keep_groups(view, about, found, names)
     shown = found.filter(pl.col("series").is_in(keep))
     return RunGroups(given, found, keep, names, style_groups(about, by, shown, view.operators), why)
-
-
-def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
-    """Sort groups by their first cell in the grid; the order of the plan is shuffled on purpose."""
-    place = {cell.cell: i for i, cell in enumerate(about.cells)}
-    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
-    return found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
 
 
 def _runs(view: PageView) -> list[str]:

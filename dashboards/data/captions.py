@@ -152,11 +152,6 @@ def paired_words(verdicts: pl.DataFrame) -> str:
     return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
 
 
-def pairs_words(row: Mapping[str, Any]) -> str:
-    """Write an entry of a column of pairs: '4 of 5' planned ones, or 'unpaired: 5 runs against 4'."""
-    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
-
-
 def describe_selection(
     about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
 ) -> str:
@@ -220,7 +215,7 @@ def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame)
             change(row["difference"], measure.scale),
             "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
             p_value(row["p_holm"]),
-            pairs_words(row),
+            runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}",
         )
         for row in found.iter_rows(named=True)
     ]

@@ -19,7 +19,6 @@ from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from dashboards.theme.styles import shared_style
 from store.analysis.noise_floor import noise_floor
-from store.analysis.verdicts import GridMeasure
 from store.statistics.arms import more_seeds_help
 from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
@@ -33,14 +32,15 @@ def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
     return found, Counter(found["state"].to_list())
 
 
-def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
-    return judge_view(view._replace(address=CompareAddress(grid=view.address.grid)))
+def _as_compare(view: PageView) -> PageView:
+    """The page Compare of the same grid."""
+    return view._replace(address=CompareAddress(grid=view.address.grid))
 
 
 def _lead(view: PageView) -> SlotContent:
     """Show which variant differs, by how much, and if it is real; with the axes of a grid that has several."""
     about = grid_of(view)
-    result, problem = catch_user_error(lambda: _judge_view(view))
+    result, problem = catch_user_error(lambda: judge_view(_as_compare(view)))
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
@@ -51,8 +51,9 @@ def _lead(view: PageView) -> SlotContent:
         axes = rank_axes(levels.effects, measure)
     decided = found["verdict"].is_in([*CLAIMS]).any() or " against " not in axes
     answer = f"{best}\n{axes}" if decided else f"{axes}\n{best}"  # an axis may be decided where no variant is
-    drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
-    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.")
+    return differences_of(_as_compare(view))._replace(
+        answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}."
+    )
 
 
 def _progress_words(view: PageView) -> str:
@@ -89,10 +90,6 @@ def _progress(view: PageView) -> SlotContent:
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
     return SlotContent(draw_shares(grouped), caption, data, legend)
-
-
-def _verdicts(view: PageView) -> SlotContent:
-    return list_verdicts(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
 def _noise(view: PageView) -> SlotContent:
@@ -133,7 +130,7 @@ def _noise(view: PageView) -> SlotContent:
 
 def _next(view: PageView) -> SlotContent:
     trials, counts = _states(view)
-    found, problem = catch_user_error(lambda: _judge_view(view)[2])
+    found, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
     outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
     steps = next_steps(grid_of(view), counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
@@ -197,7 +194,7 @@ OVERVIEW = AppPage(
     controls=lambda _: (),
     slots=(
         Slot("differences", "Differences from the baseline", _lead, sets="compare:cell"),
-        Slot("verdicts", "Verdicts", _verdicts, "table"),
+        Slot("verdicts", "Verdicts", lambda view: list_verdicts(_as_compare(view)), "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
         Slot("noise", "Noise floor", _noise, "table"),
