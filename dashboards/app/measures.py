@@ -83,28 +83,28 @@ def warn_of_guess(view: PageView) -> str:
     return f"The direction of {name} is unknown; lower is taken as better."
 
 
-def unit_of(view: PageView) -> str:
+def unit(view: PageView) -> str:
     """The unit of the grid's own measure; nothing is known of others."""
     return grid_of(view).unit if judged_by(view).name == _own_name(view) else ""
 
 
-def measure_words(view: PageView) -> str:
+def words(view: PageView) -> str:
     """The measure in a sentence, with its unit."""
-    return describe_measure(judged_by(view), unit_of(view))
+    return describe_measure(judged_by(view), unit(view))
 
 
-def measure_title(view: PageView) -> str:
+def title(view: PageView) -> str:
     """The measure on an axis, with its unit and direction."""
-    return axis_title(judged_by(view), unit_of(view))
+    return axis_title(judged_by(view), unit(view))
 
 
-def measure_columns(view: PageView) -> dict[str, str]:
+def columns(view: PageView) -> dict[str, str]:
     """Measure, unit and direction as columns of a file."""
     measure = judged_by(view)
-    return {"measure": text_of(measure.name, measure.point), "unit": unit_of(view), "better": measure.better}
+    return {"measure": text_of(measure.name, measure.point), "unit": unit(view), "better": measure.better}
 
 
-def measure_controls(view: PageView) -> tuple[Control, Control]:
+def controls(view: PageView) -> tuple[Control, Control]:
     """Pickers of the measure and of its direction."""
     about = grid_of(view)
     known = measurements(view.store, about.grid)

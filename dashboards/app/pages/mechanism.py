@@ -5,8 +5,8 @@ from typing import Final
 
 import polars as pl
 
+from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
@@ -30,7 +30,7 @@ ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
 _BINS: Final = "sum"  # the coordinate whose values are the middles of bins
 
 
-class MechanismAddress(MeasuredAddress):
+class MechanismAddress(measures.MeasuredAddress):
     """A probe, its coordinates, and which cells are shown."""
 
     probe: str | None = None  # None is the one that differs most between cells
@@ -251,7 +251,7 @@ def _histogram(view: PageView) -> SlotContent:
 
 
 def _against(view: PageView) -> SlotContent:
-    about, reading, measure = grid_of(view), _reading(view), judged_by(view)
+    about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
     _, look = chosen_cells(view)
     cells = [cell.cell for cell in about.cells]
@@ -268,7 +268,7 @@ def _against(view: PageView) -> SlotContent:
         f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)} {_when(view)}"
         f"{_holes(view, cells)} {grey}That two quantities go together is no proof that one makes the other."
     )
-    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measure_title(view), scale=measure.scale)
+    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measures.title(view), scale=measure.scale)
     return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
 
 
@@ -297,7 +297,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("step", "Step", "choice", steps, usual=""),
         *along,
         cells_control(view),
-        *measure_controls(view),
+        *measures.controls(view),
     )
 
 
