@@ -127,19 +127,17 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
         style = {"height": "auto", "minWidth": f"{0 if shown.figure is None else least_width(shown.figure)}px"}
         target = {"type": "figure", "slot": given.name}
         graph = dcc.Graph(**props["figure"], config={**CONFIG, **image}, id=target, className="plot", style=style)
-        parts += [html.Div(graph, className="wide"), _store("clicked", given, given.sets)]
+        clicked = dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets)
+        parts += [html.Div(graph, className="wide"), clicked]
     elif given.kind == "table":
-        picks = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
+        rows = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
+        picks = dcc.Store(id={"type": "picks", "slot": given.name}, data=rows)
         picked = html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status")
-        parts += [_grid(given, shown), _store("picks", given, picks), picked]
+        parts += [_grid(given, shown), picks, picked]
     parts.append(html.Div(**props["files"], id={"type": "files", "slot": given.name}, className="files"))
     return html.Section(
         parts, id=key, className="slot half" if given.half else "slot", **{"aria-labelledby": f"{key}-title"}
     )
-
-
-def _store(kind: str, given: Slot, data: Any) -> Component:
-    return dcc.Store(id={"type": kind, "slot": given.name}, data=data)
 
 
 def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[str, dict[str, Any]]:

@@ -24,11 +24,6 @@ Spread = Literal["seeds", "heads"]
 Point = Mapping[str, float]
 
 
-def series_of(about: GridContext) -> dict[str, Series]:
-    """Return the series of the cells that pictures of single cells show."""
-    return {cell: Series(about.look.names[cell], about.look.styles[cell]) for cell in about.drawn}
-
-
 def named_series(names: Sequence[str]) -> dict[str, Series]:
     """Make series that are no cells; the first is neutral."""
     styles = operator_styles(names, names[0]) if names else {}
