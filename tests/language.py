@@ -83,7 +83,8 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
         if token.type != tokenize.COMMENT or re.match(r"#\s*(noqa|type:|fmt:|!|pragma)", token.string):
             continue
         line = token.start[0]
-        if line != last + 1 and block:
+        beside_code = token.line[: token.start[1]].strip() != ""  # such comments do not go on from line to line
+        if block and (beside_code or line != last + 1):
             yield begun, " ".join(block)
             block = []
         begun = begun if block else line

@@ -13,10 +13,8 @@ from dashboards.data.user_errors import Unknown, require
 from store import Layout
 from store.files.saved_texts import VIEWS, is_name
 
-LONGEST: Final = 4000
-"""Characters of a query string; browsers and proxies cut longer ones."""
-LONGEST_NAME: Final = 100
-"""Characters of the name of a view."""
+LONGEST: Final = 4000  # characters of a query string; browsers and proxies cut longer ones
+LONGEST_NAME: Final = 100  # characters of the name of a view
 
 
 class Address(BaseModel):
@@ -24,21 +22,15 @@ class Address(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    grid: str | None = None
-    """None is the campaign's first."""
-    hide: tuple[str, ...] = ()
-    """Names in legends whose lines are not shown."""
+    grid: str | None = None  # None is the campaign's first
+    hide: tuple[str, ...] = ()  # names in legends whose lines are not shown
 
 
 A = TypeVar("A", bound=Address)
 
 
 def read(kind: type[A], search: str) -> A:
-    """The state that a query string such as "?metric=loss&by=operator&by=depth" says.
-
-    Raises:
-        Unknown: it is too long, or has a name or a value that the page does not know.
-    """
+    """The state of a query string such as "?metric=loss&by=operator". Raises Unknown for what is not of the page."""
     if len(search) > LONGEST:
         raise Unknown(f"an address has at most {LONGEST} characters after its `?`; this one has {len(search)}")
     values: dict[str, Any] = {}
@@ -123,8 +115,7 @@ def saved_views(root: Path) -> list[tuple[str, str]]:
 def resolve_view(root: Path, page: str, search: str) -> str:
     """The query string that `search` stands for: "?view=NAME" that of a saved view, anything else itself.
 
-    Raises:
-        SpecError, NotFoundError, EnvironmentProblem: as `Shelf.text`; Unknown where the view is another page's.
+    Raises as `Shelf.text`; Unknown where the view is another page's.
     """
     given = parse_qs(search.removeprefix("?"), keep_blank_values=True)
     if "view" not in given:
@@ -158,8 +149,7 @@ def _file_of(name: str) -> str:
 class _SavedView(BaseModel):
     page: str
     search: str
-    name: str = ""
-    """Empty: that of its file."""
+    name: str = ""  # empty: that of its file
 
 
 def _read_view(name: str, text: str) -> _SavedView:

@@ -18,22 +18,17 @@ from store.ingest.ingest import ingest
 
 _LOG: Final = logging.getLogger(__name__)
 
-REFRESH_EVERY_S: Final = 5.0
-"""Seconds from the end of one look for new files to the next."""
+REFRESH_EVERY_S: Final = 5.0  # seconds from the end of one look for new files to the next
 
-MEMORY_BYTES: Final = 512 * 2**20
-"""Memory of one query; DuckDB spills up to as much to disk, then refuses."""
+MEMORY_BYTES: Final = 512 * 2**20  # memory of one query; DuckDB spills up to as much to disk, then refuses
 
 
 class IngestReport(NamedTuple):
     """How new the results of a campaign are."""
 
-    problem: str | None
-    """Why the newest files may be missing, in a sentence."""
-    words: str
-    """When they were brought in."""
-    warnings: Sequence[str] = ()
-    """Sentences that readers of any of the results must know."""
+    problem: str | None  # why the newest files may be missing, in a sentence
+    words: str  # when they were brought in
+    warnings: Sequence[str] = ()  # sentences that readers of any of the results must know
 
 
 @final

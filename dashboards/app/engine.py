@@ -28,11 +28,9 @@ from store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
 
-_LONGEST_QUERY: Final = 20_000
-"""Characters of a query that the browser may save."""
+_LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
 _MOST_KEPT: Final = 16
-_LEGEND: Final = Control("hide", "", "hidden")
-"""Fields that entries of legends set."""
+_LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
 
 _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
@@ -40,15 +38,11 @@ _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
 
 
 class _Content(NamedTuple):
-    """Everything that a page shows for one state."""
-
     slots: Mapping[str, SlotContent]
     controls: Sequence[Control]
-    values: Mapping[str, Any]
-    """By field of a control."""
+    values: Mapping[str, Any]  # by field of a control
     look: frame.Looks
-    path: str
-    """The address, with the fields that are not at their defaults."""
+    path: str  # the address, with the fields that are not at their defaults
 
     def state(self) -> dict[str, Any]:
         """Return what a later refresh compares, as JSON."""
@@ -66,8 +60,7 @@ class PageUpdate(NamedTuple):
 
     page: Any = no_update
     top: Any = no_update
-    seen: Any = no_update
-    """The state that the browser sends with its next change."""
+    seen: Any = no_update  # the state that the browser sends with its next change
     url: Any = no_update
     problem: str = ""
 
@@ -232,9 +225,8 @@ class Engine:
             return PageUpdate(page, top, {**now, **state}, url)
         page, state = no_update, content.state()
         if state["shapes"].keys() == seen["shapes"].keys():
-            _refresh(
-                here[1], content, state, {**seen, "values": {name: _plain(value) for name, value in given.items()}}
-            )
+            before = {**seen, "values": {name: _plain(value) for name, value in given.items()}}
+            _refresh(here[1], content, state, before)
         else:  # the page has other controls
             page = _parts(here[1], content)
         return PageUpdate(page, no_update, {**now, **state}, url)
@@ -250,9 +242,8 @@ class Engine:
         campaign, page = place
         views, torn = catch_user_error(lambda: saved_views(self.campaigns.root(campaign)))
         content, problem = catch_user_error(lambda: self._make(campaign, page, search, theme))
-        top = navigation.top(
-            self.campaigns.names, campaign, [*self.pages.values()], page.name, (views or [], torn or "")
-        )
+        saved = views or [], torn or ""
+        top = navigation.top(self.campaigns.names, campaign, [*self.pages.values()], page.name, saved)
         if content is None:
             return frame.sentence(problem or ""), top, {}
         return _parts(page, content), top, content.state()

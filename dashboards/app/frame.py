@@ -25,16 +25,11 @@ CONFIG: Final[dict[str, Any]] = {
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
-FEW_ROWS: Final = 14
-"""A table with more rows scrolls."""
-_ROW: Final = 32
-"""Pixels of a row of a table."""
-_BORDERS: Final = 18
-"""Pixels that a table needs besides its columns: a scroll bar and borders."""
-_MEASURED: Final = 200
-"""Rows from which the width of a column is taken."""
-_WIDEST: Final = 48
-"""Letters of the widest column."""
+FEW_ROWS: Final = 14  # a table with more rows scrolls
+_ROW: Final = 32  # pixels of a row of a table
+_BORDERS: Final = 18  # pixels that a table needs besides its columns: a scroll bar and borders
+_MEASURED: Final = 200  # rows from which the width of a column is taken
+_WIDEST: Final = 48  # letters of the widest column
 _AT_FIRST: Final = {"width": "initialWidth", "flex": "initialFlex"}
 """Parts of a column that AG Grid takes once, so that a reader's width stays."""
 _HIDDEN: Final = {"display": "none"}
@@ -45,19 +40,13 @@ FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Mark
 class Looks(NamedTuple):
     """How a reader wants to see figures."""
 
-    partners: Mapping[str, str] | None
-    """Dark colours by light ones; None in the light edition."""
-    hide: Collection[str] = ()
-    """Names in legends whose traces are not shown."""
-    root: str = ""
-    """The campaign, for the Python of a figure."""
+    partners: Mapping[str, str] | None  # dark colours by light ones; None in the light edition
+    hide: Collection[str] = ()  # names in legends whose traces are not shown
+    root: str = ""  # the campaign, for the Python of a figure
 
 
 def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:
-    """Put the controls of a page in a row; the ones that are not `main` are behind "More".
-
-    More is open if one of them has another value than the usual one.
-    """
+    """Put the controls of a page in a row; others than `main` are behind "More", which is open if one is changed."""
     shown, rest, changed = [], [], False
     for each in given:
         value = values.get(each.field)
@@ -138,19 +127,17 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
         style = {"height": "auto", "minWidth": f"{0 if shown.figure is None else least_width(shown.figure)}px"}
         target = {"type": "figure", "slot": given.name}
         graph = dcc.Graph(**props["figure"], config={**CONFIG, **image}, id=target, className="plot", style=style)
-        parts += [html.Div(graph, className="wide"), _store("clicked", given, given.sets)]
+        clicked = dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets)
+        parts += [html.Div(graph, className="wide"), clicked]
     elif given.kind == "table":
-        picks = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
+        rows = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
+        picks = dcc.Store(id={"type": "picks", "slot": given.name}, data=rows)
         picked = html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status")
-        parts += [_grid(given, shown), _store("picks", given, picks), picked]
+        parts += [_grid(given, shown), picks, picked]
     parts.append(html.Div(**props["files"], id={"type": "files", "slot": given.name}, className="files"))
     return html.Section(
         parts, id=key, className="slot half" if given.half else "slot", **{"aria-labelledby": f"{key}-title"}
     )
-
-
-def _store(kind: str, given: Slot, data: Any) -> Component:
-    return dcc.Store(id={"type": kind, "slot": given.name}, data=data)
 
 
 def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[str, dict[str, Any]]:
@@ -315,7 +302,6 @@ def _add_width(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
 
 
 def _layout_of(shown: SlotContent) -> str:
-    """Decide if a table is as high as its rows, or scrolls."""
     return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
 
 

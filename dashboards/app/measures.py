@@ -21,8 +21,7 @@ from store.analysis.verdicts import GridMeasure, measure_of
 class MeasuredAddress(Address):
     """The grid and its measure."""
 
-    measure: str | None = None
-    """As `text_of` writes it; None is the grid's own."""
+    measure: str | None = None  # as `text_of` writes it; None is the grid's own
     better: Literal["lower", "higher"] | None = None
     """None takes the direction of the grid's measure, or the known one of another, else "lower"."""
 
@@ -56,7 +55,6 @@ def label_measurements(known: Mapping[str, tuple[str, dict[str, float]]]) -> dic
 
 
 def _own_name(view: PageView) -> str | None:
-    """The name of the grid's own measure."""
     return (grid_of(view).header["measure"] or {}).get("name")
 
 
@@ -65,9 +63,7 @@ def judged_by(view: PageView) -> GridMeasure:
     """Return the measure of the page.
 
     Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
-
-    Raises:
-        Unknown: the address names what no finished run has; SpecError where the grid has no measure and none is named.
+    Raises Unknown if no finished run has the named one; SpecError if the grid has none and none is named.
     """
     about, wanted, better = grid_of(view), view.address.measure, view.address.better
     changes = {} if better is None else {"better": better}
@@ -87,39 +83,35 @@ def warn_of_guess(view: PageView) -> str:
     return f"The direction of {name} is unknown; lower is taken as better."
 
 
-def unit_of(view: PageView) -> str:
+def unit(view: PageView) -> str:
     """The unit of the grid's own measure; nothing is known of others."""
     return grid_of(view).unit if judged_by(view).name == _own_name(view) else ""
 
 
-def measure_words(view: PageView) -> str:
+def words(view: PageView) -> str:
     """The measure in a sentence, with its unit."""
-    return describe_measure(judged_by(view), unit_of(view))
+    return describe_measure(judged_by(view), unit(view))
 
 
-def measure_title(view: PageView) -> str:
+def title(view: PageView) -> str:
     """The measure on an axis, with its unit and direction."""
-    return axis_title(judged_by(view), unit_of(view))
+    return axis_title(judged_by(view), unit(view))
 
 
-def measure_columns(view: PageView) -> dict[str, str]:
+def columns(view: PageView) -> dict[str, str]:
     """Measure, unit and direction as columns of a file."""
-    return name_measure(judged_by(view), unit_of(view))
+    measure = judged_by(view)
+    return {"measure": text_of(measure.name, measure.point), "unit": unit(view), "better": measure.better}
 
 
-def name_measure(measure: GridMeasure, unit: str) -> dict[str, str]:
-    """Measure, unit and direction by the name of their column."""
-    return {"measure": text_of(measure.name, measure.point), "unit": unit, "better": measure.better}
-
-
-def measure_controls(view: PageView) -> tuple[Control, Control]:
+def controls(view: PageView) -> tuple[Control, Control]:
     """Pickers of the measure and of its direction."""
     about = grid_of(view)
     known = measurements(view.store, about.grid)
     own = about.measure
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
-        usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
+        usual = next((text for text, (name, at) in known.items() if own and is_of(own, name, at)), None)
     guess, _ = catch_user_error(lambda: warn_of_guess(view))
     undirected = view._replace(address=view.address.model_copy(update={"better": None}))
     usually, _ = catch_user_error(lambda: judged_by(undirected).better)
@@ -131,5 +123,6 @@ def measure_controls(view: PageView) -> tuple[Control, Control]:
     )
 
 
-def _agrees(own: GridMeasure, name: str, at: Mapping[str, float]) -> bool:
-    return name == own.name and all(at.get(axis) == value for axis, value in own.point.items())
+def is_of(measure: GridMeasure, name: str, at: Mapping[str, float]) -> bool:
+    """Whether a measurement at a point is the measure, whose point may leave out coordinates."""
+    return name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items())

@@ -30,17 +30,12 @@ class PageView(NamedTuple):
 
     campaign: str
     store: Store
-    address: Any
-    """Has the page's own class of `Address`."""
+    address: Any  # has the page's own class of `Address`
     operators: dict[str, Style]
-    about: GridContext | None
-    """The shown grid; None while the campaign has none."""
-    maths: OperatorCatalogue | None = None
-    """Describes operators; None if nothing does."""
-    is_refresh: bool = False
-    """True if new results refresh the open page."""
-    whole: bool = False
-    """True for a file, which has all rows; a page has room for fewer."""
+    about: GridContext | None  # the shown grid; None while the campaign has none
+    maths: OperatorCatalogue | None = None  # describes operators; None if nothing does
+    is_refresh: bool = False  # true if new results refresh the open page
+    whole: bool = False  # true for a file, which has all rows; a page has room for fewer
 
 
 def grid_of(view: PageView) -> GridContext:
@@ -55,10 +50,8 @@ class Key(NamedTuple):
 
     style: Style
     name: str
-    key: str
-    """The `legendgroup` of the traces that it shows and hides; empty if it does neither."""
-    note: str = ""
-    """Text beside the name, such as the number of runs."""
+    key: str  # the `legendgroup` of the traces that it shows and hides; empty if it does neither
+    note: str = ""  # text beside the name, such as the number of runs
 
 
 def cell_key(look: CellLook, cell: str) -> Key:
@@ -70,31 +63,21 @@ class SlotContent(NamedTuple):
     """Content of a slot: a figure, a table, or a message if there is neither."""
 
     figure: go.Figure | None = None
-    caption: str = ""
-    """Explains lines, bars and bands, and gives n and the unit."""
-    data: pl.DataFrame = pl.DataFrame()
-    """The plotted or listed data, with full precision."""
+    caption: str = ""  # explains lines, bars and bands, and gives n and the unit
+    data: pl.DataFrame = pl.DataFrame()  # the plotted or listed data, with full precision
     legend: Sequence[Key] = ()
-    message: str = ""
-    """Explains missing content."""
-    hint: str = ""
-    """Tells how to use it on the page; files and reports leave it out."""
-    columns: Sequence[dict[str, Any]] = ()
-    """Column definitions of AG Grid, for a table; see `columns`."""
-    parts: Sequence[Any] = ()
-    """Dash components below the words, for content that is neither figure nor table."""
+    message: str = ""  # explains missing content
+    hint: str = ""  # tells how to use it on the page; files and reports leave it out
+    columns: Sequence[dict[str, Any]] = ()  # column definitions of AG Grid, for a table; see `columns`
+    parts: Sequence[Any] = ()  # Dash components below the words, for content that is neither figure nor table
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is not made from `data`, such as a table for LaTeX."""
-    selected: Sequence[str] = ()
-    """Identifiers of the rows that are selected at first, for a table."""
-    pinned: pl.DataFrame = pl.DataFrame()
-    """Rows that stay on top of a table."""
-    answer: str = ""
-    """The finding of the page in a sentence, for the first slot. A second line is smaller."""
+    selected: Sequence[str] = ()  # identifiers of the rows that are selected at first, for a table
+    pinned: pl.DataFrame = pl.DataFrame()  # rows that stay on top of a table
+    answer: str = ""  # the finding of the page in a sentence, for the first slot; a second line is smaller
     measured: Mapping[str, str] = MappingProxyType({})
     """Columns of one value that files have beside `data`, such as the measure, its unit and its direction."""
-    above: str = ""
-    """One line above the answer, such as the progress of a grid."""
+    above: str = ""  # one line above the answer, such as the progress of a grid
 
 
 class Pick(NamedTuple):
@@ -102,18 +85,15 @@ class Pick(NamedTuple):
 
     label: str
     page: str
-    names: str
-    """The field of that page's address that gets `column` of every selected row."""
+    names: str  # the field of that page's address that gets `column` of every selected row
     column: str = "trial"
-    least: int = 1
-    """The fewest rows that it takes."""
+    least: int = 1  # the fewest rows that it takes
 
 
 class Slot(NamedTuple):
     """One part of a page."""
 
-    name: str
-    """Part of addresses of downloads; unique on the page."""
+    name: str  # part of addresses of downloads; unique on the page
     title: str
     make: Callable[[PageView], SlotContent]
     kind: Literal["figure", "table", "words"] = "figure"
@@ -122,14 +102,10 @@ class Slot(NamedTuple):
 
     "compare:cell" opens the page Compare with its field `cell` set.
     """
-    picks: Sequence[Pick] = ()
-    """Destinations for selected rows, for a table."""
-    selects: str = ""
-    """The field that gets the identifiers of selected rows, for a table."""
-    half: bool = False
-    """True if two such slots stand side by side in a wide window."""
-    row: str = ""
-    """The column that identifies a row, for a table, so that new results keep the selection."""
+    picks: Sequence[Pick] = ()  # destinations for selected rows, for a table
+    selects: str = ""  # the field that gets the identifiers of selected rows, for a table
+    half: bool = False  # true if two such slots stand side by side in a wide window
+    row: str = ""  # the column that identifies a row, for a table, so that new results keep the selection
 
 
 class Control(NamedTuple):
@@ -140,37 +116,28 @@ class Control(NamedTuple):
     label: str
     kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
     """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
-    options: Mapping[str, str] = MappingProxyType({})
-    """Labels by value."""
+    options: Mapping[str, str] = MappingProxyType({})  # labels by value
     hint: str = ""
-    usual: Any = None
-    """The value if the address gives none."""
-    span: tuple[float, float, float] | None = None
-    """Least, greatest and step of a slider."""
-    resets: Sequence[str] = ()
-    """Fields that go back to their defaults if this one changes."""
+    usual: Any = None  # the value if the address gives none
+    span: tuple[float, float, float] | None = None  # least, greatest and step of a slider
+    resets: Sequence[str] = ()  # fields that go back to their defaults if this one changes
 
 
 class AppPage(NamedTuple):
     """One page of the app."""
 
-    name: str
-    """Its part of the address."""
+    name: str  # its part of the address
     title: str
-    letter: str
-    """The key that opens it after `g`."""
-    about: str
-    """The question that it answers."""
+    letter: str  # the key that opens it after `g`
+    about: str  # the question that it answers
     address: type[Address]
-    controls: Callable[[PageView], Sequence[Control]]
-    """Controls beside the one for the grid."""
+    controls: Callable[[PageView], Sequence[Control]]  # controls beside the one for the grid
     slots: Sequence[Slot]
     of: Literal["grid", "campaign"] = "grid"
     """A campaign's page has no control for the grid, and `PageView.about` may be None."""
     main: Sequence[str] | None = None
     """Fields of the controls that are always visible; others are behind "More". None: all are."""
-    listed: bool = True
-    """True if the navigation shows it; others are reached by links."""
+    listed: bool = True  # true if the navigation shows it; others are reached by links
 
 
 def options(names: Iterable[str]) -> dict[str, str]:

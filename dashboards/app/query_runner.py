@@ -26,18 +26,13 @@ from store import Layout, Store
 from store.database.query_log import note
 from store.database.readonly import locked_connection
 
-LIMIT_S: Final = 10.0
-"""Seconds after which a query is killed."""
+LIMIT_S: Final = 10.0  # seconds after which a query is killed
 PROCESS_BYTES: Final = 2 * MEMORY_BYTES
 """Memory of the process of a query; DuckDB itself stops at `MEMORY_BYTES`, where it can."""
-AT_ONCE: Final = 2
-"""Queries that run at one time; the server has more threads for other requests."""
-LIVE_S: Final = 1.0
-"""A query that took longer is not asked again by new results."""
-MOST_BYTES: Final = 64 * 2**20
-"""Largest result."""
-WAIT_S: Final = 3.0
-"""Seconds that a query waits for its turn."""
+AT_ONCE: Final = 2  # queries that run at one time; the server has more threads for other requests
+LIVE_S: Final = 1.0  # a query that took longer is not asked again by new results
+MOST_BYTES: Final = 64 * 2**20  # largest result
+WAIT_S: Final = 3.0  # seconds that a query waits for its turn
 LIMITS: Final = f"a query here has {LIMIT_S:g} s and {PROCESS_BYTES / 2**30:g} GiB of memory"
 _KEPT: Final = 16
 _THREADS: Final = 4
@@ -54,8 +49,7 @@ class QueryAnswer(NamedTuple):
 
     frame: pl.DataFrame
     took_s: float
-    at: datetime
-    """When it was asked."""
+    at: datetime  # when it was asked
 
 
 _Outcome = QueryAnswer | AblateError

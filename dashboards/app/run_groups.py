@@ -18,12 +18,9 @@ from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operato
 from store import Store
 from store.database import quoting
 
-CELL: Final = "cell"
-"""All but the seed."""
-TRIAL: Final = "run"
-"""Each alone."""
-UNDEFINED: Final = "undefined"
-"""The group of runs that lack what they are grouped by."""
+CELL: Final = "cell"  # all but the seed
+TRIAL: Final = "run"  # each alone
+UNDEFINED: Final = "undefined"  # the group of runs that lack what they are grouped by
 
 _FIXED: Final = {CELL: "g.cell", TRIAL: "g.trial", "seed": "g.seed::VARCHAR"}
 
@@ -36,7 +33,7 @@ def list_axes(about: GridContext) -> list[str]:
 def list_fields(store: Store, grid: str) -> list[str]:
     """Dotted paths of the spec at which the cells of a grid differ, or that some of them lack."""
     specs = store.sql(
-        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial) "
+        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial)"
         "WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell",
         {"grid": grid},
     )["spec"]
@@ -46,10 +43,7 @@ def list_fields(store: Store, grid: str) -> list[str]:
 
 
 def group_sql(about: GridContext, by: Sequence[str]) -> str:
-    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
-
-    Raises Unknown if there is nothing of that name to group by.
-    """
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names."""
     parts = [_part(about, name) for name in by or (CELL,)]
     return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
 
@@ -63,21 +57,13 @@ def _part(about: GridContext, name: str) -> str:
     else:
         steps = (f"[{step}]" if step.isdecimal() else f'."{step}"' for step in name.replace('"', "").split("."))
         path, column = "$" + "".join(steps), "t.spec"
-        if not _has(about, path):
+        there = f"SELECT count(t.spec->>{quoting.text(path)}) FROM grid_trial g JOIN trial t USING (trial)"
+        if not about.store.sql(f"{there} WHERE g.grid = $grid", {"grid": about.grid}).item():
             rest = "any dotted path of their specs"
             raise Unknown(
                 f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
             )
     return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
-
-
-def _has(about: GridContext, path: str) -> bool:
-    found = about.store.sql(
-        f"SELECT count(t.spec->>{quoting.text(path)}) AS n FROM grid_trial g JOIN trial t USING (trial) "
-        "WHERE g.grid = $grid",
-        {"grid": about.grid},
-    )
-    return int(found["n"][0]) > 0
 
 
 def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
@@ -115,34 +101,27 @@ def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = 
     return str(holds[0]) if holds else None
 
 
-MOST: Final = 40
-"""Groups in one picture."""
+MOST: Final = 40  # groups in one picture
 
 
 class GroupedAddress(Address):
     """The grid, how its runs are grouped, and which groups are shown."""
 
-    by: tuple[str, ...] = ()
-    """Empty: all but the seed."""
-    show: tuple[str, ...] = ()
-    """Names of groups; empty: the baseline and the best; "*": as many as a picture holds."""
-    run: tuple[str, ...] = ()
-    """Beginnings of the keys of the runs to show; empty: all runs."""
-    failed: bool = False
-    """With failed trials."""
+    by: tuple[str, ...] = ()  # empty: all but the seed
+    show: tuple[str, ...] = ()  # names of groups; empty: the baseline and the best; "*": as many as a picture holds
+    run: tuple[str, ...] = ()  # beginnings of the keys of the runs to show; empty: all runs
+    failed: bool = False  # with failed trials
 
 
 class RunGroups(NamedTuple):
     """The chosen runs and their groups."""
 
     given: Grouped
-    found: pl.DataFrame
-    """As `groups`, that of the baseline first, then in the grid's order."""
+    found: pl.DataFrame  # as `groups`, that of the baseline first, then in the grid's order
     keep: list[str]
     names: dict[str, str]
     styles: dict[str, Style]
-    why: str
-    """Which are shown, where it is not all of them."""
+    why: str  # which are shown, where it is not all of them
 
 
 def by_of(view: PageView) -> tuple[str, ...]:
@@ -156,18 +135,14 @@ def run_groups(view: PageView) -> RunGroups:
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
     given = Grouped(about.grid, group_sql(about, by), runs, view.address.failed or bool(runs))
-    found = _in_grid_order(about, groups(view.store, given))
+    place = {cell.cell: i for i, cell in enumerate(about.cells)}
+    found = groups(view.store, given)  # in the order of the plan, which is shuffled on purpose
+    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
+    found = found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
     names = name_groups(about, by, found)
     keep, why = _keep_groups(view, about, found, names)
     shown = found.filter(pl.col("series").is_in(keep))
     return RunGroups(given, found, keep, names, style_groups(about, by, shown, view.operators), why)
-
-
-def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
-    """Sort groups by their first cell in the grid; the order of the plan is shuffled on purpose."""
-    place = {cell.cell: i for i, cell in enumerate(about.cells)}
-    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
-    return found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
 
 
 def _runs(view: PageView) -> list[str]:
@@ -217,10 +192,7 @@ def cells_control(view: PageView) -> Control:
 
 
 def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
-    """The keys of the cells that the address names, in the grid's order, and a look that tells them apart.
-
-    Raises Unknown if it names a cell that the grid does not have.
-    """
+    """Keys of the cells of the address, in the grid's order, and a look that tells them apart. Raises Unknown."""
     about = grid_of(view)
     if not view.address.cells:
         return about.drawn, about.look

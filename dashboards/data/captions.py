@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
-from dashboards.data.grid_context import GridContext
-from dashboards.data.seed_averages import Scale
+from dashboards.data.formatting import capitalise, change, count, in_odds, join_words, p_value, point, runs_words
+from dashboards.data.grid_context import GridContext, best_first
+from dashboards.data.user_errors import join_sentences
 from store.analysis.verdicts import GridMeasure
 
 ICONS: Final = {
@@ -56,8 +56,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
 
 def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
     """The verdict that matters most, and its size: of the best decided variant, else the largest that is not shown."""
-    ordered = found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
-    known = ordered.drop_nulls("difference")
+    known = best_first(found, measure).drop_nulls("difference")
     if known.is_empty():
         return f"No difference from {baseline} is known yet."
     for verdict, claim in CLAIMS.items():
@@ -101,7 +100,7 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
         names = told[kind]
         said = "; ".join(names) if kind in ("matter", "real") else join_words(names)
         said = (one if len(names) == 1 else several).format(said)
-        sentences += [f"{said[:1].upper()}{said[1:]}"] if names else []
+        sentences += [capitalise(said)] if names else []
     return " ".join(sentences)
 
 
@@ -123,16 +122,18 @@ def count_words(verdicts: pl.DataFrame) -> str:
     return f"{count(verdicts.height, 'variant')}: {', '.join(f'{n} {verdict}' for verdict, n in counts)}"
 
 
+def _name_with_point(measure: GridMeasure) -> str:
+    return measure.name + (f" at {point(dict(measure.point))}" if measure.point else "")
+
+
 def describe_measure(measure: GridMeasure, unit: str) -> str:
     """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
-    where = f" at {point(dict(measure.point))}" if measure.point else ""
-    return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
+    return f"{_name_with_point(measure)} ({unit + '; ' if unit else ''}{measure.better} is better)"
 
 
 def axis_title(measure: GridMeasure, unit: str, what: str = "") -> str:
     """An axis of the measure: 'loss, nats per token (lower is better)'; `what` stands before it."""
-    where = f" at {point(dict(measure.point))}" if measure.point else ""
-    named = ", ".join(filter(None, (f"{what} {measure.name}{where}".strip(), unit)))
+    named = ", ".join(filter(None, (f"{what} {_name_with_point(measure)}".strip(), unit)))
     return f"{named} ({measure.better} is better)"
 
 
@@ -149,11 +150,6 @@ def paired_words(verdicts: pl.DataFrame) -> str:
         return "paired by seed"
     why = "unpaired (Welch), as fewer than three seeds are shared"
     return why if unpaired == verdicts.height else f"paired by seed; {unpaired} of {verdicts.height} {why}"
-
-
-def pairs_words(row: Mapping[str, Any]) -> str:
-    """Write an entry of a column of pairs: '4 of 5' planned ones, or 'unpaired: 5 runs against 4'."""
-    return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
 
 
 def describe_selection(
@@ -174,11 +170,6 @@ def describe_selection(
     )
 
 
-def difference_of(scale: Scale) -> str:
-    """Write the unit behind the word "difference"."""
-    return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
-
-
 def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
     labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
@@ -188,13 +179,13 @@ def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     """Explain differences between levels, with the notes of the analysis."""
-    said = (
+    return (
         f"What a level of an axis does to {describe_measure(measure, unit)} against the level of the baseline"
         f"{in_odds(measure.scale)}, averaged over the other axes. Each seed gives one value, so intervals hold for new "
         f"seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected for all; "
         "it decides. Rows with × show what both do together beyond the sum of what each does alone."
+        f"{join_sentences(notes)}"
     )
-    return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
 
 def n_words(found: pl.DataFrame) -> str:
@@ -224,7 +215,7 @@ def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame)
             change(row["difference"], measure.scale),
             "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
             p_value(row["p_holm"]),
-            pairs_words(row),
+            runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}",
         )
         for row in found.iter_rows(named=True)
     ]

@@ -7,12 +7,10 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
-MOST_LISTED: Final = 6
-"""Entries of a list in one cell of a table; files have all."""
+MOST_LISTED: Final = 6  # entries of a list in one cell of a table; files have all
 _MINUS: Final = "\N{MINUS SIGN}"
 SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-NO_MARGIN: Final = "No margin counts as equal."
-"""Caption if no difference is too small to count."""
+NO_MARGIN: Final = "No margin counts as equal."  # caption if no difference is too small to count
 
 
 def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
@@ -90,6 +88,11 @@ def entry(value: object) -> str:
     return "–" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
+def capitalise(text: str) -> str:
+    """The text with a capital first letter; `str.capitalize` makes all others small."""
+    return text[:1].upper() + text[1:]
+
+
 def join_words(parts: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
@@ -121,10 +124,8 @@ class Names(NamedTuple):
     """Short names of cells and what their last parts stand for."""
 
     names: list[str]
-    parts: tuple[str, ...]
-    """The axes whose values end the names, in order; empty where names speak for themselves."""
-    common: str = ""
-    """The start that all labels share, and names leave out."""
+    parts: tuple[str, ...]  # the axes whose values end the names, in order; empty where names speak for themselves
+    common: str = ""  # the start that all labels share, and names leave out
 
 
 def short_names(labels: Sequence[str]) -> Names:

@@ -12,10 +12,8 @@ from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operato
 from store import Store
 from store.analysis.verdicts import GridMeasure, measure_of
 
-MOST_CURVES: Final = 9
-"""More curves in one picture cannot be told apart."""
-BASELINE: Final = "baseline"
-"""The name of a baseline whose own name is long."""
+MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
+BASELINE: Final = "baseline"  # the name of a baseline whose own name is long
 
 
 class CellLook(NamedTuple):
@@ -31,19 +29,13 @@ class GridContext(NamedTuple):
     store: Store
     grid: str
     header: Mapping[str, Any]
-    measure: GridMeasure | None
-    """The measure that judges the grid; None if it names none, or none that its runs have."""
-    problem: str | None
-    """Why the measure that the grid names is of no use."""
-    cells: Sequence[CellStyle]
-    """The baseline first, then in the order of the axes' levels."""
+    measure: GridMeasure | None  # the measure that judges the grid; None if it names none, or none that its runs have
+    problem: str | None  # why the measure that the grid names is of no use
+    cells: Sequence[CellStyle]  # the baseline first, then in the order of the axes' levels
     look: CellLook
-    drawn: Sequence[str]
-    """Keys of the cells that pictures of single cells show."""
-    parts: Sequence[str]
-    """The axes whose values end the names of the cells."""
-    common: str
-    """The parts of labels that all cells share, and names leave out."""
+    drawn: Sequence[str]  # keys of the cells that pictures of single cells show
+    parts: Sequence[str]  # the axes whose values end the names of the cells
+    common: str  # the parts of labels that all cells share, and names leave out
 
     @property
     def unit(self) -> str:
@@ -121,6 +113,11 @@ def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFr
     place = {cell: i for i, cell in enumerate(cells)}
     kept = found.filter(pl.col("cell").is_in(list(cells)))
     return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
+
+
+def best_first(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+    """Sort rows such as verdicts by `difference`, the best first and those without one last."""
+    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:

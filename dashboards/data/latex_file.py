@@ -9,8 +9,7 @@ from dashboards.data.formatting import entry, number
 from store.export import latex
 from store.export.formats import encode
 
-DIGITS: Final = 4
-"""Significant digits of a number."""
+DIGITS: Final = 4  # significant digits of a number
 _ICON: Final = re.compile(r"^[▲▼△=?–] (?=[a-z])")
 _POWER: Final = re.compile(r"(?:× )?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _PLAIN: Final = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-SHARE: Final = "share of 1"
-"""The unit of what lies between 0 and 1."""
+SHARE: Final = "share of 1"  # the unit of what lies between 0 and 1
 _SIGNED: Final = "weight, signed"
 _LENGTH: Final = "length of a vector"
 _OWN: Final = "the number's own"
@@ -16,10 +15,8 @@ class ProbeLabel(NamedTuple):
     """Title, unit and probe of a row."""
 
     title: str
-    unit: str
-    """Empty where nothing is known of it."""
-    probe: str
-    """As a spec lists it; empty where it is one of the user's own."""
+    unit: str  # empty where nothing is known of it
+    probe: str  # as a spec lists it; empty where it is one of the user's own
 
 
 _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {

@@ -8,12 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
-LONGEST: Final = 400
-"""Letters of a cell; files have all."""
-_EXACT: Final = 2**53
-"""Beyond it the browser's numbers skip integers."""
-_DIGITS: Final = 15
-"""So many of a decimal the browser's numbers keep."""
+LONGEST: Final = 400  # letters of a cell; files have all
+_EXACT: Final = 2**53  # beyond it the browser's numbers skip integers
+_DIGITS: Final = 15  # so many of a decimal the browser's numbers keep
 
 
 def as_browser_table(frame: pl.DataFrame) -> pl.DataFrame:

@@ -63,7 +63,9 @@ def _back(y: str, scale: Scale) -> str:
     return f"exp(CASE WHEN {y} > {_LARGEST} THEN {_LARGEST} WHEN {y} < -{_LARGEST} THEN -{_LARGEST} ELSE {y} END)"
 
 
-_OF: Final[dict[Scale, str]] = {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}
+OF_UNITS: Final[dict[Scale, str]] = {"log": " of logarithms", "logit": " of log odds", "linear": ""}
+"""The units of a scale, behind a word such as "difference"."""
+_IN_BRACKETS: Final = {scale: f" ({words.strip()})" if words else "" for scale, words in OF_UNITS.items()}
 
 
 def average_words(scale: Scale) -> str:
@@ -73,12 +75,12 @@ def average_words(scale: Scale) -> str:
 
 def interval_words(scale: Scale, alpha: float = 0.05) -> str:
     """Name the interval that bars and bands show."""
-    return f"{(1 - alpha) * 100:g} % t interval over seeds{_OF[scale]}"
+    return f"{(1 - alpha) * 100:g} % t interval over seeds{_IN_BRACKETS[scale]}"
 
 
 def band_words(band: Band, scale: Scale) -> str:
     """Explain bands of a kind."""
-    spread = f"one standard deviation over seeds{_OF[scale]} to each side"
+    spread = f"one standard deviation over seeds{_IN_BRACKETS[scale]} to each side"
     return {"interval": interval_words(scale), "spread": spread, "range": "least and greatest over seeds"}[band]
 
 

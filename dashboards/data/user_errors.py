@@ -1,8 +1,9 @@
 """Errors of one part of a page leave the rest of the page standing."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
+from dashboards.data.formatting import capitalise
 from grid.errors import AblateError, NotFoundError
 
 T = TypeVar("T")
@@ -12,8 +13,7 @@ class Unknown(NotFoundError):
     """An address names something that does not exist; the text says what exists."""
 
 
-_SHOWN = 12
-"""So many names stand in a sentence about another one."""
+_SHOWN = 12  # names in a sentence about another one
 
 
 def require(where: str, what: str, wanted: T, known: Collection[T]) -> T:
@@ -33,7 +33,11 @@ def catch_user_error(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]
         return None, sentence(error)
 
 
-def sentence(error: Exception) -> str:
-    """Write the text of an error as a sentence."""
-    said = str(error).rstrip(".")
-    return f"{said[:1].upper()}{said[1:]}."
+def sentence(text: object) -> str:
+    """Write a text, or that of an error, as a sentence."""
+    return f"{capitalise(str(text).rstrip('.'))}."
+
+
+def join_sentences(notes: Iterable[str]) -> str:
+    """Write notes as sentences, each behind a blank."""
+    return "".join(f" {sentence(note)}" for note in notes)

@@ -20,15 +20,11 @@ from store import Store
 from store.analysis.artefacts import StoredArray, arrays
 
 INPUTS: Final = "attention-inputs"
-MOST_TOKENS: Final = 160
-"""Most tokens of a map of one head; a longer one is shown in blocks."""
+MOST_TOKENS: Final = 160  # most tokens of a map of one head; a longer one is shown in blocks
 _LAYER: Final = "attention-"
-_BESIDE: Final = {"extra": "learned key", "ground": "ground"}
-"""Weights that no token has, by the name of their array."""
-_WIDE: Final = 1500
-"""Pixels of a mosaic, at most."""
-_TOLERANCE: Final = 0.005
-"""Sums of weights in half precision are no nearer to 1."""
+_BESIDE: Final = {"extra": "learned key", "ground": "ground"}  # weights that no token has, by the name of their array
+_WIDE: Final = 1500  # pixels of a mosaic, at most
+_TOLERANCE: Final = 0.005  # sums of weights in half precision are no nearer to 1
 _LEVELS: Final = 127
 _Array = npt.NDArray[Any]
 
@@ -37,14 +33,10 @@ class Maps(NamedTuple):
     """The weights of one sequence."""
 
     layers: Sequence[int]
-    weights: npt.NDArray[np.float32]
-    """[layers, heads, queries, keys]; keys that no token is come first."""
-    queries: Sequence[str]
-    """Names of the tokens."""
-    keys: Sequence[str]
-    """Names from `_BESIDE`, if there are any, then the tokens."""
-    sequences: int
-    """Number of sequences in the files."""
+    weights: npt.NDArray[np.float32]  # [layers, heads, queries, keys]; keys that no token is come first
+    queries: Sequence[str]  # names of the tokens
+    keys: Sequence[str]  # names from `_BESIDE`, if there are any, then the tokens
+    sequences: int  # number of sequences in the files
 
     @property
     def beside(self) -> int:
@@ -59,7 +51,7 @@ def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]
 
 
 def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: int, task: dict[str, Any]) -> Maps:
-    """The maps of the sequence `sequence`, counted from 1, at a step.
+    """The maps of a sequence, counted from 1, at a step.
 
     Raises Unknown if there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
     """
@@ -138,12 +130,10 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
         for row in rows
     ]
     keys = [f"{row['layer']}.{row['head']}" for row in rows]
-    by_layer = {
-        name: np.reshape(of, (n_layers, heads)).tolist() for name, of in (("text", words), ("customdata", keys))
-    }
+    texts, customdata = (np.reshape(of, (n_layers, heads)).tolist() for of in (words, keys))
     look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
     # an invisible cell per map, for the pointer and for clicks
-    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), **by_layer, **look))
+    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), text=texts, customdata=customdata, **look))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)
@@ -235,12 +225,9 @@ _VISIBLE: Final = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "\0": "␀
 
 
 def token_names(inputs: _Array, task: Mapping[str, Any], length: int) -> list[str]:
-    """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's own.
+    """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's sinks.
 
-    Args:
-        inputs: of one sequence: ids [T], or vectors [T, width].
-        task: spec of the task; where its tokens are bytes they are letters, other ids stand as numbers.
-        length: of the map; a model's sink tokens come first.
+    Inputs are ids [T], or vectors [T, width]. Ids are letters where the tokens of the `task` (its spec) are bytes.
     """
     own = length - len(inputs)
     names = [f"sink {i + 1}" if own > 1 else "sink" for i in range(own)]

@@ -2,27 +2,23 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, number, plain
+from dashboards.data.formatting import change, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from store.analysis.verdicts import GridMeasure
 
-TEXT_SIZE: Final = 13
-"""Pixels; the smallest text in any figure is one less."""
-_LETTERS: Final = 44
-"""Letters of a line of the title of a level axis, which a telephone has room for."""
+TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
+_LETTERS: Final = 44  # letters of a line of the title of a level axis, which a telephone has room for
 _TAG: Final = re.compile(r"<(?!br>)[^>]*>")
-_LETTER: Final = 6.4
-"""Pixels of a letter of the names of rows."""
-TOP: Final = 12
-"""Pixels above the panels of a figure."""
+_LETTER: Final = 6.4  # pixels of a letter of the names of rows
+TOP: Final = 12  # pixels above the panels of a figure
 
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:
@@ -90,21 +86,6 @@ def points(
     return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
 
 
-def interval_point(
-    place: float, row: Mapping[str, Any], style: Style, tooltip: str, value: str, **more: Any
-) -> go.Scatter:
-    """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
-    bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
-    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{tooltip}<extra></extra>", **more)
-
-
-def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
-    """A difference in units of the scale, and in a second line its interval `low` to `high`, if it has one."""
-    known = ends["low"] is not None and ends["high"] is not None
-    span = f"<br>{change(ends['low'], scale)} to {change(ends['high'], scale)}" if known else ""
-    return f"{change(value, scale)}{in_odds(scale)}{span}"
-
-
 def describe_estimate(
     row: tuple[float | None, float | None, float | None, int | None], words: Callable[[float | None], str] = number
 ) -> str:
@@ -120,14 +101,13 @@ def rope_of(measure: GridMeasure) -> float:
     return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
 
 
-def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:
+def name_rows(figure: go.Figure, names: Sequence[str]) -> None:
     """Write a name beside each row, the first row at the top."""
-    places = list(range(len(names))) if places is None else list(places)
-    ends = [max(places, default=0) + 0.6, -0.6]
+    ends, places = [max(len(names), 1) - 0.4, -0.6], list(range(len(names)))
     figure.update_yaxes(range=ends, tickvals=places, ticktext=names, tickfont={"color": INK}, showgrid=False)
 
 
-def rows_height(rows: int, each: int = 34) -> int:
+def rows_height(rows: int, each: int) -> int:
     """The height of a figure with one row per cell."""
     return 74 + each * max(rows, 1)
 
@@ -238,10 +218,7 @@ def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
 
 
 def least_width(figure: go.Figure) -> int:
-    """Pixels below which panels or names side by side, or texts at both ends of rows, cannot be read; else 0.
-
-    A narrower window scrolls.
-    """
+    """Pixels below which panels, names side by side, or texts at both ends of rows cannot be read; else 0."""
     panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())

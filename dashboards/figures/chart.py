@@ -11,16 +11,13 @@ from dashboards.data.result_table import plain as as_plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import canvas, cut
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.theme.styles import REST, Style, operator_styles
+from dashboards.theme.styles import REST, SEQUENTIAL, Style, operator_styles, shared_style
 
 Kind = Literal["points", "lines", "bars", "heat"]
 
-MOST_POINTS: Final = 5_000
-"""Rows that are drawn."""
-MOST_GROUPS: Final = 12
-"""Groups with a look of their own."""
-MOST_SQUARES: Final = 40_000
-"""Most cells of a heat map."""
+MOST_POINTS: Final = 5_000  # rows that are drawn
+MOST_GROUPS: Final = 12  # groups with a look of their own
+MOST_SQUARES: Final = 40_000  # most cells of a heat map
 
 _LONGEST: Final = 40
 
@@ -30,8 +27,7 @@ class ChartColumns(NamedTuple):
 
     x: str
     y: str
-    colour: str | None = None
-    """Groups points, lines and bars; is the value in a heat map."""
+    colour: str | None = None  # groups points, lines and bars; is the value in a heat map
 
 
 def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
@@ -124,8 +120,7 @@ def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str
     return go.Scatter(**given, mode=mode, marker=marker, line=line)
 
 
-_SINGLE: Final = Style("#3f7fb3", "#5c9fd3", "solid", "circle")
-"""Style of a chart without groups."""
+_SINGLE: Final = shared_style(SEQUENTIAL[3])  # style of a chart without groups
 
 
 def _axis(column: pl.Series) -> pl.Series:

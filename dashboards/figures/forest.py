@@ -7,15 +7,13 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.captions import ICONS, change_title, mark_verdict
-from dashboards.data.formatting import change, plain, runs_words
-from dashboards.data.grid_context import CellLook, in_order
+from dashboards.data.formatting import change, in_odds, plain, runs_words
+from dashboards.data.grid_context import CellLook, best_first, in_order
 from dashboards.figures.canvas import (
     break_name,
     canvas,
-    describe_change,
     error_bars,
     finite,
-    interval_point,
     name_rows,
     one_line,
     points,
@@ -30,12 +28,10 @@ from store.analysis.verdicts import GridMeasure, failure_rates, runs
 from store.statistics import SeedContrasts
 
 MOST_ROWS: Final = 32
-CORRECTED: Final = ("corrected_low", "corrected_high")
-"""The interval that decides."""
+CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
-_ROOMY: Final = 12
-"""Up to here names may have several lines."""
+_ROOMY: Final = 12  # up to here names may have several lines
 
 
 def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
@@ -49,8 +45,7 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_R
     found = verdicts.select("cell", *numbers, "verdict", "p")
     if found.height > most:
         found = found.sort("p", nulls_last=True, maintain_order=True).head(most)
-    best_first = {"descending": measure.better == "higher", "nulls_last": True, "maintain_order": True}
-    return found.sort("difference", **best_first).drop("p")
+    return best_first(found, measure).drop("p")
 
 
 def draw_differences(
@@ -100,10 +95,12 @@ def _all_ends(found: pl.DataFrame) -> list[float]:
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list[go.Scatter]:
     """The point with the corrected interval, which decides, and a thick bar for that of this comparison alone."""
     cell, style = row["cell"], VERDICT_STYLES[row["verdict"]]
-    tooltip = [plain(look.names[cell]), describe_change(row["difference"], row, scale), runs_words(row)]
-    low, high = (row[end] for end in CORRECTED)
-    if low is not None and high is not None:
-        tooltip.insert(2, f"corrected: {change(low, scale)} to {change(high, scale)}")
+    tooltip = [plain(look.names[cell]), f"{change(row['difference'], scale)}{in_odds(scale)}"]
+    for ends, words in ((("low", "high"), ""), (CORRECTED, "corrected: ")):
+        low, high = (row[end] for end in ends)
+        if low is not None and high is not None:
+            tooltip.append(f"{words}{change(low, scale)} to {change(high, scale)}")
+    tooltip.append(runs_words(row))
     thin = error_bars([row["difference"]], [low], [high], style.color, thickness=1.2, width=4)
     hover: dict[str, Any] = {"hovertemplate": f"{'<br>'.join(tooltip)}<extra></extra>", "customdata": [[cell]]}
     line = {"color": style.color, "width": 1.5}
@@ -159,7 +156,9 @@ def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
     figure = canvas(rows_height(found.height, 30), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
-        style, tooltip = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}"
-        figure.add_trace(interval_point(place, row, style, tooltip, "rate", legendgroup=row["cell"]))
+        style, hover = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}<extra></extra>"
+        bars = error_bars([row["rate"]], [row["low"]], [row["high"]], style.color)
+        shared = {"hovertemplate": hover, "legendgroup": row["cell"]}
+        figure.add_trace(points([row["rate"]], [place], style, error_x=bars, **shared))
     name_rows(figure, [break_name(look.names[cell]) for cell in found["cell"]])
     return figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")

@@ -19,34 +19,24 @@ from grid.names import shorten
 
 SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
-_LETTER: Final = 7.0
-_LINE: Final = 15
-"""Pixels of a letter across and of a line up."""
+_LETTER: Final = 7.0  # pixels across
+_LINE: Final = 15  # pixels up
 _LONGEST_TICK: Final = 28
-_WIDTH: Final = 860
-"""Pixels of a figure in the narrowest usual place; in a window of usual width it has more."""
-_BAR: Final = (110, 320)
-"""Least and most pixels of the bar of colours."""
+_WIDTH: Final = 860  # pixels of a figure in the narrowest usual place; in a window of usual width it has more
+_BAR: Final = (110, 320)  # least and most pixels of the bar of colours
 
 
 class Ramp(NamedTuple):
     """How values become colours, the same in all panels."""
 
-    low: float
-    """The value of the first colour; what is below has it, too."""
+    low: float  # the value of the first colour; what is below has it, too
     high: float
-    diverging: bool = False
-    """From blue over neutral to orange, with the neutral colour in the middle."""
-    high_is_better: bool = False
-    """A diverging ramp ends in blue, the colour of better values."""
-    log: bool = False
-    """Colours follow the logarithm, and values that are not positive have none."""
-    title: str = ""
-    """Title of the bar of colours, with the unit; without one there is no bar."""
-    words: Callable[[float | None], str] = number
-    """A value in words."""
-    ticks: Mapping[str, Any] = {}
-    """Ticks of the bar, as plotly takes them; empty: round numbers."""
+    diverging: bool = False  # from blue over neutral to orange, with the neutral colour in the middle
+    high_is_better: bool = False  # a diverging ramp ends in blue, the colour of better values
+    log: bool = False  # colours follow the logarithm, and values that are not positive have none
+    title: str = ""  # title of the bar of colours, with the unit; without one there is no bar
+    words: Callable[[float | None], str] = number  # a value in words
+    ticks: Mapping[str, Any] = {}  # ticks of the bar, as plotly takes them; empty: round numbers
 
     @property
     def colors(self) -> Sequence[str]:
@@ -106,11 +96,9 @@ class _Cell(NamedTuple):
     x: str
     y: str
     shade: float | None
-    words: str
-    """Its value, or why it has none, for plotly."""
+    words: str  # its value, or why it has none, for plotly
     tooltip: str
-    sign: str
-    """plotly's marker for it if it has no value; empty: none."""
+    sign: str  # plotly's marker for it if it has no value; empty: none
     key: Any
     partial: bool
 

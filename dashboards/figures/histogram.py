@@ -17,8 +17,7 @@ from dashboards.theme.styles import INK, MUTED, PAPER
 
 MOST_BINS: Final = 40
 _FEWEST: Final = 8
-_STRIP: Final = 190
-"""Pixels of a panel."""
+_STRIP: Final = 190  # pixels of a panel
 
 
 def bin_edges(values: Sequence[float | None]) -> list[float]:
@@ -37,12 +36,7 @@ def bin_edges(values: Sequence[float | None]) -> list[float]:
 
 
 def count_bins(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
-    """How many values of each series fall into each bin: series, low, high, count; the last bin has its upper edge.
-
-    Args:
-        found: series, value; what is not finite is left out.
-        edges: of the bins, rising.
-    """
+    """Count the finite values of a frame (series, value) by bin, the last with its edge: series, low, high, count."""
     rows: list[tuple[str, float, float, int]] = []
     for (series,), part in found.group_by("series", maintain_order=True):
         counts, _ = np.histogram(finite(part["value"].to_list()), np.array(edges))
@@ -59,12 +53,9 @@ def middles(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_bins(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The counts and the rules that `draw_histogram` takes, of bins that are known by their middles.
+    """The counts and the rules that `draw_histogram` takes, of bins of one width that are known by their middles.
 
-    Mean and median are those of the middles.
-
-    Args:
-        found: series, x (middle of a bin; all are as wide), value (count); of a series in rising order.
+    `found` has series, x (the middle, rising) and value (the count). Mean and median are those of the middles.
     """
     half = min(found["x"].unique().sort().diff().drop_nulls(), default=1.0) / 2
     x, n = pl.col("x"), pl.col("value")
@@ -85,8 +76,7 @@ def draw_histogram(
         counts: as of `count_bins`; any other counts of bins do, too.
         rules: series, mean, median; a series may have none.
         series: by the entries of the column `series`.
-        x: title of the axis of values.
-        y: what is counted.
+        x, y: titles of the axes of values and of counts.
         log: true for a log axis of counts (paper 003, figure 8), which leaves empty bins out.
     """
     order = list(dict.fromkeys(counts["series"]))
@@ -131,8 +121,7 @@ def draw_bars(found: pl.DataFrame, series: Mapping[str, Series], *, x: str, y: s
     Args:
         found: group, series, value, and perhaps n, low, high. Groups and series stand in the order of their first rows.
         series: by the entries of the column `series`; hatching keeps bars apart where colours do not.
-        x: title of the axis of groups.
-        y: title of the axis of values, with the unit.
+        x, y: titles of the axes of groups and of values, with the unit.
     """
     figure = canvas(380, x=x, y=y)
     groups = list(dict.fromkeys(found["group"]))

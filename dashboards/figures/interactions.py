@@ -15,16 +15,14 @@ from dashboards.theme.styles import Style
 from store.statistics import Factorial
 from store.statistics.design import CROSS
 
-MOST_LINES: Final = 9
-"""More lines in one picture cannot be told apart."""
+MOST_LINES: Final = 9  # more lines in one picture cannot be told apart
 
 
 class AxisPair(NamedTuple):
     """Two axes, and whether they are shown to act together."""
 
     axes: tuple[str, str]
-    p_holm: float | None
-    """None where the runs cannot tell."""
+    p_holm: float | None  # None where the runs cannot tell
     passes: bool
     note: str
 
@@ -57,10 +55,7 @@ def pairs(found: Factorial, alpha: float) -> list[AxisPair]:
 
 
 def matrix(found: Factorial) -> pl.DataFrame:
-    """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; main effects between.
-
-    Both halves say the same.
-    """
+    """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; both halves are alike."""
     names = mains(found)
     terms = {row["term"]: row for row in found.terms.iter_rows(named=True)}
     rows = []

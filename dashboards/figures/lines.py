@@ -18,23 +18,15 @@ from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
-FEW: Final = 2
-"""Up to so many curves each has its least and greatest values as lines; more would hide each other."""
-SPIKE: Final = 5.0
-"""Extremes of many curves are drawn only if they lie so many times as far from the line as usual."""
+FEW: Final = 2  # up to so many curves each has its least and greatest values as lines; more would hide each other
+SPIKE: Final = 5.0  # extremes of many curves are drawn only if they lie so many times as far from the line as usual
 _VALUES: Final = ("greatest", "least", "value")
-_ROOM: Final = 100.0
-"""How far beyond the values an interval is drawn; an axis never goes so far."""
-_MOST_POINTS: Final = 4000
-"""Figures of more points have shorter tooltips, so that they stay small."""
-_MOST_UNIFIED: Final = 12
-"""Series that one tooltip can describe."""
-_BAND_RUNS: Final = 3
-"""An interval of fewer values says nothing, so it is not drawn."""
-_MOST_TICKS: Final = 12
-"""Places that have a tick each."""
-_LARGEST: Final = 1e300
-"""Sums of larger values leave the doubles."""
+_ROOM: Final = 100.0  # how far beyond the values an interval is drawn; an axis never goes so far
+_MOST_POINTS: Final = 4000  # figures of more points have shorter tooltips, so that they stay small
+_MOST_UNIFIED: Final = 12  # series that one tooltip can describe
+_BAND_RUNS: Final = 3  # an interval of fewer values says nothing, so it is not drawn
+_MOST_TICKS: Final = 12  # places that have a tick each
+_LARGEST: Final = 1e300  # sums of larger values leave the doubles
 _SINGLE: Final = np.finfo(np.float32)
 _Array = npt.NDArray[Any]
 
@@ -44,42 +36,30 @@ class Series(NamedTuple):
 
     name: str
     style: Style
-    group: str = ""
-    """The `legendgroup` of its traces; empty: its own key."""
-    thin: bool = False
-    """One of several that are shown together, such as the seeds of a cell."""
+    group: str = ""  # the `legendgroup` of its traces; empty: its own key
+    thin: bool = False  # one of several that are shown together, such as the seeds of a cell
 
 
 class Panel(NamedTuple):
     """One of the panels of a figure."""
 
-    found: pl.DataFrame
-    """As of `draw_lines`."""
-    y: str
-    """Title of its axis."""
+    found: pl.DataFrame  # as of `draw_lines`
+    y: str  # title of its axis
     scale: Scale = "linear"
 
 
 class Drawing(NamedTuple):
     """Settings that all panels of a figure share."""
 
-    height: int = 400
-    """Pixels of one panel."""
-    columns: int = 1
-    """Panels side by side."""
-    log_x: bool = False
-    """Leaves out what has x <= 0."""
+    height: int = 400  # pixels of one panel
+    columns: int = 1  # panels side by side
+    log_x: bool = False  # leaves out what has x <= 0
     markers: bool = False
-    width: float = 1.8
-    """Pixels of a line."""
-    words: Callable[[float | None], str] = number
-    """Formats the values of tooltips."""
-    own_x: bool = False
-    """Every panel has a range of x of its own."""
-    bands: bool = True
-    """Draws intervals; tooltips have them in any case."""
-    unified: bool = True
-    """One tooltip for all series of a place, if they are few and x has numbers."""
+    width: float = 1.8  # pixels of a line
+    words: Callable[[float | None], str] = number  # formats the values of tooltips
+    own_x: bool = False  # every panel has a range of x of its own
+    bands: bool = True  # draws intervals; tooltips have them in any case
+    unified: bool = True  # one tooltip for all series of a place, if they are few and x has numbers
 
 
 PLAIN: Final = Drawing()
@@ -162,9 +142,9 @@ def _tick_places(figure: go.Figure, places: pl.Series, drawing: Drawing) -> None
         figure.update_xaxes(dtick=1)
 
 
+# dash and mark of the lines of each quantity
 _LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
 _RIGHT: Final = ("dash", "square-open")
-"""Dash and mark of the lines of each quantity."""
 
 
 def draw_two_axes(

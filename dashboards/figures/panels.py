@@ -9,37 +9,24 @@ from plotly.subplots import make_subplots
 
 from dashboards.figures.canvas import canvas, panel_title, upright
 
-TITLE_ROOM: Final = 30
-"""Pixels between panels above each other that have titles."""
-_NUMBERS: Final = 76
-"""Pixels between panels above each other that have axes of their own."""
-_LETTERS: Final = 110
-"""Letters of titles side by side, in a window of usual width."""
-_ACROSS: Final = 0.19
-"""Share of the width between two figures: room for the numbers and the title of an axis."""
-_ABOVE: Final = 22
-"""Pixels above a figure, for its title."""
-_TICKS: Final = 64
-"""Pixels below the last row of panels whose axes are shared."""
-_BELOW: Final = 70
-"""Pixels below a figure, for the numbers and the title of its axis."""
+TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
+_NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own
+_LETTERS: Final = 110  # letters of titles side by side, in a window of usual width
+_ACROSS: Final = 0.19  # share of the width between two figures: room for the numbers and the title of an axis
+_ABOVE: Final = 22  # pixels above a figure, for its title
+_TICKS: Final = 64  # pixels below the last row of panels whose axes are shared
+_BELOW: Final = 70  # pixels below a figure, for the numbers and the title of its axis
 
-Place = Mapping[str, str]
-"""The axes of a panel, as traces name them."""
+Place = Mapping[str, str]  # the axes of a panel, as traces name them
 
 
 def panels(
     n: int, each: int, *, columns: int = 3, x: str | None = None, y: str | None = None, shared: str = "xy"
 ) -> tuple[go.Figure, list[Place]]:
-    """A canvas with `n` panels, row by row.
+    """A canvas with `n` panels of `each` pixels, row by row; at most `columns` side by side.
 
-    Args:
-        n: how many.
-        each: the height of a panel in pixels.
-        columns: panels side by side, at most.
-        x: title of the axes at the bottom.
-        y: title of the axes at the left.
-        shared: the axes of which all panels have the same range: "x", "xy" (then only outer ones have numbers) or "".
+    `x` and `y` are titles of the axes at the bottom and at the left. On the axes `shared` all panels have one range:
+    "x", "xy" (then only outer ones have numbers) or "".
     """
     gap, across = (TITLE_ROOM, 0.03) if "y" in shared else (_NUMBERS, 0.12)
     columns = min(n, columns)

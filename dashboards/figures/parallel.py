@@ -16,11 +16,9 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
 from dashboards.theme.styles import AXIS, INK, MUTED, ON_ANY_PAGE, PAPER, REST
 
-_SLACK: Final = 1e-3
-"""Part of an axis by which rounded ends of a range may miss a value."""
+_SLACK: Final = 1e-3  # part of an axis by which rounded ends of a range may miss a value
 _LONGEST: Final = 18
-_LETTER: Final = 7
-"""Pixels."""
+_LETTER: Final = 7  # pixels
 _MOST_TICKS: Final = 12
 _FAINT: Final = "59"
 
@@ -29,12 +27,10 @@ class ParallelAxis(NamedTuple):
     """One of the parallel axes."""
 
     name: str
-    places: Mapping[Any, float]
-    """Levels of a categorical axis; empty for one of numbers."""
+    places: Mapping[Any, float]  # levels of a categorical axis; empty for one of numbers
     ends: tuple[float, float]
     log: bool
-    ticks: Sequence[tuple[float, str]]
-    """Height (0..1) and text."""
+    ticks: Sequence[tuple[float, str]]  # height (0..1) and text
 
     def height(self, value: Any) -> float:
         """Where a value stands, 0 to 1."""
@@ -92,10 +88,7 @@ def within(found: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[st
 def draw_parallel(
     found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook, ranges: Mapping[str, str]
 ) -> go.Figure:
-    """A line per row of `found`, which has the column cell and one per axis.
-
-    Cells without a style, or outside `ranges`, are faint.
-    """
+    """A line per row of `found` (cell, and a column per axis); faint for cells without a style, or outside `ranges`."""
     figure = canvas(440)
     kept = set(within(found, axes, ranges)["cell"])
     # one trace for all cells without a style, and one for those outside: a thousand stay quick

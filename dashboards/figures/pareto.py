@@ -102,14 +102,10 @@ def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
-    """A point with both intervals per cell; dominated ones are faint, those that lack seeds of others are ringed, and
-    the line steps from best to best.
+    """A point with both intervals per cell, and the line that steps from best to best.
 
-    Args:
-        found: the cells.
-        look: of the cells.
-        titles: of the axes, x and y, without the arrows.
-        log: which of the two axes are logarithmic.
+    Dominated cells are faint, those that lack seeds of others are ringed. `titles` are of the axes x and y, without
+    arrows; `log` says which of them are logarithmic.
     """
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
     best = found.frame.filter(pl.col("step")).sort("x")

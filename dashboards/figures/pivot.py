@@ -7,13 +7,11 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, count, join_words, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import cut
-from dashboards.figures.heat import draw_heat, heat_ramp
 from store import Store
 from store.analysis.effects import BESIDE, levels_of
 from store.analysis.verdicts import GridMeasure, runs
@@ -28,8 +26,7 @@ _OFF_SCALE: Final[Mapping[Scale, str]] = {
     "linear": "too large to average",
 }
 _MOST_NAMED: Final = 3
-_LONGEST: Final = 18
-"""Letters of a level in a cell."""
+_LONGEST: Final = 18  # letters of a level in a cell
 
 
 def reason(runs: pl.DataFrame, scale: Scale) -> str:
@@ -51,22 +48,18 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
     return "; ".join([*([f"failed: {counts}"] if failed else []), *words])
 
 
-class Settings(NamedTuple):
-    """Settings of the axes that vary behind the cells of a map."""
-
-    names: Sequence[str]
-    """The axes."""
-    every: Sequence[str]
-    """Settings, in words, that some cell of the map plans."""
-
-
 def _describe_cell(
-    average: Mapping[str, Any], planned: pl.DataFrame, chosen: pl.DataFrame | None, rest: Settings, scale: Scale
+    average: Mapping[str, Any],
+    planned: pl.DataFrame,
+    chosen: pl.DataFrame | None,
+    others: Sequence[str],
+    settings: Sequence[str],
+    scale: Scale,
 ) -> dict[str, Any]:
     """A cell with a value: in words, lines as plotly takes them, and more for who points at it.
 
     `chosen` are the runs of its best setting, if one stands for all. A setting with fewer values than the best is not
-    chosen, however good they are (`select_then_report`).
+    chosen, however good they are (`select_then_report`). `others` and `settings` are as of `Pivot`.
     """
     value, low, high, n, runs = (average[name] for name in ("value", "low", "high", "n", "runs"))
     counts = planned.group_by("setting", maintain_order=True).agg(pl.col("units").count().alias("n"), pl.len())
@@ -76,18 +69,18 @@ def _describe_cell(
         most, kept, best = chosen["units"].count(), chosen.height, str(chosen["setting"][0])
         fewer = {key: f"{some} of {count(all_, 'value')}" for key, (some, all_) in known.items() if some < most}
     there = [setting for setting in known if setting not in fewer]
-    lacking = [setting for setting in rest.every if setting not in there]
+    lacking = [setting for setting in settings if setting not in there]
     spread = spread_words(value, low, high, scale)
     few = "" if runs == kept else f", {runs}/{kept} runs"
     lines = [number(value), *([spread] if spread else []), f"n {n}{few}"]
     notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
     notes.append(f"{runs} of {count(kept, 'planned run')}")
-    names = join_words(rest.names)
+    names = join_words(others)
     if best is not None:
         lines.append(f"best: {plain(cut(best, _LONGEST))}")
         notes.append(f"best: {names} {best}")
     if lacking:
-        lines.append(f"{len(there)}/{len(rest.every)} settings")
+        lines.append(f"{len(there)}/{len(settings)} settings")
     if without := [each for each in lacking if each not in fewer]:
         notes.append(f"without {names} {_some(without)}")
     if fewer:
@@ -118,8 +111,7 @@ def spread_words(value: float, low: float | None, high: float | None, scale: Sca
     return f"± {number((high - low) / 2, 2)}"
 
 
-NOWHERE: Final = "does not apply"
-"""The level of a cell on an axis that it does not have."""
+NOWHERE: Final = "does not apply"  # the level of a cell on an axis that it does not have
 _AXIS: Final = "axis: "
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("x", "y"), pl.String),
@@ -137,17 +129,13 @@ class Pivot(NamedTuple):
     """Rows in the grid's order.
 
     Levels: x, y, key (places of both). Averages over seeds: value, low, high, text, note, or the reason for no value.
-    Counts: n (seeds of the setting with the fewest), runs, planned, settings (of `rest`). `best` is the setting that
+    Counts: n (seeds of the setting with the fewest), runs, planned, settings. `best` is the setting that
     stands for the cell, if one does. `partial` is true if settings of another cell are missing here.
     """
-    span: tuple[float, float] | None
-    """Least and greatest mean of a single cell of the grid: a scale that every choice of the others shares."""
-    warning: str
-    """Warning about values that were chosen as the best."""
-    rest: Settings
-    """Settings of the axes that are averaged or chosen among."""
-    followers: Mapping[str, str]
-    """By an axis that each level of a shown one decides, as if zipped, that one."""
+    warning: str  # warning about values that were chosen as the best
+    others: Sequence[str]  # the axes that are averaged or chosen among
+    settings: Sequence[str]  # settings of these axes, in words, that some cell plans
+    followers: Mapping[str, str]  # by an axis that each level of a shown one decides, as if zipped, that one
 
 
 def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
@@ -205,18 +193,21 @@ def pivot(
     values = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
     units = forward(found.select(values).to_series().to_numpy(), measure.scale)
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
-    spans = found.group_by("cell").agg(pl.col("units").mean())["units"].drop_nulls().to_list()
-    span = (back(min(spans), measure.scale), back(max(spans), measure.scale)) if spans else None
     found = at_levels(found, fixed)
-    others = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
-    followers = {name: by for by in reversed(axes) for name in others if follows(found, name, by)}
-    names = [name for name in others if name not in followers]
-    words = pl.concat_str([_AXIS + name for name in names], separator=BESIDE) if names else pl.lit("")
+    rest = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
+    followers = {name: by for by in reversed(axes) for name in rest if follows(found, name, by)}
+    others = [name for name in rest if name not in followers]
+    keys, over = [_AXIS + name for name in axes], [_AXIS + name for name in others]
+    words = pl.concat_str(over, separator=BESIDE) if over else pl.lit("")
     found = found.with_columns(words.alias("setting"))
-    rest = Settings(names, found["setting"].unique(maintain_order=True).to_list())
-    chooses = best and bool(names)
-    keys = [_AXIS + name for name in axes]
-    kept, warning = _choose_best(found, measure, names, keys) if chooses else (found, "")
+    settings = found["setting"].unique(maintain_order=True).to_list()
+    chooses = best and bool(others)
+    kept, warning = found, ""
+    if chooses:
+        how: Any = {"scale": measure.scale, "better": measure.better, "split": "same"}
+        chosen = select_then_report(found, over=over, within=keys, **how)
+        kept = found.filter(pl.col("cell").is_in(list(chosen.choices)))
+        warning = chosen.warning.replace(_AXIS, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
     parts, stand, averaged = (
         {(str(row[0]), str(row[1])): part for row, part in each.group_by(keys, maintain_order=True)}
@@ -230,12 +221,13 @@ def pivot(
             why = reason(planned, measure.scale)
             row = {"planned": planned.height, "settings": 0, "reason": why, "text": "", "note": "", "partial": False}
         else:
-            row = _describe_cell(average, planned, stand[at] if chooses else None, rest, measure.scale)
+            chosen_runs = stand[at] if chooses else None
+            row = _describe_cell(average, planned, chosen_runs, others, settings, measure.scale)
         rows.append({"x": across, "y": up, "key": f"{j},{i}", **row})
     frame = pl.DataFrame(rows, schema=_KINDS).with_columns(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
     )
-    return Pivot(frame, span, warning, rest, followers)
+    return Pivot(frame, warning, others, settings, followers)
 
 
 def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
@@ -245,24 +237,6 @@ def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
     row = mean.row(0, named=True)
     row |= {end: None if row[end] is None else or_null(back(row[end], scale)) for end in ("value", "low", "high")}
     return None if row["value"] is None else row
-
-
-def _choose_best(
-    found: pl.DataFrame, measure: GridMeasure, rest: Sequence[str], within: Sequence[str]
-) -> tuple[pl.DataFrame, str]:
-    over = [_AXIS + name for name in rest]
-    chosen = select_then_report(
-        found, over=over, within=within, scale=measure.scale, better=measure.better, split="same"
-    )
-    return found.filter(pl.col("cell").is_in(list(chosen.choices))), chosen.warning.replace(_AXIS, "")
-
-
-def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:
-    """The map; colours follow the logarithm with `log`, and the range of all cells of the grid with `shared`."""
-    values = found.frame["value"]
-    if shared and found.span is not None:
-        values = pl.Series([*found.span, *values.to_list()], dtype=pl.Float64)
-    return draw_heat(found.frame, heat_ramp(values, title, log=log), x=axes[0], y=axes[1])
 
 
 def runs_at(found: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tuple[str, str], key: str) -> pl.DataFrame:

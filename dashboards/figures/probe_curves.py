@@ -28,12 +28,9 @@ class ProbeReading(NamedTuple):
 
     grid: str
     name: str
-    at: Mapping[str, float | None]
-    """By coordinate the value; None is where rows have no such coordinate."""
-    step: int | None = None
-    """None is the last step of trials that are done."""
-    layer: int | Literal["last"] | None = None
-    """None is all layers; "last" is the last one of each run."""
+    at: Mapping[str, float | None]  # by coordinate the value; None is where rows have no such coordinate
+    step: int | None = None  # None is the last step of trials that are done
+    layer: int | Literal["last"] | None = None  # None is all layers; "last" is the last one of each run
 
     def where(self, *, without: str = "", last: bool = True, finite: bool = True) -> tuple[str, dict[str, Any]]:
         """The condition of its rows and its parameters; not of the coordinate `without`, nor of a step but the last.
@@ -99,15 +96,11 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
 class Places(NamedTuple):
     """Where a probe looked."""
 
-    coordinates: Mapping[str, Sequence[float]]
-    """Values of each coordinate of its points, rising."""
-    bare: Mapping[str, bool]
-    """True for each coordinate that some rows lack."""
+    coordinates: Mapping[str, Sequence[float]]  # values of each coordinate of its points, rising
+    bare: Mapping[str, bool]  # true for each coordinate that some rows lack
     steps: Sequence[int]
-    layers: Sequence[int]
-    """Empty where it looks at whole models."""
-    heads: bool
-    """Whether it tells heads apart."""
+    layers: Sequence[int]  # empty where it looks at whole models
+    heads: bool  # whether it tells heads apart
 
 
 def places(store: Store, grid: str, name: str) -> Places:
@@ -128,10 +121,7 @@ def places(store: Store, grid: str, name: str) -> Places:
 
 
 def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
-    """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value.
-
-    Raises Unknown for an unknown coordinate or value.
-    """
+    """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value. Raises Unknown."""
     for axis in said:
         require("this probe", "coordinate", axis, found.coordinates)
     chosen: dict[str, float | None] = {}
@@ -147,10 +137,7 @@ def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | N
 def not_finite(
     store: Store, reading: ProbeReading, cells: Sequence[str], *, without: str = "", last: bool = True
 ) -> int:
-    """How many values of `cells` every reduction here leaves out, since they are no finite numbers.
-
-    `without` and `last` are as of `Reading.where`: along a coordinate, over training.
-    """
+    """How many values of `cells` every reduction here leaves out as not finite; else as `ProbeReading.where`."""
     where, given = reading.where(without=without, last=last, finite=False)
     given |= {"cells": list(cells)}
     found = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", given)

@@ -16,9 +16,8 @@ from store.analysis.explain_verdict import item_differences
 from store.analysis.verdicts import GridMeasure, runs
 from store.statistics.scales import forward
 
-GAIN: Final = (DIVERGING[0], "solid")
-LOSS: Final = (DIVERGING[-1], "dot")
-"""Colour and dash of the lines of seeds on which the cell is better, and worse."""
+GAIN: Final = (DIVERGING[0], "solid")  # colour and dash of the lines of seeds on which the cell is better
+LOSS: Final = (DIVERGING[-1], "dot")  # the same where it is worse
 
 
 def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
@@ -41,10 +40,7 @@ def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline
 def draw_paired(
     found: pl.DataFrame, look: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
 ) -> go.Figure:
-    """Two columns of points, the baseline left; a line joins the runs of one seed.
-
-    `cells` are the keys of the cell and of the baseline.
-    """
+    """Points of the second of `cells`, the baseline, at the left, then of the first; a line joins runs of a seed."""
     figure = canvas(380, y=title)
     for value, base in found.drop_nulls(["value", "baseline_value"]).select("value", "baseline_value").iter_rows():
         better = value < base if measure.better == "lower" else value > base
@@ -65,8 +61,7 @@ def draw_paired(
     return figure.update_yaxes(**value_axis(values.with_columns(low="value", high="value"), measure.scale))
 
 
-MOST_POINTS: Final = 600
-"""More items are drawn at evenly spaced ranks, the first and the last among them."""
+MOST_POINTS: Final = 600  # more items are drawn at evenly spaced ranks, the first and the last among them
 
 
 def items(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:

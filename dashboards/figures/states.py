@@ -17,12 +17,10 @@ from store import Store
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure
 
-MOST_CELLS: Final = 32
-"""More cells have no room for a row each."""
+MOST_CELLS: Final = 32  # more cells have no room for a row each
 _MOST_SEEDS: Final = 60
 _ROW: Final = 28
-_WIDTH: Final = 900
-"""Pixels of all seeds together, about."""
+_WIDTH: Final = 900  # pixels of all seeds together, about
 
 
 class State(NamedTuple):
@@ -31,8 +29,7 @@ class State(NamedTuple):
     word: str
     sign: str
     color: str
-    ink: str
-    """Colour of its sign."""
+    ink: str  # colour of its sign
 
 
 STATES: Final = {
@@ -106,8 +103,7 @@ class Shares(NamedTuple):
 
     frame: pl.DataFrame
     """x (seed), y (group), value (share that is done), text (how many are in which state), note (in words)."""
-    by: str
-    """Name of the groups: "operator", an axis, or "" for one group."""
+    by: str  # name of the groups: "operator", an axis, or "" for one group
 
 
 def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:

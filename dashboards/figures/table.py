@@ -25,18 +25,12 @@ class TableText(NamedTuple):
     """One entry of a table as it is read."""
 
     words: str
-    best: bool = False
-    """Not shown to be worse than the best: bold, and said in `hint`."""
-    hint: str = ""
-    """Tooltip: n, or the reason for its absence."""
-    printed: str = ""
-    """The paper's value; empty if the paper prints none."""
-    note: str = ""
-    """A remark below the value."""
-    printed_marks: str = ""
-    """Signs of what is under the table about the printed value: "a, b"."""
-    marks: str = ""
-    """The same about one's own."""
+    best: bool = False  # not shown to be worse than the best: bold, and said in `hint`
+    hint: str = ""  # tooltip: n, or the reason for its absence
+    printed: str = ""  # the paper's value; empty if the paper prints none
+    note: str = ""  # a remark below the value
+    printed_marks: str = ""  # signs of what is under the table about the printed value: "a, b"
+    marks: str = ""  # the same about one's own
 
 
 class Sheet(NamedTuple):
@@ -44,12 +38,9 @@ class Sheet(NamedTuple):
 
     columns: Sequence[str]
     rows: Sequence[str]
-    entries: Sequence[Sequence[TableText]]
-    """By row, then by column."""
-    corner: str = ""
-    """Name of the axis whose levels the columns are."""
-    legend: Sequence[tuple[str, str]] = ()
-    """Footnotes: a sign and its words; notes on all values come first."""
+    entries: Sequence[Sequence[TableText]]  # by row, then by column
+    corner: str = ""  # name of the axis whose levels the columns are
+    legend: Sequence[tuple[str, str]] = ()  # footnotes: a sign and its words; notes on all values come first
 
 
 def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
@@ -74,10 +65,7 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
 
 
 def _marks(rows: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """Notes on all printed or all own values, and the sign of each note on some.
-
-    Signs are letters, in the order of first appearance.
-    """
+    """Notes on all printed or all own values, and the sign of each note on some: letters, as the notes appear."""
     everywhere: list[tuple[str, str]] = []
     some: dict[str, None] = {}
     for name, remarks, known in (("All printed", _of_printed, "printed"), ("All own", _of_own, "mean")):

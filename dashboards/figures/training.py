@@ -13,34 +13,27 @@ from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
 
-MOST_BUCKETS: Final = 400
-"""More points than a line has pixels."""
-_MOST_POINTS: Final = 10_000
-"""Most points of a whole figure, so that it stays small."""
+MOST_BUCKETS: Final = 400  # more points than a line has pixels
+_MOST_POINTS: Final = 10_000  # most points of a whole figure, so that it stays small
 
 
 class Grouped(NamedTuple):
     """The runs, and their groups."""
 
     grid: str
-    by: str
-    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`); text."""
-    runs: Sequence[str] = ()
-    """Keys of the only trials that are meant; empty: all."""
-    failed: bool = False
-    """True if failed trials are in."""
+    by: str  # SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`); text
+    runs: Sequence[str] = ()  # keys of the only trials that are meant; empty: all
+    failed: bool = False  # true if failed trials are in
 
 
 class Reduction(NamedTuple):
     """How their values become points."""
 
     along: Along = "step"
-    log_x: bool = False
-    """Buckets of equal width on a log axis."""
+    log_x: bool = False  # buckets of equal width on a log axis
     scale: Scale = "linear"
     band: Band = "interval"
-    each: bool = False
-    """True if every run of a group is wanted beside their average."""
+    each: bool = False  # true if every run of a group is wanted beside their average
     buckets: int = MOST_BUCKETS
 
 
@@ -49,12 +42,9 @@ class Reduced(NamedTuple):
 
     frame: pl.DataFrame
     """series, x (of the first value in the bucket), n, lost, value, low, high, least, greatest (of single values)."""
-    reached: pl.DataFrame
-    """series, n: runs that have logged it."""
-    runs: pl.DataFrame
-    """trial, series, x, value: the mean of every bucket of every run; empty unless it is wanted."""
-    width: float
-    """Width of a bucket, in units of x; of the first one on a log axis."""
+    reached: pl.DataFrame  # series, n: runs that have logged it
+    runs: pl.DataFrame  # trial, series, x, value: the mean of every bucket of every run; empty unless it is wanted
+    width: float  # width of a bucket, in units of x; of the first one on a log axis
 
 
 def buckets_for(lines: int) -> int:

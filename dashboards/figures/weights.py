@@ -8,7 +8,6 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import break_name, canvas, points
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import INK, REST, Style, operator_styles
@@ -24,14 +23,10 @@ def weight_rows(
 ) -> pl.DataFrame:
     """One row per group of heads and key, and per weight that is no key's.
 
-    Args:
-        rows: of the operator.
-        usual: softmax's weights; None where they are not shown.
-        logits: of the keys, in nats.
-        apart: what the weight of the ground belongs to: a ground state or a sink.
+    `usual` are softmax's weights, None where they are not shown; `apart` is what the weight of the ground belongs to.
 
     Returns:
-        heads, key (from 1; null for what is no key), name, logit, weight, softmax; by heads, then key.
+        heads, key (from 1; null for what is no key), name, logit (nats), weight, softmax; by heads, then key.
     """
     found: list[tuple[str, int | None, str, float | None, float, float | None]] = []
     for row in rows:
@@ -88,13 +83,12 @@ def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logi
     return pl.DataFrame(found, {"series": pl.String, "x": pl.Float64, "value": pl.Float64}, orient="row")
 
 
-def draw_scores(found: pl.DataFrame, look: CellLook, *, log: bool = False) -> go.Figure:
+def draw_scores(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
-    scale: Scale = "log" if log else "linear"
     drawing = Drawing(_HEIGHT, width=2)
-    figure = draw_lines(found, of_cells(look), x="logit a (nats)", y="score f(a)", scale=scale, drawing=drawing)
+    figure = draw_lines(found, of_cells(look), x="logit a (nats)", y="score f(a)", drawing=drawing)
     own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls().to_list()
-    if own and not log:
+    if own:
         low, high = min([*own, 0.0]), max([*own, 0.0])
         pad = 0.06 * ((high - low) or 1.0)
         figure.update_yaxes(range=[low - pad, high + pad])

@@ -32,15 +32,13 @@ _SHAPES: Final = {
 class FigureBlock(NamedTuple):
     """One figure of the page."""
 
-    key: str
-    """Unique on the page."""
+    key: str  # unique on the page
     title: str
     caption: str
     panels: Sequence[tuple[str | None, go.Figure]]
     """Figures with their own titles; one without a title takes the whole width."""
     data: pl.DataFrame
-    legend: str = ""
-    """HTML from `cell_legend` or `color_legend`."""
+    legend: str = ""  # HTML from `cell_legend` or `color_legend`
 
 
 def swatch(style: Style) -> str:

@@ -39,8 +39,7 @@ _IN_PROSE: Final = re.compile(
 class Piece(NamedTuple):
     """A text, or pieces, with how it is set."""
 
-    kind: str
-    """text, variable, sub, sup, root, code, formula, note, line, display or paragraph."""
+    kind: str  # text, variable, sub, sup, root, code, formula, note, line, display or paragraph
     inner: "str | Sequence[Piece]"
 
 

@@ -25,10 +25,8 @@ _AXIS_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names of axes about a fact, beside the fact's own name."""
 
-Levels = Mapping[str, Mapping[str, str]]
-"""By cell: axis -> level."""
-Match = tuple[Sequence[Own], str]
-"""Cells of the grid, in its order, or why there is none."""
+Levels = Mapping[str, Mapping[str, str]]  # by cell: axis -> level
+Match = tuple[Sequence[Own], str]  # cells of the grid, in its order, or why there is none
 
 
 def levels(about: GridContext) -> Levels:
@@ -57,10 +55,8 @@ def is_about(axis: Mapping[str, str], fact: str) -> bool:
 class Variation(NamedTuple):
     """The facts in which the cells of a table differ."""
 
-    facts: Mapping[str, Collection[str]]
-    """Texts by fact, of facts that have several texts or that some cells lack."""
-    operators: bool
-    """True if one model is shown with several operators."""
+    facts: Mapping[str, Collection[str]]  # texts by fact, of facts that have several texts or that some cells lack
+    operators: bool  # true if one model is shown with several operators
 
 
 def variation(table: Sequence[PublishedCell]) -> Variation:

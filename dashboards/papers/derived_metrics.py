@@ -22,23 +22,17 @@ _MEANS: Final[Mapping[str, bool | None]] = {
     "mean accuracy of five knowledge tasks": False,
 }
 """Metrics that are means over tasks: over those of reasoning, over the others, or over all (None)."""
-_PERCENT: Final = 0.01
-"""Scores are printed in per cent."""
-_STRETCHED: Final = {"factor": 4.0}
-"""002 stretches positions of 2,048 tokens fourfold (section 4.4)."""
+_PERCENT: Final = 0.01  # scores are printed in per cent
+_STRETCHED: Final = {"factor": 4.0}  # 002 stretches positions of 2,048 tokens fourfold (section 4.4)
 
 
 class Measured(NamedTuple):
     """Your own values for a printed one."""
 
-    runs: Mapping[int, float]
-    """Value by seed."""
-    point: str = ""
-    """Where it was measured, in words."""
-    points: int = 1
-    """Number of points of the grid that agree with what is printed; the first of them is shown."""
-    why: str = ""
-    """Why there is none."""
+    runs: Mapping[int, float]  # value by seed
+    point: str = ""  # where it was measured, in words
+    points: int = 1  # number of points of the grid that agree with what is printed; the first of them is shown
+    why: str = ""  # why there is none
 
 
 class Recorded(NamedTuple):
@@ -46,8 +40,7 @@ class Recorded(NamedTuple):
 
     about: GridContext
     found: Results
-    names: Sequence[str]
-    """All measurements of any trial of the grid."""
+    names: Sequence[str]  # all measurements of any trial of the grid
 
 
 def read_recorded(about: GridContext, table: Sequence[PublishedCell]) -> Recorded:
@@ -187,8 +180,7 @@ def _ranks(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
 
 class _Kind(NamedTuple):
     derive: Callable[[PublishedCell, Own, Recorded], Measured]
-    name: str
-    """Name of the measurement; {} is the task. Empty: every run is enough."""
+    name: str  # name of the measurement; {} is the task; empty: every run is enough
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {

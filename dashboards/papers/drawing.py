@@ -11,17 +11,16 @@ from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.heat import Ramp, draw_heat
-from dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels
+from dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels, of_cells
 from dashboards.figures.panels import place_side_by_side
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import Spread, named_series, read_probe, series_of, split_cells
+from dashboards.papers.reading import Spread, named_series, read_probe, split_cells
 
 OVER_SEEDS: Final = "Band: 95 % t interval over seeds."
 _BANDS: Final[Mapping[Spread, str]] = {
     "seeds": OVER_SEEDS,
     "heads": "Band: one standard deviation over heads, each averaged over seeds; it is no interval over seeds.",
 }
-_RELAXED: Final = "diagonal_relaxed"
 _LAYERS: Final = "Layers count from 0."
 _TITLES: Final = {"step": "training step", "query": "position of the query", "depth": "block"}
 """Titles of axes, where the coordinate has another name."""
@@ -58,7 +57,7 @@ def draw_lines(
     kept = [panel for panel in panels if not panel.found.is_empty()]
     shown = {name: series[name] for panel in kept for name in panel.found["series"].unique(maintain_order=True)}
     rows = [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
-    data = pl.concat(rows, how=_RELAXED)
+    data = pl.concat(rows, how="diagonal_relaxed")
     caption = f"{caption} {_LAYERS}" if x == "layer" else caption
     return draw_with_legend(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
 
@@ -80,7 +79,8 @@ def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Dr
     """Several drawings as titled panels of one: their data under each other, their legends together."""
     figures = [(title, part.figure) for title, part in parts.items() if part.figure is not None]
     kept = {title: part.data for title, part in parts.items() if part.data.height}
-    data = pl.concat([rows.select(pl.lit(name).alias("part"), pl.all()) for name, rows in kept.items()], how=_RELAXED)
+    rows = [part.select(pl.lit(name).alias("part"), pl.all()) for name, part in kept.items()]
+    data = pl.concat(rows, how="diagonal_relaxed")
     legend = {key: each for part in parts.values() for key, each in part.legend.items()}
     return draw_with_legend(caption, data, place_side_by_side(figures, columns), legend)
 
@@ -88,13 +88,10 @@ def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Dr
 def by_model(
     about: GridContext, found: pl.DataFrame, title: str, scale: Scale
 ) -> tuple[list[Panel], dict[str, Series], Drawing]:
-    """A panel for each level of the axis about models, in each a series for every other choice, three in a row.
-
-    Without such an axis all cells are series of one panel.
-    """
+    """A panel for each level of the axis about models, a series for other choices; without that axis one of all."""
     cells = split_cells(about, "model")
     if cells["level"].n_unique() < 2:
-        return [Panel(found, title, scale)], series_of(about), PLAIN
+        return [Panel(found, title, scale)], of_cells(about.look), PLAIN
     rows = found.join(cells, on="series", maintain_order="left").with_columns(series="rest").drop("rest")
     parts = [(level, rows.filter(pl.col("level") == level)) for level in cells["level"].unique(maintain_order=True)]
     panels = [Panel(part.drop("level"), f"{title}, {level}", scale) for level, part in parts if part.height]
@@ -105,17 +102,13 @@ def by_model(
 class ProbeLines(NamedTuple):
     """Lines of probes: a panel for each."""
 
-    panels: Mapping[str, str]
-    """Title by the name of the probe."""
-    x: str
-    """The coordinate along which the lines run."""
+    panels: Mapping[str, str]  # title by the name of the probe
+    x: str  # the coordinate along which the lines run
     caption: str
     spread: Spread = "seeds"
-    last: bool = False
-    """True if only the last layer of each model counts."""
+    last: bool = False  # true if only the last layer of each model counts
     factor: float = 1
-    models: bool = False
-    """True if there is a panel for each model, of one probe."""
+    models: bool = False  # true if there is a panel for each model, of one probe
     height: int = 400
 
     def draw(self, about: GridContext) -> Drawn:
@@ -125,7 +118,7 @@ class ProbeLines(NamedTuple):
         panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]
         if all(panel.found.is_empty() for panel in panels):
             return lacking(*self.panels)
-        series, drawing = series_of(about), Drawing(self.height, min(len(panels), 2))
+        series, drawing = of_cells(about.look), Drawing(self.height, min(len(panels), 2))
         if self.models:
             panels, series, drawing = by_model(about, panels[0].found, panels[0].y, "linear")
         caption, x = f"{self.caption} {_BANDS[self.spread]}", _TITLES.get(self.x, self.x)

@@ -12,7 +12,7 @@ from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.attention import layers_of
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.histogram import draw_histogram, of_bins
-from dashboards.figures.lines import Drawing, Panel, Series
+from dashboards.figures.lines import Drawing, Panel, Series, of_cells
 from dashboards.figures.probe_curves import names
 from dashboards.figures.training import curves
 from dashboards.papers.drawing import (
@@ -27,7 +27,7 @@ from dashboards.papers.drawing import (
     lacking,
 )
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, series_of, split_cells
+from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
 from dashboards.theme.styles import REST
 from store.analysis.artefacts import arrays, artefacts
 
@@ -62,7 +62,7 @@ def draw_counts(
     """Draw counts by bins as histograms, with `rules` or those of the bins; `titles` are of the axes."""
     counts, of_counts = of_bins(found)
     rules = of_counts if rules is None else rules
-    series = {key: each for key, each in series_of(about).items() if key in set(counts["series"])}
+    series = {key: each for key, each in of_cells(about.look).items() if key in set(counts["series"])}
     figure = draw_histogram(counts, rules, series, x=titles[0], y=titles[1], log="(log axis)" in titles[1])
     data = counts.hstack(found.select("n")).join(rules.drop("n", strict=False), on="series", how="left")
     return draw_with_legend(caption, data, figure, series)
@@ -207,13 +207,12 @@ def last_entropy(about: GridContext) -> Drawn:
         "Line: mean over heads, sequences and seeds. Band: one standard deviation over sequences of the mean over "
         "heads; it is no interval over seeds."
     )
-    return draw_lines([Panel(both, "entropy, nats")], series_of(about), x="layer", caption=caption)
+    return draw_lines([Panel(both, "entropy, nats")], of_cells(about.look), x="layer", caption=caption)
 
 
 _PREDICTION: Final = "boundary_prediction"
 _TARGET: Final = "target"
-_USUAL: Final = 10.0
-"""The largest |x| of the middle panel of 003, figure 9."""
+_USUAL: Final = 10.0  # the largest |x| of the middle panel of 003, figure 9
 
 
 def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
@@ -245,7 +244,7 @@ def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
     panels = [Panel(_add_target(rows, slope), title) for slope, rows, title in parts]
     words = f"Usual x are those within {_USUAL:g} of 0." if ranges else f"Asked for: {slopes[-1]:g} x."
     caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
-    series = {_TARGET: Series("target", REST), **series_of(about)}
+    series = {_TARGET: Series("target", REST), **of_cells(about.look)}
     drawing = Drawing(300, min(len(panels), 3), own_x=ranges)
     return draw_lines(panels, series, x="x", caption=caption, drawing=drawing)
 
@@ -261,7 +260,7 @@ def errors_by_shift(about: GridContext) -> Drawn:
     if curve.is_empty():
         return lacking("mse")
     words = "squared error"
-    line = draw_lines([Panel(curve, words, "log")], series_of(about), x="sigma_f", drawing=Drawing(300))
+    line = draw_lines([Panel(curve, words, "log")], of_cells(about.look), x="sigma_f", drawing=Drawing(300))
     found = cells_as_panels(about, read_measurement(about, "mse", "sigma_f", "sigma_x", scale="log"))
     heat = draw_maps(found, heat_ramp(found["value"], words, log=True), x="sigma_f", y="sigma_x")
     caption = f"Geometric means over seeds. {OVER_SEEDS} Maps share one logarithmic scale of colours."

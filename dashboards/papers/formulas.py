@@ -17,11 +17,9 @@ from dashboards.papers.reading import named_series
 
 LOGITS: Final = (3.0, 1.0, 0.5, 0.2, 0.0, -0.4)
 """Logits of the toy row of 000. The first key stands out, as first tokens do."""
-SCALE: Final = 0.6
-MEAN: Final = 0.9
-"""alpha and its running mean of the toy row."""
-SINK: Final = 2.0
-"""The logit of the sink of the toy row."""
+SCALE: Final = 0.6  # alpha of the toy row
+MEAN: Final = 0.9  # its running mean
+SINK: Final = 2.0  # the logit of the sink of the toy row
 SIGNALS: Final = (
     (2.5, 0.4, 1.2, -0.3, 0.1),
     (1.9, 1.1, 0.2, 0.5, -0.6),
@@ -29,14 +27,11 @@ SIGNALS: Final = (
     (1.4, 0.9, 1.0, -0.8, 0.2),
 )
 """Logits of four signals for one query of the toy row of 002."""
-LAMBDA: Final = 0.5
-"""Factor of the second softmax in the difference of two."""
-DOCUMENTS: Final = (5, 9, 3, 11, 4)
-"""Tokens of five toy documents of 004."""
-WINDOW: Final = 8
-PREFIX: Final = 4
-SHIFTED: Final = 3
-"""The toy masks of 004: tokens of a prefix, keys of a window."""
+LAMBDA: Final = 0.5  # factor of the second softmax in the difference of two
+DOCUMENTS: Final = (5, 9, 3, 11, 4)  # tokens of five toy documents of 004
+WINDOW: Final = 8  # tokens of the toy masks of 004
+PREFIX: Final = 4  # tokens of the prefix
+SHIFTED: Final = 3  # keys of the window
 _POWERS: Final = (1.1, 1.5, 2.0)
 _BY_FORMULA: Final = "nothing here is measured."
 

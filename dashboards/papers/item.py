@@ -14,27 +14,20 @@ from dashboards.figures.table import Sheet
 class Drawn(NamedTuple):
     """A figure or a table, or the sentence why there is neither."""
 
-    caption: str = ""
-    """Explains lines, bars and bands, with n and the unit."""
-    data: pl.DataFrame = pl.DataFrame()
-    """The drawn values, with full precision."""
+    caption: str = ""  # explains lines, bars and bands, with n and the unit
+    data: pl.DataFrame = pl.DataFrame()  # the drawn values, with full precision
     figure: go.Figure | None = None
     sheet: Sheet | None = None
-    legend: Mapping[str, Series] = {}
-    """By the `legendgroup` of the traces that an entry shows and hides."""
-    message: str = ""
-    """Instead of what could not be drawn."""
-    latex: str = ""
-    """The table for a paper."""
+    legend: Mapping[str, Series] = {}  # by the `legendgroup` of the traces that an entry shows and hides
+    message: str = ""  # instead of what could not be drawn
+    latex: str = ""  # the table for a paper
 
 
 class PrintedPoints(NamedTuple):
     """Where a paper prints values of a figure."""
 
-    number: int
-    """Number of the table in the same paper."""
-    x: str
-    """The coordinate of the points that runs along the figure's axis."""
+    number: int  # number of the table in the same paper
+    x: str  # the coordinate of the points that runs along the figure's axis
 
     @property
     def words(self) -> str:
@@ -45,21 +38,15 @@ class PrintedPoints(NamedTuple):
 class Item(NamedTuple):
     """One figure or table of a paper."""
 
-    paper: str
-    """Its number: "000"."""
+    paper: str  # its number: "000"
     kind: Literal["figure", "table"]
-    number: int | None
-    """None for the design table of 001, which has none."""
+    number: int | None  # None for the design table of 001, which has none
     title: str
-    shows: str
-    """One sentence: axes and series."""
-    needs: Sequence[str]
-    """Names of the measurements that it is drawn from; empty for a formula."""
+    shows: str  # one sentence: axes and series
+    needs: Sequence[str]  # names of the measurements that it is drawn from; empty for a formula
     make: Callable[[GridContext], Drawn]
-    spec: str = ""
-    """A spec of this repository whose campaign has something of it."""
-    printed: PrintedPoints | None = None
-    """The table whose values the first panel of the figure shows."""
+    spec: str = ""  # a spec of this repository whose campaign has something of it
+    printed: PrintedPoints | None = None  # the table whose values the first panel of the figure shows
 
     @property
     def name(self) -> str:

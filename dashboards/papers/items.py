@@ -82,8 +82,7 @@ def _read_items() -> Iterator[Item]:
         yield Item(paper, kind, number or None, *words, needs, make, row["spec"], _PRINTED.get(key))
 
 
-ITEMS: Final[Sequence[Item]] = tuple(_read_items())
-"""By paper, its figures first: the rows of items.csv."""
+ITEMS: Final[Sequence[Item]] = tuple(_read_items())  # by paper, its figures first: the rows of items.csv
 
 
 def item(paper: str, kind: str, number: int | None) -> Item:

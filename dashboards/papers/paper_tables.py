@@ -28,8 +28,7 @@ from store.statistics.scales import back, forward
 ALPHA: Final = 0.05
 NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
 _ROUNDING: Final = 1e-12
-_MOST_CELLS: Final = 200
-"""Most cells of a group that competes for bold: more pairs take too long."""
+_MOST_CELLS: Final = 200  # most cells of a group that competes for bold: more pairs take too long
 
 
 class Beside(NamedTuple):
@@ -37,8 +36,7 @@ class Beside(NamedTuple):
 
     cell: PublishedCell
     own: Own | None
-    alike: int
-    """Number of matching cells; the one that matches most places of the table is shown, then the first."""
+    alike: int  # number of matching cells; the one that matches most places of the table is shown, then the first
     got: Measured
     size: str = ""
     """In words, that the own model has another size, if the table tells sizes apart and the grid does not."""
@@ -210,12 +208,9 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
 
 
 def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
-    """Add to the `frame` of `found` how its values compare with the printed ones.
+    """Add to the `frame` of `found` how its values compare with the printed ones, and the words of `claims`.
 
-    Args:
-        data: of `frame`.
-        found: its cells.
-        claims: of `store.analysis.published_comparison.compare_published`, of the same table.
+    Claims are of `store.analysis.published_comparison.compare_published`, of the same table.
 
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the

@@ -24,11 +24,6 @@ Spread = Literal["seeds", "heads"]
 Point = Mapping[str, float]
 
 
-def series_of(about: GridContext) -> dict[str, Series]:
-    """Return the series of the cells that pictures of single cells show."""
-    return {cell: Series(about.look.names[cell], about.look.styles[cell]) for cell in about.drawn}
-
-
 def named_series(names: Sequence[str]) -> dict[str, Series]:
     """Make series that are no cells; the first is neutral."""
     styles = operator_styles(names, names[0]) if names else {}
@@ -99,10 +94,7 @@ def _sort(found: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:
 
 
 def split_cells(about: GridContext, fact: str) -> pl.DataFrame:
-    """Split cells by an axis: series (the cell), level (on the axis about `fact`), rest (its other levels that vary).
-
-    The frame is empty if no axis is about the fact.
-    """
+    """Split cells by the axis about `fact`: series (the cell), level, rest (levels of others that vary); else empty."""
     axis = next((axis["name"] for axis in about.header["axes"] if is_about(axis, fact)), None)
     by_cell = levels(about) if axis is not None else {}
     names = {name: {of.get(name) for of in by_cell.values()} for each in by_cell.values() for name in each}

@@ -9,7 +9,7 @@ import polars as pl
 from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import draw_bars
-from dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes
+from dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes, of_cells
 from dashboards.figures.training import curves
 from dashboards.papers.drawing import OVER_SEEDS, draw_lines, draw_with_legend, join_parts, lacking
 from dashboards.papers.formulas import PREFIX, SHIFTED, masks
@@ -21,15 +21,12 @@ from dashboards.papers.reading import (
     read_evaluation,
     read_final,
     read_probe,
-    series_of,
     split_cells,
 )
 
 _EPS: Final = (0.2, 0.3, 0.4)
-_SINK: Final[Point] = {"eps": 0.3, "position": 1.0}
-"""The metric of 004: token 1, above 0.3."""
-_LENGTH: Final = 64
-"""The length at which 004 probes."""
+_SINK: Final[Point] = {"eps": 0.3, "position": 1.0}  # the metric of 004: token 1, above 0.3
+_LENGTH: Final = 64  # the length at which 004 probes
 _SHARE: Final = "sink share"
 _NAMED_EPS: Final = f"eps {_SINK['eps']:g}"
 
@@ -84,7 +81,7 @@ def sinks_by_position(about: GridContext) -> Drawn:
     by_formula = f"Masks by formula, with a prefix of {PREFIX} tokens and a window of {SHIFTED} keys."
     if found.is_empty():
         return heat._replace(caption=by_formula, message=lacking("sink_share").message)
-    lines = draw_lines([Panel(found, _SHARE)], series_of(about), x="position", drawing=Drawing(280, markers=True))
+    lines = draw_lines([Panel(found, _SHARE)], of_cells(about.look), x="position", drawing=Drawing(280, markers=True))
     share = f"Line: share of heads with a sink at a position, {_NAMED_EPS}, mean over seeds."
     return join_parts({"Masks": heat, "Sinks by position": lines}, f"{by_formula} {share} {OVER_SEEDS}")
 

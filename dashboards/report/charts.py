@@ -31,18 +31,13 @@ SHOWN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Slots of the pages of the app, by page."""
 
-WITHOUT_MEASURE: Final = ("curves", "mechanism")
-"""Pages that need none."""
+WITHOUT_MEASURE: Final = ("curves", "mechanism")  # pages that need none
 
-OF_BASELINE: Final = ("differences", "paired")
-"""Slots that need one."""
+OF_BASELINE: Final = ("differences", "paired")  # slots that need one
 
 
 def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
-    """Every figure for which the grid has data, as HTML, and why it has no others.
-
-    Without a measure or a baseline, figures that need one are left out.
-    """
+    """Every figure for which the grid has data, as HTML, and why it has no others; some need a measure or baseline."""
     shown, missing = "", list[tuple[str, str]]()
     for title, place, slot, view in _slots(about, operators):
         block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023
@@ -79,7 +74,6 @@ def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[st
 
 
 def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
-    """The figure of a slot, or why the grid has none."""
     try:
         shown = slot.make(view)
     except Unknown as error:  # there is nothing of the kind in this grid

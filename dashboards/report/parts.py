@@ -10,6 +10,7 @@ from dashboards.data.captions import ICONS, describe_measure, name_cells, paired
 from dashboards.data.formatting import BETWEEN, MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
+from dashboards.data.user_errors import sentence
 from dashboards.figures.forest import draw_rates, rates
 from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
 from dashboards.html.blocks import FigureBlock, cell_name, color_legend, csv, draw_all
@@ -121,11 +122,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
 def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:
     icon, kind = ICONS[row["verdict"]]
     verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
-    reason = str(row["reason"]).rstrip(".")
     g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
     where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
     beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
-    sentence = f"{reason[:1].upper()}{reason[1:]}.{g}{beats}"
     return [
         HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
@@ -134,7 +133,7 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
         HtmlEntry(text(words["interval"]), row["low"]),
         HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
         HtmlEntry(words["pairs"], row["pairs"]),
-        HtmlEntry(details("Why", tag("p", text(sentence))), row["reason"]),
+        HtmlEntry(details("Why", tag("p", text(f"{sentence(row['reason'])}{g}{beats}"))), row["reason"]),
     ]
 
 

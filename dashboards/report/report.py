@@ -8,24 +8,15 @@ import polars as pl
 
 from dashboards.data.captions import rank_axes, summarise_verdicts
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.data.user_errors import catch_user_error
+from dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
+from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.forest import effects
 from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
+from dashboards.report import parts
 from dashboards.report.charts import charts
-from dashboards.report.parts import (
-    definition,
-    environment,
-    overview,
-    progress_picture,
-    quarantine,
-    reading,
-    show_failures,
-    verdict_table,
-)
 from dashboards.theme.styles import REST, Style
 from store import Store
 from store.analysis.verdicts import verdicts
@@ -60,13 +51,14 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     operators = campaign_styles(store)
     contexts = [grid_context(store, grid, operators) for grid in grids]
     styles = [REST, *operators.values(), *(style for about in contexts for style in about.look.styles.values())]
-    body = _header(store, title, contexts) + quarantine(store)
+    body = _header(store, title, contexts) + parts.quarantine(store)
     for i, about in enumerate(contexts, 1):
         unseen = len(grids) == 1 and about.grid == title
         heading = tag("h2", text(about.grid), class_="unseen" if unseen else None)
         inner, problem = catch_user_error(lambda about=about, i=i: _section(about, operators, f"grid-{i}"))  # type: ignore[misc]
         body += tag("section", heading + (state(str(problem)) if inner is None else inner), id=f"grid-{i}")
-    body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
+    appendix = tag("h2", "Appendix") + parts.reading() + parts.environment(store)
+    body += tag("section", appendix, id="appendix", class_="appendix")
     return document(f"{title} · ablate", body, styles)
 
 
@@ -74,7 +66,7 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
     top = tag("p", "Ablation report", class_="kicker") + tag("h1", text(title))
     top += tag("p", text(f"{count(len(contexts), 'grid')} · written {written}"), class_="meta")
-    top += "".join(state(f"{warning[0].upper()}{warning[1:]}.") for warning in store.warnings())
+    top += "".join(state(sentence(warning)) for warning in store.warnings())
     if not contexts:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
     if len(contexts) > 1:
@@ -92,13 +84,13 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     if judged is not None:
         said = f"{summarise_verdicts(judged, str(about.baseline_name))} {_rank_axes(about)}"
         inner = tag("p", text(said.rstrip()), class_="lead")
-    inner += (state(unjudged) if unjudged else "") + overview(about, found)
-    progress = progress_picture(about, found, key)
+    inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
+    progress = parts.progress_picture(about, found, key)
     inner += "" if progress is None else picture(progress)
     if judged is not None and about.measure is not None:
-        inner += verdict_table(about, about.measure, judged)
+        inner += parts.verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    return inner + charts(usable, operators, key) + show_failures(usable, key) + definition(about)
+    return inner + charts(usable, operators, key) + parts.show_failures(usable, key) + parts.definition(about)
 
 
 def _rank_axes(about: GridContext) -> str:
@@ -116,8 +108,7 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
     judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
     if judged is None or judged.is_empty():
         return None, problem
-    best_first = about.measure.better == "higher"
-    return judged.sort("difference", descending=best_first, nulls_last=True, maintain_order=True), None
+    return best_first(judged, about.measure), None
 
 
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:

@@ -16,8 +16,7 @@ PAPER: Final = "#ffffff"
 ROPE: Final = "#8a94a0"
 FONT: Final = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")
-"""Small to large."""
+SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")  # small to large
 
 DIVERGING: Final = ("#0b5fa5", "#8fbce0", "#f2f2f0", "#f0b08a", "#b34700")
 """Below, equal, above: blue and orange keep their order for every kind of colour vision."""
@@ -82,24 +81,25 @@ _ON_FILL: Final = {
 class Style(NamedTuple):
     """How one operator, or one cell of it, looks everywhere."""
 
-    color: str
-    """Light edition, #rrggbb."""
-    dark: str
-    """Dark edition, #rrggbb."""
-    dash: str
-    """As plotly takes it: "solid", or pixels of strokes and gaps, "8px,3px"."""
-    marker: str
-    """plotly's name of the marker."""
+    color: str  # light edition, #rrggbb
+    dark: str  # dark edition, #rrggbb
+    dash: str  # as plotly takes it: "solid", or pixels of strokes and gaps, "8px,3px"
+    marker: str  # plotly's name of the marker
 
 
-REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
-"""Cells beyond those that pictures can tell apart."""
+REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells beyond those that pictures can tell apart
+
+
+def shared_style(color: str, dash: str = "solid", marker: str = "circle") -> Style:
+    """The style of a colour that no operator has, such as INK."""
+    return Style(color, _SURFACES[color], dash, marker)
+
 
 VERDICT_STYLES: Final = {
-    "better": Style(DIVERGING[0], _SURFACES[DIVERGING[0]], "solid", "circle"),
-    "worse": Style(DIVERGING[-1], _SURFACES[DIVERGING[-1]], "solid", "square"),
-    "real, size unproven": Style(INK, _SURFACES[INK], "solid", "diamond"),
-    "equivalent": Style(MUTED, _SURFACES[MUTED], "solid", "diamond-open"),
+    "better": shared_style(DIVERGING[0]),
+    "worse": shared_style(DIVERGING[-1], marker="square"),
+    "real, size unproven": shared_style(INK, marker="diamond"),
+    "equivalent": shared_style(MUTED, marker="diamond-open"),
     "undecided": Style(*REST[:3], "circle-open"),
     "no verdict": Style(*REST[:3], "x"),
 }

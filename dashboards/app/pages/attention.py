@@ -22,18 +22,12 @@ _KIND: Final = "attention_maps"
 class AttentionAddress(Address):
     """A run, a sequence, a step, and a head."""
 
-    cell: str | None = None
-    """Its name; None is the first that has maps."""
-    seed: int | None = None
-    """None is the cell's first that has maps."""
-    sequence: int = 1
-    """Counted from 1."""
-    step: int | None = None
-    """None is the last."""
-    head: str | None = None
-    """LAYER.HEAD; None is the first of the first layer."""
-    beside: str | None = None
-    """The name of the cell beside it; None is the first other one that has maps."""
+    cell: str | None = None  # its name; None is the first that has maps
+    seed: int | None = None  # None is the cell's first that has maps
+    sequence: int = 1  # counted from 1
+    step: int | None = None  # None is the last
+    head: str | None = None  # LAYER.HEAD; None is the first of the first layer
+    beside: str | None = None  # the name of the cell beside it; None is the first other one that has maps
 
 
 class AttentionSelection(NamedTuple):
@@ -148,8 +142,8 @@ def _mosaic(view: PageView) -> SlotContent:
     )
     if (maps.weights < 0).any():
         caption += " Orange is above zero, blue below."
-    if own := len(maps.keys) - len(maps.queries):
-        caption += f" Without the weight of {join_words(list(maps.keys[:own]))}."
+    if maps.beside:
+        caption += f" Without the weight of {join_words(maps.keys[: maps.beside])}."
     if lost := int((~np.isfinite(maps.weights)).sum()):
         caption += f" {count(lost, 'weight')} not finite: left empty."
     figure = attention.draw_mosaic(maps, _head(view, maps))
@@ -164,8 +158,8 @@ def _map(view: PageView) -> SlotContent:
         f"Layer {layer}, head {head}. {selection.words(view)} Colours follow the square root of a weight's size. "
         f"{attention.sum_words(row['sum_low'], row['sum_high'])}"
     )
-    if own := len(maps.keys) - len(maps.queries):
-        caption += f" Sums are with {join_words(list(maps.keys[:own]))}."
+    if maps.beside:
+        caption += f" Sums are with {join_words(maps.keys[: maps.beside])}."
     if len(maps.queries) > MOST_TOKENS:
         caption += f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
     return SlotContent(attention.draw_map(maps, layer, head), caption, attention.one_map(maps, layer, head))

@@ -5,15 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app.measures import (
-    MeasuredAddress,
-    judged_by,
-    measure_columns,
-    measure_controls,
-    measure_title,
-    measure_words,
-    unit_of,
-)
+from dashboards.app import measures
 from dashboards.app.page import (
     BY_SIZE,
     FOLD,
@@ -29,39 +21,25 @@ from dashboards.app.page import (
     link,
     memoise,
 )
-from dashboards.data.captions import (
-    ICONS,
-    describe_selection,
-    difference_of,
-    mark_verdict,
-    n_words,
-    name_cells,
-    paired_words,
-    size_of,
-    summarise_verdicts,
-    verdict_words,
-)
+from dashboards.data import captions
 from dashboards.data.formatting import NO_MARGIN, count
-from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
-from dashboards.data.seed_averages import average_words, rope_words
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.grid_context import GridContext, averages, best_first, in_order, worth_drawing
+from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
 from dashboards.figures import forest, seed_pairs
 from dashboards.figures.canvas import rope_of
-from dashboards.theme.styles import Style, dark_partners
+from dashboards.theme.styles import shared_style
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
-MOST_CELLS: Final = 32
-"""Cells of a forest plot and of a matrix of all pairs; of more, some are chosen."""
+MOST_CELLS: Final = 32  # cells of a forest plot and of a matrix of all pairs; of more, some are chosen
 
 
-class CompareAddress(MeasuredAddress):
+class CompareAddress(measures.MeasuredAddress):
     """The measure, a baseline other than the grid's own, and the cell that is compared closely."""
 
-    baseline: str | None = None
-    """The label of a cell, or its key."""
-    cell: str | None = None
-    """The same; None is the cell with the smallest p."""
+    baseline: str | None = None  # the label of a cell, or its key
+    cell: str | None = None  # the same; None is the cell with the smallest p
 
 
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
@@ -69,12 +47,12 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
 
     Raises Unknown if there is no grid yet, or no such measurement; SpecError if it has no measure or baseline.
     """
-    return grid_of(view), judged_by(view), _verdicts(view)
+    return grid_of(view), measures.judged_by(view), _verdicts(view)
 
 
 @memoise
 def _verdicts(view: PageView) -> pl.DataFrame:
-    about, measure = grid_of(view), judged_by(view)._asdict()
+    about, measure = grid_of(view), measures.judged_by(view)._asdict()
     found = verdicts(view.store, about.grid, baseline=view.address.baseline, measure=measure)
     return in_order(found, [cell.cell for cell in about.cells])
 
@@ -116,48 +94,42 @@ def differences_of(view: PageView) -> SlotContent:
     drawn = forest.differences(found, measure, MOST_CELLS)
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
-    rope = rope_words(measure.rope, measure.scale, unit_of(view))
+    rope = rope_words(measure.rope, measure.scale, measures.unit(view))
     caption = (
-        f"{measure_words(view)} of each variant against {_baseline_name(view)}, {paired_words(drawn)}. "
+        f"{measures.words(view)} of each variant against {_baseline_name(view)}, {captions.paired_words(drawn)}. "
         f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
-        f"{difference_of(measure.scale)}. "
+        f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
     if drawn.height < found.height:
         caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
     if forest.is_cut(drawn, measure):
         caption += " Bars that end at the edge of the axis go on beyond it."
-    figure = forest.draw_differences(
-        drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS}, unit_of(view)
-    )
+    words = {word: captions.mark_verdict(word) for word in captions.ICONS}
+    figure = forest.draw_differences(drawn, about.look, measure, words, measures.unit(view))
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measure_columns(view))
+    return SlotContent(figure, caption, captions.name_cells(drawn, about), hint=hint, measured=measures.columns(view))
 
 
 def list_verdicts(view: PageView) -> SlotContent:
     """List the verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    ordered = _by_effect(found, measure)
-    rows = verdict_words(about, measure, ordered).with_columns(
+    ordered = best_first(found, measure)
+    rows = captions.verdict_words(about, measure, ordered).with_columns(
         ordered["low"], ordered["high"], ordered["difference"].alias("change")
     )
     scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
-        f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
-        f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
-        f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
+        f"{captions.summarise_verdicts(found, _baseline_name(view))} Compared by {measures.words(view)}, "
+        f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
+        f"all comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
         f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; shaded: differences that count as equal."
     )
-    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}}
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
-    own["interval"] = {
-        **BY_SIZE,
-        "headerName": heading,
-        "minWidth": 300,
-        "cellRenderer": "AblateInterval",
-        "cellRendererParams": scaled,
-    }
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
+    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
+    interval = {**BY_SIZE, **bars, "headerName": heading}
+    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}, "interval": interval}
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
 
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
@@ -169,14 +141,9 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""
 
 
-def _by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
-    """Sort verdicts by difference, the best first and missing ones last."""
-    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
-
-
 def _why(view: PageView) -> SlotContent:
     row, names, (cell, base) = _explain(view), grid_of(view).look.names, _chosen(view)
-    caption = f"{names[cell]} against {names[base]}: {mark_verdict(row['verdict'])}.{_explain_choice(view)}"
+    caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
     style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
@@ -186,7 +153,7 @@ def _why(view: PageView) -> SlotContent:
 
 @memoise
 def _explain(view: PageView) -> dict[str, Any]:
-    measure = judged_by(view)._asdict()
+    measure = measures.judged_by(view)._asdict()
     return why(view.store, grid_of(view).grid, _chosen(view)[0], baseline=view.address.baseline, measure=measure)
 
 
@@ -209,26 +176,26 @@ def _draw_pairs(view: PageView) -> SlotContent:
     row = verdict_frame.row(by_predicate=pl.col("cell") == cell, named=True)
     own, other = about.look.names[cell], about.look.names[base]
     caption = (
-        f"{measure_words(view)} of {other} (left) and {own} (right), a point per run. Lines join the runs of one seed, "
-        f"{count(both, 'pair')} of {row['planned']} planned: solid where the variant is better, dotted where not."
+        f"{measures.words(view)} of {other} (left) and {own} (right), a point per run. Lines join the runs of one "
+        f"seed, {count(both, 'pair')} of {row['planned']} planned: solid where the variant is better, dotted where not."
     )
     if alone := found.height - both:
         caption += f" {count(alone, 'seed')} with a value of only one of the two."
     if row["method"] == "Welch":
         caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
     legend = [
-        Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
+        Key(shared_style(color, dash), words, key)
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
-    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
-    answer = f"{own} against {other}: {row['verdict']}, {size_of(row, measure)}."
+    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measures.title(view))
+    answer = f"{own} against {other}: {row['verdict']}, {captions.size_of(row, measure)}."
     return SlotContent(
-        figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measure_columns(view)
+        figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measures.columns(view)
     )
 
 
 def _items(view: PageView) -> SlotContent:
-    about, measure, (cell, base) = grid_of(view), judged_by(view), _chosen(view)
+    about, measure, (cell, base) = grid_of(view), measures.judged_by(view), _chosen(view)
     found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
@@ -236,30 +203,30 @@ def _items(view: PageView) -> SlotContent:
     drawn = seed_pairs.thin_items(found).height
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
-        f"{about.look.names[cell]} less {about.look.names[base]} in {measure_words(view)}, a point per item, averaged "
+        f"{about.look.names[cell]} less {about.look.names[base]} in {measures.words(view)}, a point per item, averaged "
         f"over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
-        f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view)}"
+        f"{sentence(bars)}{some}{_explain_choice(view)}"
     )
     figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
     return SlotContent(figure, caption, found)
 
 
 def _wins(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), judged_by(view)
+    about, measure = grid_of(view), measures.judged_by(view)
     cells_shown, which = [cell.cell for cell in about.cells], ""
     if len(cells_shown) > MOST_CELLS:
         base, _ = catch_user_error(lambda: _baseline(view))
         known = averages(about.store, about.grid, measure)
         cells_shown = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
-        which = describe_selection(about, cells_shown, measure, base)
+        which = captions.describe_selection(about, cells_shown, measure, base)
     found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
     stars = " A star: on some seeds one of the two failed; these seeds are left out, so the rest is a biased sample."
     caption = (
-        f"Share of the seeds with values of both cells ({n_words(shared)}) on which the row is better than the column "
-        f"in {measure_words(view)}; a tie is half a win.{stars if shared['failed'].sum() else ''} "
+        f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
+        f"the column in {measures.words(view)}; a tie is half a win.{stars if shared['failed'].sum() else ''} "
         f"Shares of few seeds are coarse, and no verdicts.{which}"
     )
     names = pl.col("cell", "against").replace_strict(dict(about.look.names), return_dtype=pl.String)
@@ -277,7 +244,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     if about.header.get("baselines"):  # each cell has one of its own
         own, usual = {"": str(about.baseline_name), **own}, ""
     return (
-        *measure_controls(view),
+        *measures.controls(view),
         Control("baseline", "Baseline", "choice", own, usual=usual),
         Control("cell", "Look closely at", "choice", theirs, hint, usual=labels.get(chosen or "")),
     )

@@ -33,8 +33,7 @@ _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
 class CurvesAddress(GroupedAddress):
     """The grid, the metrics, how runs are grouped, what the axes are, and what lines and bands are."""
 
-    metric: tuple[str, ...] = ()
-    """Empty: the loss, or the first there is."""
+    metric: tuple[str, ...] = ()  # empty: the loss, or the first there is
     x: Along = "step"
     band: Literal["interval", "spread", "range", "seeds", "none"] = "none"
     linear: bool = False
@@ -42,8 +41,7 @@ class CurvesAddress(GroupedAddress):
     smooth: Literal["none", "exponential", "window"] = "none"
     amount: float | None = Field(default=None, ge=0, le=10_000)
     """Exponential: the share that is kept, below 1; window: points."""
-    quiet: bool = False
-    """Without the least and greatest values of buckets."""
+    quiet: bool = False  # without the least and greatest values of buckets
 
 
 def draw_curves(view: PageView) -> SlotContent:
@@ -74,7 +72,8 @@ def draw_curves(view: PageView) -> SlotContent:
         )
         for name, panel in zip(metrics, panels, strict=True)
     )
-    reached = {key: max(_count_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
+    logged = [dict(each.reached.iter_rows()) for each, _ in found.values()]
+    reached = {key: max(each.get(key, 0) for each in logged) for key in chosen_groups.keep}
     return SlotContent(
         figure,
         _caption(view, found, chosen_groups),
@@ -165,10 +164,6 @@ def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
 
 def _noun(view: PageView) -> str:
     return "run" if by_of(view) not in ((), (CELL,)) else "seed"
-
-
-def _count_reached(found: Reduced) -> dict[str, int]:
-    return {str(key): int(n) for key, n in found.reached.iter_rows()}
 
 
 def _legend(of: RunGroups, reached: dict[str, int], noun: str) -> list[Key]:

@@ -17,18 +17,15 @@ from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown
 from store import Store
 
-MOST: Final = 20
-"""Runs beside each other."""
+MOST: Final = 20  # runs beside each other
 MISSING: Final = "–"
 
 
 class DiffAddress(Address):
     """The runs and the shown fields."""
 
-    run: tuple[str, ...] = ()
-    """Beginnings of their keys."""
-    all: bool = False
-    """Include fields that do not differ."""
+    run: tuple[str, ...] = ()  # beginnings of their keys
+    all: bool = False  # include fields that do not differ
 
 
 class _DiffRun(NamedTuple):

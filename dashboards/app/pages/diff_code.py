@@ -2,7 +2,7 @@
 
 import difflib
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +16,8 @@ from dashboards.data.user_errors import Unknown
 from store import Layout, Store
 from store.files.atomic import read_json
 
-MOST_LINES: Final = 2_000
-"""Lines on the page; the rest is cut."""
-_LARGEST: Final = 512 * 1024
-"""Bytes of a file that is compared."""
+MOST_LINES: Final = 2_000  # lines on the page; the rest is cut
+_LARGEST: Final = 512 * 1024  # bytes of a file that is compared
 _KINDS: Final = {"+": "added", "-": "taken", "@": "note"}
 
 
@@ -36,7 +34,8 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
         lines = list(difflib.unified_diff(old, new, lineterm=""))[2:]
         if not lines:
             continue
-        files.append((path, _count(lines, "+"), _count(lines, "-")))
+        signs = [line[0] for line in lines]
+        files.append((path, signs.count("+"), signs.count("-")))
         if left > 0:
             shown = [html.Span(f"{line}\n", className=_KINDS.get(line[0], "")) for line in lines[:left]]
             blocks += [html.H3(path), html.Pre(shown, className="diff")]
@@ -49,10 +48,6 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
     cut = f" The first {MOST_LINES:,} lines are here." if left < 0 else ""
     caption = f"{count(len(files), 'file')}: {words}, from {names[0]} to {names[1]}.{cut}"
     return SlotContent(caption=caption, data=data, parts=blocks)
-
-
-def _count(lines: Sequence[str], sign: str) -> int:
-    return sum(line[0] == sign for line in lines)
 
 
 def _rank(path: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from dashboards.app.page import BY_SIZE, PageView, SlotContent, columns
 from dashboards.data.formatting import count, number
 from dashboards.data.user_errors import Unknown
 from store.statistics import Paired, t_interval
-from store.statistics.paired_differences import Floats, or_null
+from store.statistics.paired_differences import or_null
 
 _SHARED: Final = """
     SELECT a.grid, a.cell AS one, b.cell AS other, a.label AS one_label, b.label AS other_label,
@@ -48,7 +48,10 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         "pairs",
         *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
     )
-    texts = data.with_columns(_add_signs(data["difference"]), pl.Series("95 % interval", _intervals(low, high)))
+    signed = [("+" if each > 0 else "") + number(each) for each in data["difference"]]
+    ends = zip(low, high, strict=True)
+    spans = ["–" if np.isnan(least) else f"{number(least)} to {number(most)}" for least, most in ends]
+    texts = data.with_columns(pl.Series("difference", signed), pl.Series("95 % interval", spans))
     first = ["measurement", "difference", "95 % interval"]
     shown = texts.select(*first, pl.exclude("low", "high", *first))
     caption = (
@@ -64,12 +67,3 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     )
     listed = columns(shown, {"difference": BY_SIZE, "95 % interval": {"type": "rightAligned"}})
     return SlotContent(caption=caption, data=data if view.whole else shown, columns=listed, answer=answer)
-
-
-def _add_signs(differences: pl.Series) -> pl.Series:
-    return pl.Series("difference", [("+" if each > 0 else "") + number(each) for each in differences])
-
-
-def _intervals(low: Floats, high: Floats) -> list[str]:
-    ends = zip(low, high, strict=True)
-    return ["–" if np.isnan(least) else f"{number(least)} to {number(most)}" for least, most in ends]

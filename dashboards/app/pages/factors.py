@@ -6,16 +6,8 @@ from typing import Final, Literal
 
 import polars as pl
 
+from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.measures import (
-    MeasuredAddress,
-    judged_by,
-    measure_columns,
-    measure_controls,
-    measure_title,
-    measure_words,
-    unit_of,
-)
 from dashboards.app.page import (
     WRAP,
     AppPage,
@@ -34,9 +26,10 @@ from dashboards.app.page import (
 from dashboards.data.captions import effects_words, n_words, rank_axes
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
-from dashboards.data.user_errors import Unknown, catch_user_error, require
+from dashboards.data.user_errors import Unknown, catch_user_error, join_sentences, require
 from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
+from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.theme.styles import level_styles
 from store.analysis.effects import analysis
 from store.statistics import Factorial, SeedContrasts
@@ -44,7 +37,7 @@ from store.statistics import Factorial, SeedContrasts
 
 @memoise
 def _table(view: PageView) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    return pivot.table(view.store, grid_of(view).grid, judged_by(view))
+    return pivot.table(view.store, grid_of(view).grid, measures.judged_by(view))
 
 
 def _axes(view: PageView) -> tuple[str, str] | None:
@@ -82,8 +75,7 @@ def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequ
 
 
 def _map(view: PageView) -> SlotContent:
-    """Draw the map, the other axes averaged, fixed or best."""
-    measure, best = judged_by(view), view.address.others == "best"
+    measure, best = measures.judged_by(view), view.address.others == "best"
     (found, levels), axes = _table(view), _axes(view)
     if axes is None:
         wide = _wide(levels)
@@ -93,14 +85,14 @@ def _map(view: PageView) -> SlotContent:
     fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
     log = measure.scale == "log"
-    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=False)
-    others, settings = join_words(made.rest.names), count(len(made.rest.every), "setting")
+    figure = draw_heat(made.frame, heat_ramp(made.frame["value"], measure.name, log=log), x=axes[0], y=axes[1])
+    others, settings = join_words(made.others), count(len(made.settings), "setting")
     over = f", averaged over {others} ({settings}, each counted alike)"
     if best:
         over = f", the best of {settings} of {others}, named in the cell: of those with the most values, the best mean"
-    fewest = " of the setting with the fewest" if made.rest.names and not best else ""
+    fewest = " of the setting with the fewest" if made.others and not best else ""
     caption = (
-        f"{measure_words(view)} by {axes[0]} and {axes[1]}{over if made.rest.names else ''}"
+        f"{measures.words(view)} by {axes[0]} and {axes[1]}{over if made.others else ''}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
@@ -125,7 +117,7 @@ def _map(view: PageView) -> SlotContent:
 
 def _runs(view: PageView) -> SlotContent:
     """List the runs of the cell of the map that the address names."""
-    measure = judged_by(view)
+    measure = measures.judged_by(view)
     (found, levels), axes = _table(view), _axes(view)
     if axes is None or view.address.at is None:
         return SlotContent(message="A click on a cell of the map lists its runs here.")
@@ -142,7 +134,6 @@ def _runs(view: PageView) -> SlotContent:
 
 
 def _map_controls(view: PageView) -> list[Control]:
-    """Make controls for the axes of the map and for the other axes."""
     (found, levels), axes = _table(view), _axes(view)
     if axes is None:
         return []
@@ -163,30 +154,25 @@ def _map_controls(view: PageView) -> list[Control]:
     ]
 
 
-_MOST_COLUMNS: Final = 800
-"""Coefficients of interactions; more take minutes to estimate."""
+_MOST_COLUMNS: Final = 800  # coefficients of interactions; more take minutes to estimate
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
-class FactorsAddress(MeasuredAddress):
+class FactorsAddress(measures.MeasuredAddress):
     """The measure, a pair of axes that may act together, and the axes of the map with what holds of the others."""
 
-    pair: str | None = None
-    """Two axes as `Pair.key` writes them; None is the pair with the smallest p."""
-    x: str | None = None
-    """None is the first axis that varies."""
+    pair: str | None = None  # two axes as `Pair.key` writes them; None is the pair with the smallest p
+    x: str | None = None  # None is the first axis that varies
     y: str | None = None
     others: Literal["averaged", "best"] = "averaged"
-    fix: tuple[str, ...] = ()
-    """Entries AXIS=LEVEL."""
-    at: str | None = None
-    """A cell of the map."""
+    fix: tuple[str, ...] = ()  # entries AXIS=LEVEL
+    at: str | None = None  # a cell of the map
 
 
 @memoise
 def analyse(view: PageView) -> Factorial:
     """Estimate the terms of the grid; with interactions unless there are too many of them."""
-    about, measure = grid_of(view), judged_by(view)
+    about, measure = grid_of(view), measures.judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
     few = sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_COLUMNS
     return analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
@@ -195,22 +181,22 @@ def analyse(view: PageView) -> Factorial:
 @memoise
 def level_effects(view: PageView) -> SeedContrasts | None:
     """Compare the levels of each axis."""
-    return forest.effects(view.store, grid_of(view).grid, judged_by(view))
+    return forest.effects(view.store, grid_of(view).grid, measures.judged_by(view))
 
 
 def _effects(view: PageView) -> SlotContent:
-    measure, found = judged_by(view), level_effects(view)
+    measure, found = measures.judged_by(view), level_effects(view)
     if found is None or found.effects.is_empty():
-        why = _sentences(found.notes) if found else ""
+        why = join_sentences(found.notes) if found else ""
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
-    caption = effects_words(measure, unit_of(view), [*found.notes, *analyse(view).notes])
-    figure = forest.draw_effects(found.effects, measure, unit_of(view))
+    caption = effects_words(measure, measures.unit(view), [*found.notes, *analyse(view).notes])
+    figure = forest.draw_effects(found.effects, measure, measures.unit(view))
     answer = rank_axes(found.effects, measure)
-    return SlotContent(figure, caption, found.effects, answer=answer, measured=measure_columns(view))
+    return SlotContent(figure, caption, found.effects, answer=answer, measured=measures.columns(view))
 
 
 def _importance(view: PageView) -> SlotContent:
-    found, measure = analyse(view), judged_by(view)
+    found, measure = analyse(view), measures.judged_by(view)
     mains = found.means.filter(pl.col("term").is_in(interactions.mains(found)))
     runs = dict(mains.group_by("term").agg(pl.col("n").sum()).iter_rows())
     terms = found.terms.sort("order", pl.col("omega_squared"), descending=[False, True], nulls_last=True)
@@ -228,11 +214,11 @@ def _importance(view: PageView) -> SlotContent:
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
-        f"How much each axis, and each two together, explain of {measure_words(view)}, "
+        f"How much each axis, and each two together, explain of {measures.words(view)}, "
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
-        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
+        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{join_sentences(found.notes)}"
     )
     own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
     shown = rows if (rows["note"].fill_null("") != "").any() else rows.drop("note")
@@ -240,13 +226,13 @@ def _importance(view: PageView) -> SlotContent:
 
 
 def _matrix(view: PageView) -> SlotContent:
-    found, measure = analyse(view), judged_by(view)
+    found, measure = analyse(view), measures.judged_by(view)
     if len(interactions.mains(found)) < 2:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
     pairs = interactions.pairs(found, measure.alpha)
     if not pairs:
         many = " There may be too many pairs of levels to estimate."
-        return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{many}")
+        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}{many}")
     frame, passing = interactions.matrix(found), [each.name for each in pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
@@ -258,7 +244,7 @@ def _matrix(view: PageView) -> SlotContent:
 
 
 def _pair(view: PageView) -> SlotContent:
-    found, measure = analyse(view), judged_by(view)
+    found, measure = analyse(view), measures.judged_by(view)
     known = {each.key: each for each in interactions.pairs(found, measure.alpha)}
     chosen = next((each for each in known.values() if each.passes), None)
     if view.address.pair is not None:
@@ -272,31 +258,27 @@ def _pair(view: PageView) -> SlotContent:
     levels = every[: interactions.MOST_LINES]
     known_styles = {level: view.operators[level] for level in levels if level in view.operators}
     styles = known_styles if len(known_styles) == len(levels) else level_styles(levels)  # operators look as elsewhere
-    figure = interactions.draw_means(frame, styles, chosen.axes, measure_title(view), measure.scale)
+    figure = interactions.draw_means(frame, styles, chosen.axes, measures.title(view), measure.scale)
     message = "" if chosen.passes else f"{chosen.name} is not shown to act together: lines may cross by noise alone."
     more = f" The first {len(levels)} levels of {by} are drawn." if len(levels) < len(every) else ""
     drawn = frame.filter(pl.col("series").is_in(levels))
     cut = " Intervals that end at the edge of the figure go on beyond it." if is_cut(drawn, measure.scale) else ""
     caption = (
-        f"{measure_words(view)} by {across}, a line per level of {by}: estimated marginal means "
+        f"{measures.words(view)} by {across}, a line per level of {by}: estimated marginal means "
         f"({average_words(measure.scale)}), all else averaged. Band: {(1 - measure.alpha) * 100:g} % t interval of a "
         f"mean, {n_words(frame)} runs. p after Holm {p_value(chosen.p_holm)}. Parallel lines are no interaction."
-        f"{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
+        f"{cut}{more}{join_sentences([chosen.note] if chosen.note else [])}"
     )
     return SlotContent(figure, caption, frame, [Key(styles[level], level, level) for level in levels], message)
 
 
-def _sentences(notes: Sequence[str]) -> str:
-    return "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
-
-
 def _controls(view: PageView) -> Sequence[Control]:
-    measure = judged_by(view)
+    measure = measures.judged_by(view)
     known, _ = catch_user_error(lambda: interactions.pairs(analyse(view), measure.alpha))  # the figures say why not
     passing = {each.key: each.name for each in known or () if each.passes or each.key == view.address.pair}
     usual, hint = next(iter(passing), ""), "Those shown to act together"
     pair = Control("pair", "Pair of axes", "choice", passing or {"": "none passes"}, hint, usual)
-    return [*measure_controls(view), pair, *_map_controls(view)]
+    return [*measures.controls(view), pair, *_map_controls(view)]
 
 
 FACTORS = AppPage(

@@ -5,12 +5,12 @@ from typing import Final
 
 import polars as pl
 
+from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
-from dashboards.data.formatting import count, join_words, number
+from dashboards.data.formatting import capitalise, count, join_words, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
@@ -26,27 +26,19 @@ _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """Shown first among probes that tell cells apart equally well."""
 _COUNTS: Final = ("weight_sum_count", "sink_sequences", "raw_sink_sequences")
 """Rows whose mean over places says nothing of a cell."""
-ALONG: Final = "Along a coordinate"
-"""The title of a slot that others lead to."""
-_BINS: Final = "sum"
-"""The coordinate whose values are the middles of bins."""
+ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
+_BINS: Final = "sum"  # the coordinate whose values are the middles of bins
 
 
-class MechanismAddress(MeasuredAddress):
+class MechanismAddress(measures.MeasuredAddress):
     """A probe, its coordinates, and which cells are shown."""
 
-    probe: str | None = None
-    """None is the one that differs most between cells."""
-    at: tuple[str, ...] = ()
-    """Entries COORDINATE=VALUE, such as eps=0.3."""
-    layer: int | None = None
-    """None is all layers."""
-    step: int | None = None
-    """None is the end of training."""
-    cells: tuple[str, ...] = ()
-    """Names of cells; empty: the baseline and the best."""
-    along: str | None = None
-    """A coordinate of several values; None is the one with the most."""
+    probe: str | None = None  # None is the one that differs most between cells
+    at: tuple[str, ...] = ()  # entries COORDINATE=VALUE, such as eps=0.3
+    layer: int | None = None  # None is all layers
+    step: int | None = None  # None is the end of training
+    cells: tuple[str, ...] = ()  # names of cells; empty: the baseline and the best
+    along: str | None = None  # a coordinate of several values; None is the one with the most
 
 
 def _probe(view: PageView) -> str:
@@ -84,7 +76,7 @@ def _answer(view: PageView) -> str:
     )
     title = probe_label(row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
-    return f"{title[:1].upper()}{title[1:]}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
+    return f"{capitalise(title)}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
 
 
 @memoise
@@ -129,13 +121,9 @@ def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: boo
 
 
 def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
-    """Say when values were recorded and what is left out. Raises Unknown if there is no value.
+    """Say when values were recorded, and what is left out. Raises Unknown if there is no value.
 
-    Args:
-        view: what is shown.
-        found: the values.
-        without: a coordinate that is not fixed.
-        last: True if they are of one step.
+    `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
     cells, look = chosen_cells(view)
     holes, step, name = _holes(view, cells, without=without, last=last), view.address.step, _probe(view)
@@ -263,7 +251,7 @@ def _histogram(view: PageView) -> SlotContent:
 
 
 def _against(view: PageView) -> SlotContent:
-    about, reading, measure = grid_of(view), _reading(view), judged_by(view)
+    about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
     _, look = chosen_cells(view)
     cells = [cell.cell for cell in about.cells]
@@ -280,7 +268,7 @@ def _against(view: PageView) -> SlotContent:
         f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)} {_when(view)}"
         f"{_holes(view, cells)} {grey}That two quantities go together is no proof that one makes the other."
     )
-    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measure_title(view), scale=measure.scale)
+    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measures.title(view), scale=measure.scale)
     return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
 
 
@@ -309,7 +297,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("step", "Step", "choice", steps, usual=""),
         *along,
         cells_control(view),
-        *measure_controls(view),
+        *measures.controls(view),
     )
 
 

@@ -22,7 +22,7 @@ from dashboards.app.page import (
     html,
     options,
 )
-from dashboards.data.formatting import count, number
+from dashboards.data.formatting import capitalise, count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.weights import (
@@ -35,16 +35,14 @@ from dashboards.figures.weights import (
     weight_rows,
 )
 from dashboards.html.typeset import Piece, display, inline, typeset
-from dashboards.theme.styles import INK, Style
+from dashboards.theme.styles import INK, shared_style
 from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
-LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"
-"""A clear winner, a near tie and distractors."""
-OWN: Final = "grid:"
-"""Begins the names of operators of the campaign's grids; those of papers have no colon."""
+LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"  # a clear winner, a near tie and distractors
+OWN: Final = "grid:"  # begins the names of operators of the campaign's grids; those of papers have no colon
 _POINTS: Final = 121
 _MOST: Final = 64
-_NEUTRAL: Final = Style(INK, "#e8ebee", "solid", "circle")
+_NEUTRAL: Final = shared_style(INK)
 
 
 class OperatorsAddress(Address):
@@ -142,7 +140,7 @@ def _sums(rows: Sequence[Profile], apart: str) -> str:
     """Say to what the keys sum, and the weights beside them."""
     sums = []
     for row in rows:
-        keys = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"
+        keys = f"{capitalise(row.heads)}: keys" if row.heads else "Keys"
         one = "" if math.isclose(row.total, 1.0, abs_tol=1e-9) else ", not to 1"
         rest = [(apart, row.ground), (LEARNED_KEY, row.extra)]
         beside = [f"; the {name} has {number(weight, 4)}" for name, weight in rest if weight is not None]
@@ -214,7 +212,6 @@ def _inline(text: str) -> list[Component]:
 
 
 def _set(piece: Piece) -> Component:
-    """Show a piece of a formula or its description."""
     inner = piece.inner if isinstance(piece.inner, str) else [_set(each) for each in piece.inner]
     make, name = _ELEMENTS[piece.kind]
     return inner if make is None else make(inner, className=name) if name else make(inner)
@@ -228,7 +225,6 @@ _ELEMENTS: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def _setting(view: PageView, setting: OperatorSetting) -> Component:
-    """Link the page with the numbers of a setting."""
     here = view.address
     if not setting.numbers and not setting.arguments:
         return setting.words

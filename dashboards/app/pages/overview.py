@@ -15,11 +15,10 @@ from dashboards.data.captions import CLAIMS, count_words, name_best, progress_wo
 from dashboards.data.formatting import change, count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
-from dashboards.data.user_errors import catch_user_error
+from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
-from dashboards.theme.styles import Style, dark_partners
+from dashboards.theme.styles import shared_style
 from store.analysis.noise_floor import noise_floor
-from store.analysis.verdicts import GridMeasure
 from store.statistics.arms import more_seeds_help
 from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
@@ -33,14 +32,15 @@ def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
     return found, Counter(found["state"].to_list())
 
 
-def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
-    return judge_view(view._replace(address=CompareAddress(grid=view.address.grid)))
+def _as_compare(view: PageView) -> PageView:
+    """The page Compare of the same grid."""
+    return view._replace(address=CompareAddress(grid=view.address.grid))
 
 
 def _lead(view: PageView) -> SlotContent:
     """Show which variant differs, by how much, and if it is real; with the axes of a grid that has several."""
     about = grid_of(view)
-    result, problem = catch_user_error(lambda: _judge_view(view))
+    result, problem = catch_user_error(lambda: judge_view(_as_compare(view)))
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
@@ -51,8 +51,9 @@ def _lead(view: PageView) -> SlotContent:
         axes = rank_axes(levels.effects, measure)
     decided = found["verdict"].is_in([*CLAIMS]).any() or " against " not in axes
     answer = f"{best}\n{axes}" if decided else f"{axes}\n{best}"  # an axis may be decided where no variant is
-    drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
-    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.")
+    return differences_of(_as_compare(view))._replace(
+        answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}."
+    )
 
 
 def _progress_words(view: PageView) -> str:
@@ -74,7 +75,7 @@ def _progress(view: PageView) -> SlotContent:
     legend = []
     for name, state in STATES.items():
         if counts[name]:
-            style = Style(state.color, dark_partners([])[state.color], "solid", "square")
+            style = shared_style(state.color, marker="square")
             legend.append(Key(style, f"{state.sign} {state.word}", name if single else ""))
     said = _progress_words(view)
     if counts["not finite"] and about.measure is not None:
@@ -89,10 +90,6 @@ def _progress(view: PageView) -> SlotContent:
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
     return SlotContent(draw_shares(grouped), caption, data, legend)
-
-
-def _verdicts(view: PageView) -> SlotContent:
-    return list_verdicts(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
 def _noise(view: PageView) -> SlotContent:
@@ -133,7 +130,7 @@ def _noise(view: PageView) -> SlotContent:
 
 def _next(view: PageView) -> SlotContent:
     trials, counts = _states(view)
-    found, problem = catch_user_error(lambda: _judge_view(view)[2])
+    found, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
     outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
     steps = next_steps(grid_of(view), counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
@@ -180,7 +177,7 @@ def _left_out(view: PageView) -> SlotContent:
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
     lost = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
-    more = " ".join(f"{each[0].upper()}{each[1:]}." for each in lost)
+    more = " ".join(map(sentence, lost))
     if found.is_empty():
         return SlotContent(message=more or "Nothing is left out.")
     n = found.height
@@ -197,7 +194,7 @@ OVERVIEW = AppPage(
     controls=lambda _: (),
     slots=(
         Slot("differences", "Differences from the baseline", _lead, sets="compare:cell"),
-        Slot("verdicts", "Verdicts", _verdicts, "table"),
+        Slot("verdicts", "Verdicts", lambda view: list_verdicts(_as_compare(view)), "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
         Slot("noise", "Noise floor", _noise, "table"),
@@ -213,8 +210,7 @@ _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
 
-Step = tuple[str, str, str]
-"""One thing to do, why, and how: a command, or what to change in the spec."""
+Step = tuple[str, str, str]  # one thing to do, why, and how: a command, or what to change in the spec
 
 
 def next_steps(

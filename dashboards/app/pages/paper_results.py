@@ -26,31 +26,20 @@ from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import require
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, TableText, table_sheet
+from dashboards.papers import paper_tables
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
-from dashboards.papers.paper_tables import (
-    Beside,
-    columns_of,
-    compare_with_printed,
-    frame,
-    overlaid,
-    own_words,
-    pair_with_own,
-    printed_table,
-)
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_REASONS: Final = 6
-_MOST_OF_ROW: Final = 2
-"""Reasons for a row without a value."""
+_MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
 class PublishedAddress(Address):
     """The grid, the paper, its item, and which of the claims are listed."""
 
-    paper: str | None = None
-    """A number such as "003"; None is that of which the grid has most."""
+    paper: str | None = None  # a number such as "003"; None is that of which the grid has most
     item: str | None = None
     """A name such as "table 1"; None is the table of which the grid has most, else the paper's first."""
     claims: Literal["compared", "all"] = "compared"
@@ -92,16 +81,17 @@ def _show_item(view: PageView) -> SlotContent:
     if _has_no_values(chosen):
         return _draw_item(view, chosen, drawn)._replace(files=files)
     found = _find_printed(view)
-    data = compare_with_printed(frame(about, found), found, _compare_claims(view))
+    data = paper_tables.compare_with_printed(paper_tables.frame(about, found), found, _compare_claims(view))
+    cells = _cells_of(chosen)
     caption = (
-        f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen))} "
+        f"Above in each place: what the paper prints. Below: your own runs. {paper_tables.own_words(about, cells)} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
         "printed value lies, inside your interval, above or below it. Where the table claims a difference from a "
         "baseline, words say whether yours has the same direction, is within noise, or differs (see Claims). The "
         "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
         "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
-    sheet = table_sheet(data, columns_of(_cells_of(chosen)))
+    sheet = table_sheet(data, paper_tables.columns_of(cells))
     parts = [_table(sheet, _bands(data), _missing_rows(data))]
     have = data.height - data["mean"].null_count()
     answer = f"{have} of {count(data.height, 'printed value')} {'has' if have == 1 else 'have'} a value of yours beside"
@@ -112,7 +102,7 @@ def _draw_item(view: PageView, chosen: Item, drawn: Drawn) -> SlotContent:
     """Show a figure, or the design table, of the grid's runs; printed values are hollow marks."""
     figure, caption, data = drawn.figure, drawn.caption, drawn.data
     if figure is not None and chosen.printed is not None:
-        marks = overlaid(grid_of(view), chosen)
+        marks = paper_tables.overlaid(grid_of(view), chosen)
         if not marks.is_empty():
             figure, caption = _add_marks(figure, marks, data), f"{caption} Hollow: printed in {chosen.printed.words}."
             data = pl.concat([data, marks], how="diagonal_relaxed")
@@ -142,8 +132,8 @@ def _add_marks(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go
 
 
 @memoise
-def _find_printed(view: PageView) -> list[Beside]:
-    return pair_with_own(grid_of(view), _cells_of(chosen_item(view)))
+def _find_printed(view: PageView) -> list[paper_tables.Beside]:
+    return paper_tables.pair_with_own(grid_of(view), _cells_of(chosen_item(view)))
 
 
 @memoise
@@ -258,7 +248,7 @@ def _cells_of(chosen: Item) -> Sequence[PublishedCell]:
     number = chosen.printed.number if chosen.printed is not None else chosen.number
     if number is None or (chosen.kind == "figure" and chosen.printed is None):
         return ()
-    return printed_table(chosen.paper, number)
+    return paper_tables.printed_table(chosen.paper, number)
 
 
 def _doubts(view: PageView) -> SlotContent:
@@ -279,7 +269,7 @@ def _lacks(view: PageView) -> SlotContent:
     chosen = chosen_item(view)
     parts: list[Component] = []
     if not _has_no_values(chosen):
-        found = frame(grid_of(view), _find_printed(view))
+        found = paper_tables.frame(grid_of(view), _find_printed(view))
         have = found.height - found["mean"].null_count()
         parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
         reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)

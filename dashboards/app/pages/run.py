@@ -36,10 +36,8 @@ from dashboards.data.user_errors import Unknown, require
 from store.files.layout import Layout
 
 LINES: Final = 200
-_BYTES: Final = 256 * 1024
-"""The part at the end that is read."""
-_LONGEST: Final = 2000
-"""Letters of a line; the rest is cut."""
+_BYTES: Final = 256 * 1024  # the part at the end that is read
+_LONGEST: Final = 2000  # letters of a line; the rest is cut
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -84,21 +82,16 @@ def visible(line: str) -> str:
 
 
 _MOST_PANELS: Final = 4
-_MOST_LINKED: Final = 20
-"""Runs that a link names."""
-_MOST_ROWS: Final = 5000
-"""Rows of a table on the page."""
+_MOST_LINKED: Final = 20  # runs that a link names
+_MOST_ROWS: Final = 5000  # rows of a table on the page
 
 
 class RunAddress(Address):
     """The run, and which of its metrics and attempts are shown."""
 
-    run: str = ""
-    """The beginning of its key."""
-    metric: tuple[str, ...] = ()
-    """Empty: the loss, or the first there are."""
-    attempt: int | None = None
-    """The attempt whose log and environment are shown; None is the last."""
+    run: str = ""  # the beginning of its key
+    metric: tuple[str, ...] = ()  # empty: the loss, or the first there are
+    attempt: int | None = None  # the attempt whose log and environment are shown; None is the last
 
 
 @memoise

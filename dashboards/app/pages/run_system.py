@@ -7,12 +7,11 @@ import polars as pl
 from dashboards.app.page import PageView, SlotContent
 from dashboards.data.formatting import count, duration, number
 from dashboards.figures.lines import Drawing, Panel, Series, draw_panels
-from dashboards.theme.styles import SEQUENTIAL, Style
+from dashboards.theme.styles import SEQUENTIAL, shared_style
 from store import Store
 
-PARTS: Final = 60
-"""Points of a line."""
-_LINE: Final = Style(SEQUENTIAL[3], "#5c9fd3", "solid", "circle")
+PARTS: Final = 60  # points of a line
+_LINE: Final = shared_style(SEQUENTIAL[3])
 _SPEED: Final = """
     WITH logged AS (
         SELECT attempt, step, max(wall_s) AS seconds FROM v_metric WHERE trial = $key AND wall_s > 0 GROUP BY ALL

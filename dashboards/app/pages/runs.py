@@ -19,25 +19,18 @@ from store.database.queries import agrees
 ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
-ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}
-"""Beside the word of a status."""
+ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}  # beside the word of a status
 
 
 class RunsAddress(Address):
     """The grid, its additional columns, which rows are shown in which order, and which are selected."""
 
-    columns: tuple[str, ...] = ()
-    """Empty: the axes, the grid's measure, steps, seconds, attempts, reasons."""
-    filter: str = ""
-    """As of `row_filter.keep_rows`."""
-    sort: str = ""
-    """A column; "-seconds" is the largest first. Empty: in the grid's order."""
-    selected: tuple[str, ...] = ()
-    """Keys of trials."""
-    pin: tuple[str, ...] = ()
-    """Beginnings of the keys of trials that stay on top and are part of every comparison."""
-    by: str = ""
-    """A column; its rows are averaged. Empty: a row per trial."""
+    columns: tuple[str, ...] = ()  # empty: the axes, the grid's measure, steps, seconds, attempts, reasons
+    filter: str = ""  # as of `row_filter.keep_rows`
+    sort: str = ""  # a column; "-seconds" is the largest first; empty: in the grid's order
+    selected: tuple[str, ...] = ()  # keys of trials
+    pin: tuple[str, ...] = ()  # beginnings of the keys of trials that stay on top and are part of every comparison
+    by: str = ""  # a column; its rows are averaged; empty: a row per trial
 
 
 def _axis_columns(about: GridContext) -> dict[str, str]:
@@ -54,8 +47,8 @@ def _axis_columns(about: GridContext) -> dict[str, str]:
 def trials(about: GridContext) -> pl.DataFrame:
     """List every trial of the grid, the baseline first, then as the grid lists its levels.
 
-    Columns: run (short key), label, seed, status, a column per axis, how
-    far it came, trial, cell, and tags and note if anybody wrote any.
+    Columns: run (short key), label, seed, status, a column per axis, how far it came, trial, cell, and tags and note if
+    anybody wrote any.
     """
     axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
     counted = ", ".join(f"t.{name}" for name in _COUNTED)

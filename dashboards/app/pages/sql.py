@@ -13,16 +13,7 @@ from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
 from dashboards.data.grid_context import grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures.chart import (
-    MOST_GROUPS,
-    MOST_POINTS,
-    ChartColumns,
-    Kind,
-    draw_chart,
-    group_styles,
-    numeric,
-    select_rows,
-)
+from dashboards.figures import chart
 from dashboards.theme.styles import REST, Style
 from store import Store
 from store.database.query_log import logged_queries
@@ -32,8 +23,7 @@ from store.files.saved_texts import QUERIES
 
 SHOWN_ROWS: Final = 1_000
 FILE_ROWS: Final = 200_000
-LONGEST_QUERY: Final = 2_500
-"""Characters; encoded, it has to fit into an address."""
+LONGEST_QUERY: Final = 2_500  # characters; encoded, it has to fit into an address
 
 _HELP: Final = (
     "Write one SELECT statement and press Ctrl+Enter, or take an example from the schema. Nothing can be changed, and "
@@ -59,10 +49,7 @@ class SqlAddress(Address):
 
 
 def query_of(view: PageView) -> str:
-    """Return the text of the query; by default the first example.
-
-    Raises Unknown if it is too long for an address; NotFoundError and SpecError for a missing saved query.
-    """
+    """Return the query, by default the first example. Raises Unknown if it is too long; else as `Shelf.text`."""
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
     text: str = (view.address.query or next(iter(EXAMPLES.values()))).strip()
@@ -76,7 +63,7 @@ def query_of(view: PageView) -> str:
 
 def answer_of(view: PageView) -> QueryAnswer:
     """Return the result of the query. Raises as `query_of` and `QueryRunner.answer`."""
-    return QUESTIONS.answer(view.store, query_of(view), MOST_POINTS + 1, is_refresh=view.is_refresh)
+    return QUESTIONS.answer(view.store, query_of(view), chart.MOST_POINTS + 1, is_refresh=view.is_refresh)
 
 
 def _result(view: PageView) -> SlotContent:
@@ -86,7 +73,7 @@ def _result(view: PageView) -> SlotContent:
     height = answer.frame.height
     size = f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"
     if height > SHOWN_ROWS:
-        many = f"more than {MOST_POINTS:,}" if height > MOST_POINTS else f"{height:,}"
+        many = f"more than {chart.MOST_POINTS:,}" if height > chart.MOST_POINTS else f"{height:,}"
         size = f"The first {SHOWN_ROWS:,} of {many} rows; files have all, up to {FILE_ROWS:,}"
     live = "new results refresh it" if answer.took_s <= LIVE_S else "Run, not new results, asks it again"
     caption = f"{size}; asked at {answer.at:%H:%M:%S}, took {duration(answer.took_s)}: {live}."
@@ -107,7 +94,7 @@ def _whole(view: PageView) -> pl.DataFrame:
     return frame
 
 
-def _kind(view: PageView) -> Kind | Literal[""]:
+def _kind(view: PageView) -> chart.Kind | Literal[""]:
     if view.address.chart is not None:
         return view.address.chart  # type: ignore[no-any-return]
     return "points" if view.address.query is None and view.address.saved is None else ""
@@ -123,11 +110,13 @@ def _chart(view: PageView) -> SlotContent:
     if answer.frame.is_empty():
         return SlotContent(message="The query has no rows to draw.")
     chosen = _columns_of(view, answer.frame)
-    drawn = select_rows(answer.frame, kind, chosen)
+    drawn = chart.select_rows(answer.frame, kind, chosen)
     if drawn.is_empty():
         return SlotContent(message=f"No row has finite numbers to draw in {chosen.x!r} and {chosen.y!r}.", data=drawn)
-    styles = {} if kind == "heat" else group_styles(drawn, _known_styles(view, drawn["group"].drop_nulls().unique()))
-    figure = draw_chart(drawn, kind, chosen, styles, log=view.address.log)
+    styles: Mapping[str, Style] = {}
+    if kind != "heat":
+        styles = chart.group_styles(drawn, _known_styles(view, drawn["group"].drop_nulls().unique()))
+    figure = chart.draw_chart(drawn, kind, chosen, styles, log=view.address.log)
     legend = [Key(style, name, name) for name, style in styles.items() if style is not REST]
     caption = _drawn_words(answer.frame, drawn, kind, chosen, len(styles) - len(legend))
     return SlotContent(figure, caption, drawn, legend)
@@ -152,30 +141,32 @@ _GRIDS: Final = """
 """
 
 
-def _columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
+def _columns_of(view: PageView, frame: pl.DataFrame) -> chart.ChartColumns:
     """Choose the columns of the chart; by default the first, and the first other one with numbers."""
-    chosen, names, numbers = view.address, frame.columns, numeric(frame)
+    chosen, names, numbers = view.address, frame.columns, chart.numeric(frame)
     x = chosen.x or names[0]
     if _kind(view) == "heat":
         y = chosen.y or next((name for name in names if name != x), x)
-        return ChartColumns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
+        return chart.ChartColumns(x, y, chosen.colour or next((name for name in numbers if name not in (x, y)), None))
     y = chosen.y or next((name for name in numbers if name != x), next(iter(numbers), names[-1]))
-    return ChartColumns(x, y, chosen.colour)
+    return chart.ChartColumns(x, y, chosen.colour)
 
 
-def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: ChartColumns, rest: int) -> str:
-    rows = min(frame.height, MOST_POINTS)
+def _drawn_words(
+    frame: pl.DataFrame, drawn: pl.DataFrame, kind: chart.Kind, columns: chart.ChartColumns, rest: int
+) -> str:
+    rows = min(frame.height, chart.MOST_POINTS)
     what = {"points": "Point", "lines": "Points of a line", "bars": "Bar", "heat": "Square"}[kind]
     words = [f"{what}: a row of the result, {count(drawn.height, 'row')} of {rows:,}"]
-    if frame.height > MOST_POINTS:
-        words.append(f"the first {MOST_POINTS:,} rows alone are drawn: take averages or buckets to draw all")
+    if frame.height > chart.MOST_POINTS:
+        words.append(f"the first {chart.MOST_POINTS:,} rows alone are drawn: take averages or buckets to draw all")
     if drawn.height < rows:
         words.append("rows without a finite number are left out")
     keys = ["x", "y"] if kind == "heat" else ["x", "group"]
     if kind in ("bars", "heat") and drawn.select(keys).is_duplicated().any():
         words.append("several rows share a place and cover each other: group by it and average")
     if rest:
-        words.append(f"{count(rest, 'group')} beyond the first {MOST_GROUPS} of {columns.colour} in grey")
+        words.append(f"{count(rest, 'group')} beyond the first {chart.MOST_GROUPS} of {columns.colour} in grey")
     return f"{'; '.join(words)}."
 
 
@@ -273,7 +264,6 @@ EXAMPLES: Final = {
 
 
 def _list_columns(store: Store) -> dict[str, dict[str, str]]:
-    """List name and type of the columns of every table and view; macros are left out."""
     rows = store.sql(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = 'store' "
         "AND NOT internal ORDER BY table_name, column_index"

@@ -5,19 +5,8 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
+from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.measures import (
-    MeasuredAddress,
-    judged_by,
-    label_measurements,
-    measure_columns,
-    measure_controls,
-    measure_words,
-    measurements,
-    text_of,
-    unit_of,
-    warn_of_guess,
-)
 from dashboards.app.page import (
     FOLD,
     WRAP,
@@ -42,7 +31,7 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.theme.styles import INK, Style, dark_partners
+from dashboards.theme.styles import INK, shared_style
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
@@ -56,33 +45,30 @@ COST_WORDS: Final = {
     "tokens_per_s": "tokens per second",
 }
 _MOST_TESTED: Final = 500
-_MOST_AXES: Final = 8
-"""More axes beside each other cannot be read."""
+_MOST_AXES: Final = 8  # more axes beside each other cannot be read
 
 
-class TradeOffsAddress(MeasuredAddress):
+class TradeOffsAddress(measures.MeasuredAddress):
     """The measure and the quantity beside it."""
 
     against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
+    """A cost of `COST_WORDS`, or a measurement or probe as `measures.text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
-    brush: tuple[str, ...] = ()
-    """Ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown."""
+    brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
 
 
 class _Against(NamedTuple):
     quantity: Quantity
     title: str
-    way: Way
-    """How it is compared, unless the address says in which direction."""
+    way: Way  # how it is compared, unless the address says in which direction
 
 
 @memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
-    """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
+    """Measurements, then probes that no measurement is called like, by `measures.text_of`: name and point."""
     about = grid_of(view)
-    found = measurements(view.store, about.grid)
+    found = measures.measurements(view.store, about.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
         "ORDER BY p.name, p.point::VARCHAR",
@@ -90,7 +76,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     )
     names = {name for name, _ in found.values()}
     rows = [(str(name), dict(at)) for name, at in probes.iter_rows() if name not in names]
-    return found | {text_of(*row): row for row in rows}
+    return found | {measures.text_of(*row): row for row in rows}
 
 
 @memoise
@@ -111,9 +97,8 @@ def _first_cost(view: PageView) -> str:
 
 @memoise
 def _compare(view: PageView) -> TradeOffs:
-    about, measure, against = grid_of(view), judged_by(view), _against(view)
-    name, at = against.quantity.name, against.quantity.point
-    if name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items()):
+    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    if measures.is_of(measure, against.quantity.name, against.quantity.point):
         raise Unknown(f"{against.title} cannot be held against itself; choose something else")
     cells = [cell.cell for cell in about.cells]
     if len(cells) > _MOST_TESTED:
@@ -125,19 +110,20 @@ def _compare(view: PageView) -> TradeOffs:
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
-    return _against(view).way.scale == "log", judged_by(view).scale == "log"
+    return _against(view).way.scale == "log", measures.judged_by(view).scale == "log"
 
 
 def _scatter(view: PageView) -> SlotContent:
-    about, measure, against = grid_of(view), judged_by(view), _against(view)
+    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
     log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
     found = _compare(view)._replace(frame=_keep_brushed(view))
-    frame, title = found.frame, ", ".join(filter(None, (measure.name, unit_of(view))))  # arrows say what is better
+    frame = found.frame
+    title = ", ".join(filter(None, (measure.name, measures.unit(view))))  # arrows say what is better
     figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
-        f"{measure_words(view)} against {against.title} ({found.x.better} is better); "
+        f"{measures.words(view)} against {against.title} ({found.x.better} is better); "
         f"{count(frame.height, 'cell')}, {_n(frame)}. Point: {_averages(found)}; bars "
         f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
@@ -146,9 +132,9 @@ def _scatter(view: PageView) -> SlotContent:
     )
     unsaid = not against.way.known and view.address.against_better is None
     other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
-    caption = " ".join(filter(None, (caption, warn_of_guess(view), other)))
+    caption = " ".join(filter(None, (caption, measures.warn_of_guess(view), other)))
     legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
-    legend.append(Key(Style(INK, dark_partners([])[INK], "solid", "circle"), "best of both", "steps"))
+    legend.append(Key(shared_style(INK), "best of both", "steps"))
     message = answer = ""
     if missing:
         message = (
@@ -163,11 +149,10 @@ def _scatter(view: PageView) -> SlotContent:
         answer += f"\nShown by tests over seeds: {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
-    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measures.columns(view))
 
 
-_MOST_BEST: Final = 5
-"""Names in the answer."""
+_MOST_BEST: Final = 5  # names in the answer
 
 
 def _averages(found: TradeOffs) -> str:
@@ -196,15 +181,14 @@ def _n(found: pl.DataFrame) -> str:
 
 class _Lines(NamedTuple):
     rows: pl.DataFrame
-    kept: pl.DataFrame
-    """Rows with both values."""
+    kept: pl.DataFrame  # rows with both values
     axes: Sequence[parallel.ParallelAxis]
     more_axes: bool
 
 
 @memoise
 def _lines(view: PageView) -> _Lines:
-    about, measure, against = grid_of(view), judged_by(view), _against(view)
+    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
     found = _compare(view)
     whole, levels = table(view.store, about.grid, measure)
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
@@ -243,7 +227,7 @@ def _parallel(view: PageView) -> SlotContent:
     if ranges:
         n, said = parallel.within(kept, axes, ranges).height, join_words([f"{k} {v}" for k, v in ranges.items()])
         message = f"This page shows the {n} of {count(kept.height, 'cell')} with {said}. Ranges above takes them back."
-    words = f"{against.title} ({found.x.better} is better) and {measure_words(view)}"
+    words = f"{against.title} ({found.x.better} is better) and {measures.words(view)}"
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
         f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"
@@ -287,9 +271,9 @@ def _apart(names: Sequence[str]) -> list[str]:
 def _controls(view: PageView) -> Sequence[Control]:
     against = _against(view)
     ways = {"lower": "lower" if against.way.known else "lower, a guess", "higher": "higher"}
-    quantities = COST_WORDS | label_measurements(_quantities(view))
+    quantities = COST_WORDS | measures.label_measurements(_quantities(view))
     return (
-        *measure_controls(view),
+        *measures.controls(view),
         Control("against", "Against", "choice", quantities, usual=_first_cost(view), resets=("against_better",)),
         Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
         Control("brush", "Ranges", "choices", options(view.address.brush), "Drag over a part of a parallel axis"),
