@@ -14,7 +14,7 @@ from runners.cli.app import execute
 from runners.monitoring.integrity import REMOVAL, check_campaign
 from store import Campaign
 from store.files.layout import Layout
-from store.files.removals import next_attempt
+from store.files.removals import next_attempt, read_removals
 from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 from store.store import Store
@@ -145,6 +145,16 @@ def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, tm
     expected = [(f"removals/{record.name}", REMOVAL)]
     for text in UNREADABLE:
         record.unlink() if text is None else record.write_text(text)
+        removals = read_removals(layout)
+        assert (removals.last, removals.lost) == (dict.fromkeys(gone, 1), []), text
+        assert [file for file, _ in removals.problems] == [f"removals/{record.name}"], text
+        if text is not None:
+            trash.rename(tmp_path / "trash")
+            with pytest.raises(StoreError, match=record.name):
+                next_attempt(layout, min(gone))
+            (tmp_path / "trash").rename(trash)
+    for text in (UNREADABLE[-1], None):  # as those in between, which are read in one place
+        record.unlink() if text is None else record.write_text(text)
         assert tables(campaign) == before, text
         rebuild(campaign)
         assert tables(campaign) == before, text
@@ -153,11 +163,6 @@ def test_the_trash_says_what_was_removed_if_the_record_cannot(campaign: Path, tm
             assert any(record.name in warning for warning in store.warnings()), text
         assert [(each.file, each.remedy) for each in check_campaign(campaign)] == expected, text
         assert {next_attempt(layout, key) for key in gone} == {2}, text
-        if text is not None:
-            trash.rename(tmp_path / "trash")
-            with pytest.raises(StoreError, match=record.name):
-                next_attempt(layout, min(gone))
-            (tmp_path / "trash").rename(trash)
 
 
 def test_a_trial_that_runs_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,31 +132,19 @@ def test_a_compiler_traces_the_path() -> None:
     ("score", "normalised", "gated", "masked"),
     [
         ("exponential", "total", False, False),
-        ("exponential", "ground", True, False),
         ("ssa", "ground", True, True),
         ("signed_exponential", "total", False, True),
         ("sigmoid", "none", True, False),
-        ("elu_plus_one", "total", False, True),
     ],
 )
 def test_pytorch_accepts_the_operations(score: str, normalised: str, gated: bool, masked: bool) -> None:
     from variants.paths.triton_ops import score_attention
 
-    rows = torch.rand(2, 17)
-    gates = [torch.randn(1, 2, 17, 4) for _ in range(2)] if gated else [None, None]
-    exponent = rows if score == "ssa" else None
-    shift = rows if score == "sigmoid" else None
-    floor = rows if normalised == "ground" else None
-    given = [
-        *(torch.randn(1, 2, 17, 8) for _ in range(3)),
-        rows,
-        *gates,
-        rows if gated else None,
-        exponent,
-        shift,
-        floor,
-    ]
-    given = [None if x is None else x.clone().requires_grad_() for x in given]
+    there = (True, gated, score == "ssa", score == "sigmoid", normalised == "ground")
+    factor, *numbers = (torch.rand(2, 17) if each else None for each in there)
+    gates = [torch.randn(1, 2, 17, 4) if gated else None for _ in range(2)]
+    given = [*(torch.randn(1, 2, 17, 8) for _ in range(3)), factor, *gates, *numbers]
+    given = [None if x is None else x.requires_grad_() for x in given]
     shown = causal(17, 17).expand(1, 2, 17, 17) if masked else None
     torch.library.opcheck(score_attention, (*given, shown, score, normalised, not masked))
 
@@ -208,7 +196,7 @@ def test_memory_is_linear_in_the_length() -> None:
     def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return path.run(operator, Heads(*(x.float() for x in heads[:3])), numbers)
 
-    assert most_entries(CONSTANT, run, 256) <= 2 * most_entries(CONSTANT, run, 128)
+    assert most_entries(CONSTANT, run, 128) <= 2 * most_entries(CONSTANT, run, 64)
 
 
 @pytest.mark.slow
@@ -221,7 +209,7 @@ def test_kernels_fit_an_h100() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(script.parent.parent)}
     lines = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
     kernels = [json.loads(line) for line in lines.stdout.splitlines()]
-    assert len(kernels) == 30
+    assert len(kernels) == 27
     for each in kernels:
         spills = each["dtype"] == "fp32" or (each["width"] == 128 and each["gated"])
         assert each["stack"] <= 64 * spills or each["registers"] < 255, each
