@@ -34,6 +34,12 @@ def errors(came: dict[str, Any], exact: dict[str, Any]) -> dict[str, float]:
     return {name: float((came[name] - x).abs().max() / (x.abs().max() + 1e-30)) for name, x in exact.items()}
 
 
+def assert_small_errors(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> None:
+    exact = outcome(operator, defined, inputs.to(torch.float64), mask)
+    for name, error in errors(outcome(operator, path.run, inputs.to(torch.float32), mask), exact).items():
+        assert error <= 1e-5, name
+
+
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
 def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
     inputs = random_inputs(operator, length=70, scale=2.0).to(torch.float32)
@@ -48,19 +54,13 @@ def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
 def test_heads_of_any_width(operator: Operator, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of 128 channels has 48 that a head of 80 lacks."""
     monkeypatch.setattr(laws, "fit", lambda _: InputFit(heads=1, channels=channels, rotary=False))
-    inputs = random_inputs(operator, batch=1, length=33).to(torch.float32)
-    exact = outcome(operator, defined, inputs.to(torch.float64))
-    for name, error in errors(outcome(operator, path.run, inputs), exact).items():
-        assert error <= 1e-5, name
+    assert_small_errors(operator, random_inputs(operator, batch=1, length=33).to(torch.float32))
 
 
 @pytest.mark.parametrize("mask", ["padding", "encoder", "holes"])
 @pytest.mark.parametrize("operator", [CONSTANT, PER_QUERY], ids=["constant", "query"])
 def test_masks_hide_keys(operator: Operator, mask: str) -> None:
-    inputs = random_inputs(operator, length=33)
-    exact = outcome(operator, defined, inputs, masks(33)[mask])
-    for name, error in errors(outcome(operator, path.run, inputs.to(torch.float32), masks(33)[mask]), exact).items():
-        assert error <= 1e-5, name
+    assert_small_errors(operator, random_inputs(operator, length=33), masks(33)[mask])
 
 
 @pytest.mark.parametrize("operator", [PER_QUERY, SSA, SIGNED, WINDOW], ids=lambda each: each.label)
@@ -95,10 +95,8 @@ def test_any_strides_and_shared_heads_give_the_same(operator: Operator) -> None:
     inputs = random_inputs(operator, length=17).to(torch.float32)
     turned = inputs._replace(q=turn(inputs.q), k=turn(inputs.k), v=turn(inputs.v))
     shared = inputs._replace(k=inputs.k[:, :1], v=inputs.v[:, :1])
-    for given in (turned, shared):
-        exact = outcome(operator, defined, given.to(torch.float64))
-        for name, error in errors(outcome(operator, path.run, given), exact).items():
-            assert error <= 1e-5, name
+    assert_small_errors(operator, turned)
+    assert_small_errors(operator, shared)
 
 
 def turn(x: Tensor) -> Tensor:
