@@ -99,7 +99,7 @@ def assert_causality(operator: Operator, run: Run, length: int) -> None:
 def assert_one_rounding(operator: Operator, run: Run, length: int) -> None:
     """In low precision nothing but the output is rounded."""
     given = random_inputs(operator, length=length).to(torch.float32)
-    inputs = Inputs(*(x.bfloat16() for x in given[:3]), given.numbers)
+    inputs = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         came = outcome(operator, run, inputs)["output"]
     assert torch.equal(came, outcome(operator, run, inputs.to(torch.float32))["output"].bfloat16())
