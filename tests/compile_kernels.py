@@ -57,8 +57,11 @@ def all_cases() -> Iterator[Case]:
 
 SAMPLE = [
     Case(kernel, dtype, width, gated, score, "ground", shifted=score == "sigmoid")
-    for dtype, widths, gates in (("bf16", (64, 128), (False, True)), ("fp32", (64,), (False,)))
-    for kernel, width, gated, score in product(KERNELS, widths, gates, ("ssa", "sigmoid"))
+    for dtype, widths, gates, scores in (
+        ("bf16", (64, 128), (False, True), ("ssa", "sigmoid")),
+        ("fp32", (64,), (False,), ("ssa",)),
+    )
+    for kernel, width, gated, score in product(KERNELS, widths, gates, scores)
 ]
 """Cases that need most registers."""
 

@@ -17,7 +17,7 @@ from variants.stages.positions.none import NoPositions
 GROUND: dict[str, Any] = {"normaliser": {"kind": "ground"}}
 GATE: dict[str, Any] = {"gate": {"kind": "suppress", "width": 4}}
 ONE_SCORE_OPERATORS = [
-    *(principled(per, gate_width=4) for per in ("constant", "layer", "head", "query")),
+    principled("query", gate_width=4),
     principled("head", gate_width=4, gate_dims="split").changed(name="split gate"),
     principled_ground("query"),
     principled_margin("head"),
@@ -34,7 +34,10 @@ ONE_SCORE_OPERATORS = [
     Operator(score={"kind": "ssa"}, visible={"kind": "prefix", "length": 7}, output_gate={"kind": "per_head"}),
     Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
 ]
-"""Operators that the paths "cpu" and "triton" compute."""
+"""Operators that the paths "cpu" and "triton" compute.
+
+Random numbers differ by as much as a choice accepts, whatever it says itself, so one of each is enough.
+"""
 PROJECTIONS = [
     sparsemax(),
     entmax15(),
@@ -51,14 +54,17 @@ FORGETTING = [
 Run = Callable[[Operator, Heads, NumberValues], Tensor]
 
 
-def outcome(operator: Operator, run: Run, inputs: Inputs, mask: Tensor | None = None) -> dict[str, Tensor]:
-    """The output, and the gradient of its squares for every input and number."""
-    given = inputs.following()
+def outcome(
+    operator: Operator, run: Run, inputs: Inputs, mask: Tensor | None = None, bias: Tensor | None = None
+) -> dict[str, Tensor]:
+    """The output, and the gradient of its squares for every input, number and the bias of positions."""
+    given, trained = inputs.following(), None if bias is None else bias.clone().requires_grad_()
     heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, mask)
-    output = run(operator, heads, given.numbers)
+    output = run(operator, heads._replace(bias=trained), given.numbers)
     output.square().sum().backward()
+    tensors = given.tensors() | ({} if trained is None else {"bias": trained})
     return {"output": output.detach()} | {
-        name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in given.tensors().items()
+        name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in tensors.items()
     }
 
 
@@ -72,6 +78,31 @@ def masks(length: int) -> dict[str, Tensor | None]:
     holes = causal(length, length).clone()
     holes[length // 2, 0] = False
     return {"none": None, "padding": keys & causal(length, length), "encoder": keys, "holes": holes}
+
+
+def assert_definition(operator: Operator, run: Run, length: int) -> None:
+    """Values and gradients are those of the definition, whatever the mask."""
+    inputs = random_inputs(operator, length=length)
+    for words, mask in masks(length).items():
+        found, expected = outcome(operator, run, inputs, mask), outcome(operator, defined, inputs, mask)
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9, msg=f"{words}: {name}")
+
+
+def assert_causality(operator: Operator, run: Run, length: int) -> None:
+    """A later token changes no bit of earlier ones."""
+    inputs, other = (random_inputs(operator, length=length, seed=seed).to(torch.float32) for seed in (0, 1))
+    came = outcome(operator, run, inputs.join(other, 70))["output"]
+    assert torch.equal(came[:, :, :70], outcome(operator, run, inputs)["output"][:, :, :70])
+
+
+def assert_one_rounding(operator: Operator, run: Run, length: int) -> None:
+    """In low precision nothing but the output is rounded."""
+    given = random_inputs(operator, length=length).to(torch.float32)
+    inputs = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        came = outcome(operator, run, inputs)["output"]
+    assert torch.equal(came, outcome(operator, run, inputs.to(torch.float32))["output"].bfloat16())
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]

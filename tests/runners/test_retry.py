@@ -2,10 +2,9 @@
 
 import json
 import shutil
-import sys
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from definitions import forgotten
@@ -13,7 +12,6 @@ from pretend_slurm import PretendSlurm
 from real_spec import STUMBLING, real_spec
 from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
-from warm import REAL, Warm
 
 from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission_record import read_submission_record
@@ -113,29 +111,26 @@ def test_what_was_asked_of_this_machine_is_asked_again(
 def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
     failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nobody runs the jobs of this cluster; another shell trains their trials here meanwhile, and those of others."""
+    """Nobody runs the jobs of this cluster; between two looks their trials are trained here, and those of others."""
     spec, root = failed_run
+    sleep, looks = time.sleep, list[int]()
+
+    def train_once(seconds: float) -> None:
+        looks.append(0 if looks else execute(here))
+        sleep(0.05)
+
     slurm = PretendSlurm(tmp_path / "slurm")
     monkeypatch.setenv("PATH", slurm.path)
     words = ["retry", "seed=1", "--failed", "--campaign", str(root)]
     here = ["run", str(spec), "--retry", "--on", "inline", "--campaign", str(root)]
-    other = threading.Thread(target=_when_queued, args=(root, here))
-    other.start()
+    monkeypatch.setattr("runners.slurm.follow.time", SimpleNamespace(monotonic=time.monotonic, sleep=train_once))
     code = execute([*words, "--on", "slurm", "--gpus", "0", "--time", "1h", "--wait"])
-    other.join()
     said = capsys.readouterr().err
-    assert code == 0, said
+    assert (code, looks[0]) == (0, 0), said
     assert "queued 1 trial on 1 worker" in said
     assert "1 trained; results in" in said
     assert attempts(root)["stumbling 1"] == ["failed", "ok"]
     assert attempts(root)["stumbling 0"] == ["failed", "ok"]
-
-
-def _when_queued(root: Path, words: list[str]) -> None:
-    layout = Layout(root)
-    while len(layout.submission_ids()) < 2:
-        time.sleep(0.05)
-    assert Warm([sys.executable, "-P", "-m", "runners", *words], preload=REAL).wait() == 0
 
 
 SSA = [("SSA", seed) for seed in range(4)]

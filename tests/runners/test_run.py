@@ -216,26 +216,6 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]
 
 
-def test_a_short_trial_leaves_two_files_and_syncs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    plain = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        plain(descriptor)
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if path.is_relative_to(tmp_path) and {"trials", "spool"} & set(path.relative_to(tmp_path).parts):
-            synced.append(path.name.split(".tmp.")[0])
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    assert counts(run_campaign(tmp_path, [toy_grid()], Inline(), QUIET)) == (6, 0, 0, 0, 0)
-    layout = Layout(tmp_path)
-    names = {path.name for path in (tmp_path / "trials").rglob("*") if path.is_file()}
-    files = sum(path.is_file() for path in (tmp_path / "trials").rglob("*"))
-    assert (names, files) == ({"start.json", "end.json"}, 12)
-    assert sorted(synced) == sorted([*(path.name for path in layout.shards()), *["end.json"] * 6])
-    assert len(synced) <= 4 * 6
-
-
 CELLS = [("g", "a"), ("g", "b")]
 
 
@@ -336,31 +316,24 @@ def test_the_first_signal_asks_and_the_second_ends_unless_it_is_ignored(name: si
         signal.signal(name, inherited)
 
 
-def test_a_short_trial_syncs_four_times_and_leaves_two_files(
+def test_a_short_trial_syncs_four_times_and_leaves_two_files_and_out_of_the_grid_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ablate: Callable
 ) -> None:
     """Three shards and the end; start and end. Shards are joined later (`tests/store/test_compaction.py`)."""
     synced: list[str] = []
 
     def note(descriptor: int, sync: Callable[[int], None] = os.fsync) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.extend([path.name.split(".tmp.")[0]] if {"trials", "spool"} & set(path.parts) else [])
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    spec, counts = tmp_path / "spec.py", {}
-    for trials in (1, 6):
-        spec.write_text(real_spec("small", training="steps=3", operators="softmax()", seeds=trials))
-        synced.clear()
-        root = tmp_path / str(trials)
-        ablate("run", spec, "--campaign", root, "--on", "inline")
-        counts[trials] = sum("/trials/" in path or "/spool/" in path for path in synced)
-        assert sum(path.is_file() for path in (root / "trials").rglob("*")) == 2 * trials
-    assert 0 < counts[6] - counts[1] <= 4 * 5
-
-
-def test_a_run_says_how_many_results_an_edit_of_the_spec_took_out(tmp_path: Path, ablate: Callable) -> None:
-    spec = tmp_path / "spec.py"
-    for seeds, told in ((2, False), (1, True)):
+    spec, root = tmp_path / "spec.py", tmp_path / "c"
+    for seeds, told in ((4, False), (1, True)):
         spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=seeds))
-        said = ablate("run", spec, "--campaign", tmp_path / "c", "--on", "inline").err
-        assert ("1 finished trial is in no grid any more" in said) == told
+        said = ablate("run", spec, "--campaign", root, "--on", "inline").err
+        assert ("3 finished trials are in no grid any more" in said) == told
+    assert sorted(synced) == sorted([*(path.name for path in Layout(root).shards()), *["end.json"] * 4])
+    assert len(synced) <= 4 * 4
+    left = [path.name for path in (root / "trials").rglob("*") if path.is_file()]
+    assert sorted(left) == ["end.json"] * 4 + ["start.json"] * 4

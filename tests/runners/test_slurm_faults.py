@@ -119,7 +119,7 @@ def test_a_worker_that_sees_no_gpu_refuses_unless_torch_is_a_build_for_the_cpu(t
 def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path: Path) -> None:
     grid = toy_grid(seeds=[0], steps=40, step_s=0.05, fate_at=100)
     entry = replace(entry_of("hanging"), preload=WARM)
-    sent = send(tmp_path, grid, entry=entry, resources={"per_gpu": 2}, slurm={"signal_s": 10})
+    sent = send(tmp_path, grid, entry=entry, resources={"per_gpu": 2}, slurm={"signal_s": 6})
     task = sent.start(HANGING="yes")
     while sum(state.live is not None for state in states(sent.layout)) < 2:
         time.sleep(0.03)

@@ -36,7 +36,7 @@ class Submitted:
 
 
 def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root, grid = tmp_path / "campaign", toy_grid(step_s=0.02)
+    root, grid = tmp_path / "campaign", toy_grid(step_s=0.005)
     submitted = Submitted(root, grid)
     before = len(slurm.calls("squeue"))
     thread = threading.Thread(target=run_quietly, args=(root, grid))

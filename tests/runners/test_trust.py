@@ -35,6 +35,12 @@ def ablate(capsys: pytest.CaptureFixture[str]) -> Ablate:
     return act
 
 
+def missing_trial(root: Path) -> str:
+    with Store.open(root) as store:
+        (found,) = store.sql("SELECT trial FROM grid_trial WHERE seed = 1")["trial"]
+        return str(found)
+
+
 @pytest.fixture
 def own(tmp_path: Path, ablate: Ablate) -> Path:
     """A campaign of this user with weights of trial 0; trial 1 is missing, and its spec file leaves a mark."""
@@ -43,14 +49,15 @@ def own(tmp_path: Path, ablate: Ablate) -> Path:
         real_spec("mine", training="steps=2", execution="keep_weights=True", operators="softmax()", seeds=2)
     )
     assert ablate("run", spec, "--on", "inline", "--campaign", root)[0] == 0
-    with Store.open(root) as store:
-        (missing,) = store.sql("SELECT trial FROM grid_trial WHERE seed = 1")["trial"]
-    shutil.rmtree(Layout(root).trial(missing))
+    shutil.rmtree(Layout(root).trial(missing_trial(root)))
     spec.write_text(spec.read_text() + MARK)
     return root
 
 
-def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(own: Path, tmp_path: Path, ablate: Ablate) -> None:
+def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
+    own: Path, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trust that cannot be remembered holds for one command."""
     (tmp_path / "more.py").write_text(
         "from ablate import DeviantInputs\n\n"
         "evaluations = DeviantInputs(sigma=(1.0,), functions=2, sequences=2, points=5, prompts=())\n"
@@ -77,6 +84,12 @@ def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(own: Path, tmp_
             assert ablate(*words, "--campaign", moved)[0] == 2
         if command != "repro":
             assert ablate(*words, "--campaign", own)[0] == 0  # made here
+    shutil.rmtree(Layout(own).trial(missing_trial(own)))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert ablate("retry", "seed=1", "--campaign", own)[0] == 2
+    assert ablate("retry", "seed=1", "--campaign", own, "--trust")[0] == 0
+    assert "is not remembered" in caplog.text
 
 
 @pytest.fixture
@@ -118,13 +131,3 @@ def test_the_database_of_others_is_built_again_and_reads_no_file_outside(toys: P
     before = layout.live.stat().st_ino
     with Store.open(sent):
         assert layout.live.stat().st_ino == before  # once
-
-
-def test_trust_that_cannot_be_remembered_holds_for_this_command(
-    own: Path, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert ablate("retry", "seed=1", "--campaign", own)[0] == 2
-    assert ablate("retry", "seed=1", "--campaign", own, "--trust")[0] == 0
-    assert "is not remembered" in caplog.text

@@ -30,10 +30,9 @@ from variants.model.shapes import shapes_only
 from variants.papers.catalogue import catalogue
 from variants.stages.visible.prefix import Prefix
 
-EVERY: dict[str, Operator] = {
-    **{operator.name: operator for operator in every_choice()},
-    **{f"named {name}": known.make() for name, known in catalogue().items()},
-}
+NAMED = {f"named {name}": known.make() for name, known in catalogue().items()}
+KNOWN = {operator.key for operator in NAMED.values()}
+EVERY = {operator.name: operator for operator in every_choice() if operator.key not in KNOWN} | NAMED
 BACKBONES: dict[str, Backbone] = {family: tiny(family) for family in FAMILIES}
 
 REFUSED: dict[Family, set[str]] = {

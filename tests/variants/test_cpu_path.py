@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from path_outcomes import FORGETTING, GROUND, ONE_SCORE_OPERATORS, PROJECTIONS, defined, masks, most_entries, outcome
+from path_outcomes import (
+    FORGETTING,
+    GROUND,
+    ONE_SCORE_OPERATORS,
+    PROJECTIONS,
+    assert_causality,
+    assert_definition,
+    assert_one_rounding,
+    defined,
+    most_entries,
+    outcome,
+)
 
 from variants import Operator, causal, principled
 from variants.laws.inputs import Inputs, random_inputs
@@ -17,11 +28,7 @@ IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 @pytest.mark.parametrize("length", [1, 65, 130])
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
 def test_values_and_gradients_are_those_of_the_definition(operator: Operator, length: int) -> None:
-    inputs = random_inputs(operator, length=length)
-    for words, mask in masks(length).items():
-        found, expected = outcome(operator, cpu.run, inputs, mask), outcome(operator, defined, inputs, mask)
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9, msg=f"{words}: {name}")
+    assert_definition(operator, cpu.run, length)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
@@ -37,22 +44,12 @@ def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_a_later_token_changes_no_bit_of_earlier_ones(operator: Operator) -> None:
-    if "causality" in operator.breaks:
-        return
-    inputs, other = (random_inputs(operator, length=130, seed=seed).to(torch.float32) for seed in (0, 1))
-    came = outcome(operator, cpu.run, inputs.join(other, 70))["output"]
-    assert torch.equal(came[:, :, :70], outcome(operator, cpu.run, inputs)["output"][:, :, :70])
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_low_precision_rounds_the_output_only(operator: Operator) -> None:
-    dtype = torch.bfloat16
-    given = random_inputs(operator, length=65).to(torch.float32)
-    inputs = Inputs(given.q.to(dtype), given.k.to(dtype), given.v.to(dtype), given.numbers)
-    with torch.autocast("cpu", dtype=dtype):
-        came = outcome(operator, cpu.run, inputs)["output"]
-    assert torch.equal(came, outcome(operator, cpu.run, inputs.to(torch.float32))["output"].to(dtype))
+def test_a_later_token_changes_no_bit_of_earlier_ones_and_low_precision_rounds_the_output_only(
+    operator: Operator,
+) -> None:
+    if "causality" not in operator.breaks:
+        assert_causality(operator, cpu.run, length=130)
+    assert_one_rounding(operator, cpu.run, length=65)
 
 
 @pytest.mark.parametrize("path", ["cpu", "reference"])

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from path_outcomes import defined, masks, most_entries, outcome
+from path_outcomes import assert_causality, assert_definition, assert_one_rounding, masks, most_entries, outcome
 
 from variants import Heads, Operator
-from variants.laws.inputs import Inputs, random_inputs
+from variants.laws.inputs import random_inputs
 from variants.paths import linear
 
 IDENTITY = {"score": {"kind": "identity"}}
@@ -24,29 +24,15 @@ OPERATORS = [
 @pytest.mark.parametrize("length", [1, 64, 65, 200])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
 def test_values_and_gradients_are_those_of_the_definition(operator: Operator, length: int) -> None:
-    inputs = random_inputs(operator, length=length)
-    for words, mask in masks(length).items():
-        found, expected = outcome(operator, linear.run, inputs, mask), outcome(operator, defined, inputs, mask)
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9, msg=f"{words}: {name}")
+    assert_definition(operator, linear.run, length)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_a_later_token_changes_no_bit_of_earlier_ones(operator: Operator) -> None:
-    inputs, other = (random_inputs(operator, length=200, seed=seed).to(torch.float32) for seed in (0, 1))
-    came = outcome(operator, linear.run, inputs.join(other, 70))["output"]
-    assert torch.equal(came[:, :, :70], outcome(operator, linear.run, inputs)["output"][:, :, :70])
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_low_precision_rounds_the_output_only(operator: Operator) -> None:
-    dtype = torch.bfloat16
-    given = random_inputs(operator, length=200).to(torch.float32)
-    inputs = Inputs(given.q.to(dtype), given.k.to(dtype), given.v.to(dtype), given.numbers)
-    with torch.autocast("cpu", dtype=dtype):
-        came = outcome(operator, linear.run, inputs)["output"]
-    wide = outcome(operator, linear.run, inputs.to(torch.float32))["output"]
-    assert torch.equal(came, wide.to(dtype))
+def test_a_later_token_changes_no_bit_of_earlier_ones_and_low_precision_rounds_the_output_only(
+    operator: Operator,
+) -> None:
+    assert_causality(operator, linear.run, length=200)
+    assert_one_rounding(operator, linear.run, length=200)
 
 
 def test_shapes_alone_can_be_computed() -> None:

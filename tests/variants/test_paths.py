@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from path_outcomes import outcome
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,7 +18,6 @@ from variants.operator import NumberValues
 from variants.paths import sdpa
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, find_path
-from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.none import NoPositions
 
 STAGES: dict[str, tuple[dict[str, Any], ...]] = {
@@ -44,17 +44,13 @@ def operators() -> list[Operator]:
     return [*found, *(Operator(**choices) for choices in MORE), Operator(signals={"count": 4})]
 
 
-def run(operator: Operator, path: Any, mask: Tensor | None, *, alibi: bool = False) -> list[Tensor]:
-    """Output, and the gradients of inputs and numbers."""
-    inputs = random_inputs(operator, length=13)
-    q, k, v = (x.clone().requires_grad_() for x in (inputs.q, inputs.k, inputs.v))
-    numbers = {name: value.clone().requires_grad_() for name, value in inputs.numbers.items()}
-    heads = Heads(*prepare(operator, q, k, NoPositions(), numbers), v, mask)
-    if alibi:
-        heads = heads._replace(bias=Alibi().bias(heads.distance, q.shape[1], None, causal=True).double())
-    output = path.run(operator, heads, numbers)
-    output.square().sum().backward()
-    return [output, *(torch.zeros_like(x) if x.grad is None else x.grad for x in (q, k, v, *numbers.values()))]
+def run(operator: Operator, path: Any, mask: Tensor | None) -> dict[str, Tensor]:
+    return outcome(operator, path.run, random_inputs(operator, length=13), mask)
+
+
+def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-10, msg=name)
 
 
 SINKS = [Operator(normaliser={"kind": "sink"}, readout={"kind": readout}) for readout in ("values", "ground_value")]
@@ -73,8 +69,7 @@ def test_channels_of_a_sink_are_aligned_off_the_cpu(operator: Operator, monkeypa
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
     monkeypatch.setattr(sdpa, "_align", lambda x: functional.pad(x, (0, -x.shape[-1] % 8)))
     monkeypatch.setattr("variants.paths.fused_sink.fits", lambda *_: False)
-    for got, wanted in zip(run(operator, find_path(operator, "sdpa"), None), expected, strict=True):
-        torch.testing.assert_close(got, wanted)
+    assert_equal(run(operator, find_path(operator, "sdpa"), None), expected)
     monkeypatch.undo()
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
     inputs = random_inputs(operator, length=13)
@@ -89,12 +84,7 @@ def test_values_and_gradients_are_those_of_the_definition(operator: Operator) ->
     holes = causal(13, 13).clone()
     holes[:, 4], holes[6] = False, False
     for mask in (None, holes, torch.ones(2, 1, 13, 13, dtype=torch.bool)):
-        for found, expected in zip(
-            run(operator, find_path(operator, "sdpa"), mask),
-            run(operator, find_path(operator, "reference"), mask),
-            strict=True,
-        ):
-            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+        assert_equal(*(run(operator, find_path(operator, name), mask) for name in ("sdpa", "reference")))
 
 
 SINK: dict[str, Any] = {"normaliser": {"kind": "sink"}}
@@ -118,23 +108,11 @@ def test_biases_masks_and_strides_beside_a_sink_are_those_of_the_definition(oper
     padding = torch.ones(2, 1, 1, 13, dtype=torch.bool)
     padding[1, ..., 9:] = False
     mask = {"three dimensions": causal(13, 13)[None], "padding": padding, "bias and padding": padding}.get(case)
-
-    def outcome(path: str) -> list[Tensor]:
-        tensors = [x.clone() for x in (inputs.q, inputs.k, inputs.v)]
-        if case == "strides":
-            tensors = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in tensors]
-        q, k, v = (x.requires_grad_() for x in tensors)
-        numbers = {name: value.clone().requires_grad_() for name, value in inputs.numbers.items()}
-        trained = bias.clone().requires_grad_()
-        heads = Heads(*prepare(operator, q, k, NoPositions(), numbers), v, mask)
-        heads = heads._replace(bias=trained if "bias" in case else None)
-        output = find_path(operator, path).run(operator, heads, numbers)
-        output.square().sum().backward()
-        given = (q, k, v, trained, *numbers.values())
-        return [output, *(torch.zeros_like(x) if x.grad is None else x.grad for x in given)]
-
-    for found, expected in zip(outcome("sdpa"), outcome("reference"), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    given = {"mask": mask, "bias": bias if "bias" in case else None}
+    if case == "strides":
+        q, k, v = (x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in inputs[:3])
+        inputs = inputs._replace(q=q, k=k, v=v)
+    assert_equal(*(outcome(operator, find_path(operator, name).run, inputs, **given) for name in ("sdpa", "reference")))
 
 
 def test_fewer_queries_than_keys_are_the_last_ones() -> None:
@@ -252,5 +230,4 @@ def test_a_mask_that_broadcasts_is_the_mask_written_out(operator: Operator, shap
     expected = run(operator, find_path(operator, "reference"), whole)
     for path in PATHS:
         if path.reason(operator, Case(13, 13, dtype=torch.float64, channels=4)) is None:
-            for got, wanted in zip(run(operator, path, BROADCAST[shape]), expected, strict=True):
-                torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+            assert_equal(run(operator, path, BROADCAST[shape]), expected)
