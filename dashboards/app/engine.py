@@ -257,7 +257,7 @@ class Engine:
         if kept is None:
             with self.campaigns.reading(campaign) as store:
                 view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-                made = {slot.name: shown_of(slot, view) for slot in page.slots}
+                made = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
                 cells = view.about.look.styles.values() if view.about else ()
                 kept = made, _controls(page, view), [REST, *view.operators.values(), *cells]
             self._kept[key] = kept
@@ -292,6 +292,13 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
             if kind == "figure" and shown.figure is not None and now["axes"][slot.name] == before["axes"][slot.name]:
                 props["figure"] = frame.change_figure(props["figure"])
             set_props({"type": kind, "slot": slot.name}, props)
+
+
+def _say_once(slots: dict[str, SlotContent]) -> dict[str, SlotContent]:
+    """Refer to the first of several slots that lack content for the same reason."""
+    first = {shown.message: name for name, shown in reversed(slots.items())}
+    said = {name for name, shown in slots.items() if shown.message and first[shown.message] != name}
+    return {name: shown._replace(message="As above.") if name in said else shown for name, shown in slots.items()}
 
 
 def shown_of(slot: Slot, view: PageView) -> SlotContent:

@@ -236,6 +236,12 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
     assert "partially initialized" in caplog.text
 
 
+def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) -> None:
+    said = show([], "/runs/attention", campaigns)
+    assert said.count("keeps attention maps") == 1
+    assert said.count("As above.") == 2
+
+
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:
     code = "import sys; from dashboards.app.server import make_app; make_app(None, ()); print('pandas' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
