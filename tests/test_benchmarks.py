@@ -41,7 +41,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(written: Path) -> list[list[dict]]:
-    """What four commands print: two, and two after the path "cpu" broke. One process imports torch for all."""
+    """The output of four commands; path "cpu" breaks before the third. One process imports torch for all."""
     commands = [
         ("", *SHORT, "principled", "--write", str(written)),
         ("", "training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
