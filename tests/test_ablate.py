@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import ablate
+import store
 
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 
@@ -17,6 +18,10 @@ def test_every_public_name_of_a_room_is_in_ablate(room: str) -> None:
     assert set(module.__all__) <= set(dir(ablate))
     for name in module.__all__:
         assert getattr(ablate, name) is getattr(module, name)
+
+
+def test_every_public_name_of_the_store_is_documented() -> None:
+    assert [name for name in dir(store) if not getattr(store, name).__doc__] == []
 
 
 def test_ablate_has_no_other_names() -> None:

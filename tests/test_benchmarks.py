@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RUN = """
-import runpy, sys
+import json, runpy, sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -19,57 +19,63 @@ class Missing:
             raise ImportError(f"{name} is not on a bare machine")
 
 sys.meta_path.insert(0, Missing())
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/benchmarks"]
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+root = sys.argv[1]
+sys.path[:0] = [root, root + "/benchmarks"]
+for before, name, *words in json.loads(sys.argv[2]):
+    exec(before)
+    sys.argv = [f"{root}/benchmarks/{name}", *words]
+    print("[]", flush=True)
+    runpy.run_path(sys.argv[0], run_name="__main__")
 """
+BREAKS = (
+    "from variants.paths import cpu\ndef run(*_):\n    raise Exception('no kernel')\ncpu.run.__code__ = run.__code__"
+)
+"""An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
+SHORT = ("attention.py", "--lengths", "40", "--rounds", "1", "--operators")
 
 
-def run(*words: str, before: str = "") -> list[dict]:
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        RUN.replace("runpy.run_path", f"{before}\nrunpy.run_path"),
-        str(ROOT),
-        str(ROOT / "benchmarks" / words[0]),
-        *words[1:],
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("benchmarks") / "a.json"
+
+
+@pytest.fixture(scope="module")
+def measured(written: Path) -> list[list[dict]]:
+    """The output of four commands; path "cpu" breaks before the third. One process imports torch for all."""
+    commands = [
+        ("", *SHORT, "principled", "--write", str(written)),
+        ("", "training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
+        (BREAKS, *SHORT, "ssa", "softmax"),
+        ("", "training.py", "--path", "cpu", "--operators", "ssa", "softmax"),
     ]
+    words = [sys.executable, "-P", "-c", RUN, str(ROOT), json.dumps(commands)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in ended.stdout.splitlines()]
+    return [[json.loads(line) for line in part.splitlines()] for part in ended.stdout.split("[]\n")[1:]]
 
 
-def test_attention_is_measured_on_every_path(tmp_path: Path) -> None:
-    file = tmp_path / "a.json"
-    about, *rows = run(
-        "attention.py", "--lengths", "40", "--rounds", "1", "--operators", "principled", "--write", str(file)
-    )  # fmt: skip
+def test_attention_is_measured_on_every_path(measured: list[list[dict]], written: Path) -> None:
+    about, *rows = measured[0]
     assert {(row["operator"], row["path"]) for row in rows} == {
         ("fused attention", ""), ("principled", "cpu"), ("principled", "reference"),
     }  # fmt: skip
-    assert json.loads(file.read_text()) == {**about, "rows": rows}
+    assert json.loads(written.read_text()) == {**about, "rows": rows}
 
 
-def test_training_is_measured_beside_a_loop_by_hand() -> None:
-    _, good, bad = run("training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa")
+def test_training_is_measured_beside_a_loop_by_hand(measured: list[list[dict]]) -> None:
+    _, good, bad = measured[1]
     assert good["ratio"] > 0
     assert good["tokens_per_s"] > 0
     assert "sdpa computes score 'exponential' only" in bad["error"]
 
 
-def test_an_operator_that_breaks_loses_no_other() -> None:
-    """An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
-    breaks = "from variants.paths import cpu\n"
-    breaks += "def run(*_):\n    raise Exception('no kernel')\ncpu.run.__code__ = run.__code__\n"
-    _, *rows = run(
-        "attention.py", "--lengths", "40", "--rounds", "1", "--operators", "ssa", "softmax", before=breaks
-    )  # fmt: skip
+def test_an_operator_that_breaks_loses_no_other(measured: list[list[dict]]) -> None:
+    _, *rows = measured[2]
     broken = {(row["operator"], row["path"], row["error"]) for row in rows if "error" in row}
     assert broken == {(name, "cpu", "Exception: no kernel") for name in ("ssa", "softmax")}
     assert {row["operator"] for row in rows if "error" not in row} == {"fused attention", "softmax", "ssa"}
-    _, *rows = run("training.py", "--path", "cpu", "--operators", "ssa", "softmax", before=breaks)
+    _, *rows = measured[3]
     assert [row["error"] for row in rows] == ["Exception: no kernel"] * 2
 
 
@@ -94,12 +100,18 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     assert line.split("|")[2:5] == ["  "] * 3
 
 
-def test_the_gpu_command_fails_if_a_part_did(tmp_path: Path) -> None:
-    """Without a GPU every part fails, and says so."""
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "none", "--minutes", "8"],
-        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 1
-    assert all(json.loads(line)["exit"] not in (0, "time is up") for line in ended.stdout.splitlines())
-    assert len(ended.stdout.splitlines()) == 6
+def test_the_gpu_command_fails_if_a_part_did(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a GPU every part fails, and says so; two of the six are tried."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    gpu = importlib.import_module("gpu")
+    assert len(gpu.PARTS) == 6
+    assert sum(part.share for part in gpu.PARTS) == pytest.approx(1)
+    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.5) for part in (gpu.PARTS[0], gpu.PARTS[2])])
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", "8"])
+    assert gpu.main() == 1
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["part"] for line in told] == ["attention-none-d64", "training-none-tiny"]
+    assert all(line["exit"] not in (0, "time is up") for line in told)

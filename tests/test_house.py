@@ -142,8 +142,9 @@ def test_no_modules_import_each_other() -> None:
 LIGHT = {
     "grid": ("torch", "duckdb", "polars", "plotly", "pyarrow"),
     "grid.errors": ("torch", "pydantic"),
-    "store": ("torch", "duckdb", "polars", "plotly"),
-    "store.files.shards": ("torch", "duckdb", "polars", "plotly"),
+    "store": ("torch", "duckdb", "polars", "plotly", "pyarrow", "numpy", "pydantic"),
+    "store.files.shards": ("torch", "duckdb", "polars", "plotly", "scipy"),
+    "store.files.trial_status": ("torch", "duckdb", "polars", "plotly", "scipy"),
     "dashboards.report.report": ("torch",),
     "runners.cli.app": ("torch", "duckdb", "polars", "plotly", "pydantic"),
     "runners.execution.run": ("torch",),

@@ -131,18 +131,7 @@ def test_answer_and_figure_are_on_the_first_screen(page: Page, site: Site) -> No
 
 
 @pytest.mark.browser
-def test_the_reason_of_a_verdict_opens_in_its_row(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/compare")
-    table = page.locator("#slot-verdicts")
-    table.get_by_text("Why").first.wait_for()
-    reason = table.get_by_text("5 pairs)").first
-    assert not reason.is_visible()
-    table.get_by_text("Why").first.click()
-    reason.wait_for()
-
-
-@pytest.mark.browser
-def test_intervals_are_drawn_in_the_rows_of_verdicts(page: Page, site: Site) -> None:
+def test_a_row_of_verdicts_has_its_interval_and_opens_its_reason(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/runs/compare")
     page.locator("#slot-verdicts svg.interval").first.wait_for()
     places = """(drawings) => drawings.map((each) => {
@@ -156,6 +145,11 @@ def test_intervals_are_drawn_in_the_rows_of_verdicts(page: Page, site: Site) -> 
     assert len(differences) == len(drawn) > 1
     order = sorted(range(len(drawn)), key=lambda at: differences[at])
     assert order == sorted(order, key=lambda at: drawn[at][1])
+    table = page.locator("#slot-verdicts")
+    reason = table.get_by_text("5 pairs)").first
+    assert not reason.is_visible()
+    table.get_by_text("Why").first.click()
+    reason.wait_for()
 
 
 def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_effect_first(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def ranges(page: Page) -> Any:
     )
 
 
-def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> None:
+def test_an_address_says_all_controls_write_it_and_a_button_copies_its_python(page: Page, site: Site) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"{site.url}/runs/curves")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     assert page.url == f"{site.url}/runs/curves"
@@ -46,6 +47,10 @@ def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> No
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.yaxis.type === 'linear'")
     page.reload()
     page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.layout?.yaxis?.type === 'linear'")
+    page.get_by_role("button", name="Copy Python").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert f"dashboard_figure(Campaign('{site.roots[0]}'), 'curves/curves?linear=1')" in copied
     page.go_back()
 
 
@@ -75,15 +80,15 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
 
 
 def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/overview")
-    page.wait_for_selector("#slot-progress .main-svg")
+    page.goto(f"{site.url}/runs/curves")
+    page.wait_for_selector("#slot-curves .main-svg")
     write_campaign(
         site.roots[0], operators=NAMES[:2], seeds=[9], grid="second", steps=2, submission="20260922T141320-0a1b2d"
     )
     site.campaigns.look()
     page.locator(".control", has_text="Grid").locator("button").first.click()
     page.get_by_text("second", exact=True).first.click()
-    page.wait_for_url("**/overview?grid=second")
+    page.wait_for_url("**/curves?grid=second")
 
 
 def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, site: Site) -> None:
@@ -107,15 +112,6 @@ def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, si
     assert cells.is_visible()
     page.wait_for_url("**/trade-offs?*brush=operator%3D*..*")
     assert plot.evaluate("(plot) => plot.layout.selections.length") == 0
-
-
-def test_a_button_copies_the_python_of_a_figure(page: Page, site: Site) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(f"{site.url}/runs/curves?grid=quickstart")
-    page.get_by_role("button", name="Copy Python").click()
-    page.get_by_role("button", name="Copied").wait_for()
-    copied = page.evaluate("() => navigator.clipboard.readText()")
-    assert f"dashboard_figure(Campaign('{site.roots[0]}'), 'curves/curves?grid=quickstart')" in copied
 
 
 def test_plotly_is_loaded_once_and_text_is_in_the_shipped_font(page: Page, site: Site) -> None:

@@ -15,33 +15,41 @@ pytestmark = pytest.mark.browser
 class Live:
     """A campaign that is served while it is written."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.url = f"{site.url}/runs"
+    def __init__(self, site: Site, root: Path) -> None:
+        self.site, self.root = site, root
+        self.url = f"{site.url}/{root.name}"
 
     def write(self, seeds: int = 2, **how: Any) -> Campaign:
         given = {"operators": ("softmax", "SSA"), "seeds": range(seeds), "steps": 4} | how
-        written = write_campaign(self.site.roots[0], **given)
+        written = write_campaign(self.root, **given)
         self.site.campaigns.look()
         return written
 
 
+@pytest.fixture(scope="module")
+def unused(serve_site: ServeSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Live]]:
+    """Empty campaigns of one site, each to be taken by one test."""
+    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(12)]
+    for root in roots:
+        (root / "grids").mkdir(parents=True)
+    with serve_site(roots) as site:
+        yield (Live(site, root) for root in roots)
+
+
 @pytest.fixture
-def live(serve_site: ServeSite, tmp_path: Path) -> Iterator[Live]:
-    (tmp_path / "runs" / "grids").mkdir(parents=True)
-    with serve_site([tmp_path / "runs"]) as site:
-        yield Live(site)
+def live(unused: Iterator[Live]) -> Live:
+    return next(unused)
 
 
 def test_a_page_that_could_not_be_shown_is_shown_once_it_can_be(page: Page, live: Live) -> None:
     live.write()
-    snapshot = live.site.roots[0] / "store" / "snapshot.duckdb"
+    snapshot = live.root / "store" / "snapshot.duckdb"
     whole = snapshot.read_bytes()
     snapshot.write_bytes(b"\0" * 4096)
-    page.goto(f"{live.url}/overview")
+    page.goto(f"{live.url}/curves")
     page.get_by_role("heading", name="This page cannot be shown").wait_for()
     snapshot.write_bytes(whole)
-    page.locator("#slot-progress").wait_for()
+    page.locator("#slot-curves").wait_for()
 
 
 def test_the_first_grid_of_a_campaign_brings_its_controls(page: Page, live: Live) -> None:
@@ -112,8 +120,8 @@ def test_a_run_has_its_own_folds(page: Page, live: Live) -> None:
     page.goto(f"{live.url}/run?run={first}")
     trace.get_by_text("Traceback").first.click()
     assert not trace.evaluate("(one) => one.open")
-    leave = "(run) => { const a = document.createElement('a'); a.href = `/runs/run?run=${run}`; a.className = 'on';"
-    page.evaluate(f"{leave} document.querySelector('#page').append(a); a.click(); }}", second)
+    leave = "(run) => { const a = document.createElement('a'); a.href = `${location.pathname}?run=${run}`;"
+    page.evaluate(f"{leave} a.className = 'on'; document.querySelector('#page').append(a); a.click(); }}", second)
     page.locator("#slot-what dd", has_text=second).wait_for()
     assert trace.evaluate("(one) => one.open")
     page.go_back()

@@ -125,8 +125,9 @@ def test_a_path_without_page_is_the_first_page_of_the_first_campaign(runs: Path)
 
 def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
     (tmp_path / "bare" / "grids").mkdir(parents=True)
+    campaigns = Campaigns([tmp_path / "bare"])
     for page in PAGES:
-        found = show([tmp_path / "bare"], f"/bare/{page.name}")
+        found = show([], f"/bare/{page.name}", campaigns)
         assert found.startswith((page.title, "This page cannot be shown")), page.name
         assert "This page cannot be shown" not in found or len(found) > 40, page.name
 

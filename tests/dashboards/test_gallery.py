@@ -41,6 +41,7 @@ from store.published.tables import PublishedCell, cells
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PICTURES = DOCS.parent / "artefacts" / "dashboard"
+"""If this folder is there, a picture of the gallery goes into it."""
 REMEDY = "run `python -m benchmarks.gallery` and commit docs/gallery.md and docs/gallery"
 GRIDS = {each.key: grid_of(each.key) for each in ITEMS}
 TABLES = [each for each in ITEMS if each.kind == "table" and each.number is not None]
@@ -444,5 +445,5 @@ def test_the_gallery_is_drawn_in_a_browser(whole: Gallery, look: Callable[..., A
     assert seen.complaints == []
     assert seen.page.locator("figure").count() == len(ITEMS)
     assert seen.page.locator(".js-plotly-plot .main-svg").count() >= 35
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    seen.page.screenshot(path=PICTURES / "gallery.png", full_page=True)
+    if PICTURES.is_dir():
+        seen.page.screenshot(path=PICTURES / "gallery.png", full_page=True)

@@ -91,32 +91,33 @@ def test_what_is_asked_for_is_found_or_told(campaign: Campaign) -> None:
     assert "change" not in str(error_map(campaign).layout.title.text)
 
 
-def cells(page: str) -> list[str]:
-    """The Python blocks of a page."""
-    return [part.split("```", 1)[0] for part in page.split("```python\n")[1:]]
+def run_block(block: str, names: dict[str, Any]) -> list[Any]:
+    """Run a block of Python; the values of its expressions, the last of which a notebook shows."""
+    shown = []
+    for each in ast.parse(block).body:
+        if isinstance(each, ast.Expr):
+            shown.append(eval(compile(ast.Expression(each.value), "python.md", "eval"), names))
+        else:
+            exec(compile(ast.Module([each], []), "python.md", "exec"), names)
+    return shown
 
 
-def run_cell(cell: str, names: dict[str, Any]) -> Any:
-    """Run a cell; what a notebook would show: the value of its last line."""
-    body = ast.parse(cell).body
-    last = body.pop() if isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, []), "cell", "exec"), names)
-    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-
-
-def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text()
+def test_the_snippets_of_the_page_run_and_show_tables_and_figures(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(root)
     monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}
-    found = [run_cell(cell, names) for cell in cells(page)]
-    tables = [each for each in found if isinstance(each, pl.DataFrame)]
-    figures = [each for each in found if isinstance(each, go.Figure)]
-    assert len(tables) == 3
-    assert all("<table" in table._repr_html_() for table in tables)
-    assert tables[-1]["verdict"].to_list() == ["better"]
-    assert len(figures) == 1
-    assert "application/vnd.plotly.v1+json" in figures[0]._repr_mimebundle_()
+    found = [run_block(part.split("```", 1)[0], names) for part in page.split("```python\n")[1:]]
+    shown = [each for block in found for each in block]
+    frames = [each for each in shown if isinstance(each, pl.DataFrame)]
+    figures = [each for each in shown if isinstance(each, go.Figure)]
+    assert len(frames) == 8
+    assert not any(frame.is_empty() for frame in frames)
+    assert all("<table" in frame._repr_html_() for frame in frames)
+    (verdict,) = frames[-1].rows(named=True)
+    assert (verdict["label"], verdict["verdict"], verdict["pairs"]) == ("fast", "better", 5)
+    assert [len(figure.data) > 0 for figure in figures] == [True, True]
+    assert all("application/vnd.plotly.v1+json" in figure._repr_mimebundle_() for figure in figures)
     assert "<td>rates</td>" in names["campaign"]._repr_html_()
     names["campaign"].close()
 

@@ -14,7 +14,7 @@ from synthetic import write_campaign
 
 from dashboards.app.address import read
 from dashboards.app.engine import shown_of
-from dashboards.app.page import PageView, Slot, SlotContent
+from dashboards.app.page import PageView, Slot, SlotContent, grid_of
 from dashboards.app.pages.paper_results import PUBLISHED, chosen_item
 from dashboards.papers.items import ITEMS
 from store.analysis.published_comparison import compare_published
@@ -201,8 +201,14 @@ def test_specs_that_are_named_are_there() -> None:
 
 @pytest.mark.parametrize("paper", papers())
 def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At, paper: str) -> None:
+    kinds = set[str]()
     for place, each in enumerate(reversed([e for e in ITEMS if e.paper == paper])):
-        view = foreign(f"?paper={paper}&item={each.name}")
+        view, kind = foreign(f"?paper={paper}&item={each.name}"), str(getattr(each.make, "func", each.make))
+        if kind in kinds:  # the page is shown for one item of each way to draw one
+            drawn = each.make(grid_of(view))
+            assert drawn.figure is not None or drawn.sheet is not None or drawn.message, each.key
+            continue
+        kinds.add(kind)
         for slot in SLOTS if place == 0 else ("item",):
             found = show_slot(view, slot)
             assert found.figure is not None or found.message or found.parts or found.data.height

@@ -141,10 +141,7 @@ def test_a_cell_with_a_value_that_is_no_number_is_not_the_best(tmp_path: Path, s
     assert "Of those done 1 ended with mse that is no finite number: counted as failed." in said
 
 
-WRONG = {
-    "misspelt": {"name": "msee"},
-    "no-number": {"point": {"sigma_x": "one"}},
-}
+WRONG = {"misspelt": {"name": "msee"}, "no-number": {"point": {"sigma_x": "one"}}}
 
 
 def test_measures_that_cannot_be_judged_leave_the_other_grid_its_verdicts(tmp_path: Path) -> None:

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 from known_campaign import Planted, open_view, plant, show_slot
-from synthetic import (
-    Campaign,
-    write_campaign,
-)
+from synthetic import Campaign, write_campaign
 
 from dashboards.app.address import read
 from dashboards.app.page import PageView, SlotContent

@@ -180,20 +180,9 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
 
 
 @pytest.mark.browser
-def test_a_pinned_run_is_part_of_every_comparison(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
-    with serve_site([campaign.root]) as site:
-        page.goto(f"{site.url}/runs/runs?filter=operator%3DSSA")
-        page.locator(".ag-row[row-index='1'] .ag-selection-checkbox input").click()
-        page.locator(".picked a", has_text="Pin on top (1)").click()
-        page.locator(".ag-row-pinned").first.wait_for()
-        assert "filter=operator" in page.url
-        page.locator(".ag-row[row-index='3'] .ag-selection-checkbox input").click()
-        page.locator(".picked a", has_text="What differs between these (").wait_for()
-        assert "pin=" in page.url
-
-
-@pytest.mark.browser
-def test_a_late_answer_does_not_undo_a_later_change(page: Tab, serve_site: ServeSite, campaign: Campaign) -> None:
+def test_a_pinned_run_is_part_of_every_comparison_and_no_late_answer_undoes_it(
+    page: Tab, serve_site: ServeSite, campaign: Campaign
+) -> None:
     late: list[Route] = []
 
     def hold_first(route: Route) -> None:
@@ -214,3 +203,7 @@ def test_a_late_answer_does_not_undo_a_later_change(page: Tab, serve_site: Serve
         assert "pinnedTopRowData" in answer.value.text()
         page.wait_for_timeout(500)
         assert page.locator(".ag-row-pinned").count() > 0
+        assert "filter=operator" in page.url
+        page.locator(".ag-row[row-index='3'] .ag-selection-checkbox input").click()
+        page.locator(".picked a", has_text="What differs between these (").wait_for()
+        assert "pin=" in page.url

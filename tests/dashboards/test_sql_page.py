@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from dashboard_site import ServeSite
+from dashboard_site import ServeSite, in_this_process
 from known_campaign import Planted, plant
 from playwright.sync_api import Page
 from polars.testing import assert_frame_equal
@@ -39,52 +39,14 @@ from store.files.saved_texts import QUERIES
 
 HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"
 ATTACKS = (
-    "COPY (SELECT 1) TO '{out}/stolen.csv'",
     "COPY meta TO '{out}/stolen.parquet'",
-    "ATTACH '{out}/other.duckdb' AS other",
-    "DETACH store",
-    "SELECT * FROM read_csv('/etc/passwd')",
-    "SELECT * FROM read_text('/etc/passwd')",
-    "SELECT * FROM read_blob('/etc/passwd')",
-    "SELECT * FROM read_json('/etc/passwd')",
-    "SELECT * FROM read_parquet('{out}/secret.parquet')",
-    "SELECT * FROM sniff_csv('{out}/secret.csv')",
-    "SELECT * FROM '{out}/secret.csv'",
-    "SELECT * FROM '{out}/secret.parquet'",
-    "SELECT * FROM glob('/etc/*')",
-    "SELECT * FROM read_csv('http://127.0.0.1:1/x.csv')",
     "SELECT * FROM query('COPY (SELECT 1) TO ''{out}/stolen.csv''')",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'",
+    "SELECT * FROM '{out}/secret.csv'",
+    "SELECT * FROM read_parquet('{out}/secret.parquet')",
     "SET memory_limit = '100GB'",
-    "SET GLOBAL enable_external_access = true",
-    "RESET memory_limit",
-    "SET VARIABLE x = 1",
-    "PRAGMA enable_external_access = true",
-    "PRAGMA memory_limit = '100GB'",
-    "EXPORT DATABASE '{out}/export'",
-    "IMPORT DATABASE '{out}/export'",
-    "SELECT 1; SELECT 2",
     "SELECT 1; DROP TABLE metric",
-    "SELECT getenv('HOME')",
-    "DELETE FROM metric",
-    "UPDATE trial SET status = 'ok'",
-    "INSERT INTO meta VALUES ('a', 'b')",
-    "DROP TABLE metric",
-    "CREATE TABLE mine AS SELECT 1",
-    "CREATE TEMP TABLE mine AS SELECT 1",
-    "CREATE MACRO mine() AS 1",
-    "CREATE SECRET mine (TYPE s3)",
-    "ALTER TABLE trial RENAME TO trials",
-    "CALL pragma_version()",
-    "CHECKPOINT",
-    "VACUUM",
-    "USE memory",
-    "EXPLAIN ANALYZE DELETE FROM metric",
-    "PREPARE q AS DELETE FROM metric",
-    "BEGIN TRANSACTION",
 )
+"""One of each kind that tests/store/test_locked.py tries."""
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +62,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(root: Path) -> Iterator[Store]:
     with Store.open(root, refresh=False, memory_bytes=128 * 2**20) as opened:
         yield opened
-
-
-def in_this_process(store: Store, query: str, most: int) -> QueryAnswer:
-    return QueryAnswer(store.sql(query, most=most), 0.0, datetime.now())
 
 
 Ask = Callable[..., SlotContent]
@@ -128,17 +86,17 @@ def test_the_table_has_the_rows_of_the_query(ask: Ask) -> None:
     assert [column["field"] for column in shown.columns] == ["operator", "n"]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_can_be_written_read_or_set_by_a_query(attack: str, ask: Ask, tmp_path: Path, store: Store) -> None:
+def test_nothing_can_be_written_read_or_set_by_a_query(ask: Ask, tmp_path: Path, store: Store) -> None:
     pl.DataFrame({"secret": ["x"]}).write_csv(tmp_path / "secret.csv")
     pl.DataFrame({"secret": ["x"]}).write_parquet(tmp_path / "secret.parquet")
     before = sorted(path.name for path in tmp_path.iterdir()), store.layout.snapshot.read_bytes()
     settings = store.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows()
-    shown = ask(attack.format(out=tmp_path))
-    assert shown.data.is_empty()
-    assert shown.message.endswith(".")
-    assert "\n" not in shown.message
-    assert "Traceback" not in shown.message
+    for attack in ATTACKS:
+        shown = ask(attack.format(out=tmp_path))
+        assert shown.data.is_empty(), attack
+        assert shown.message.endswith(".")
+        assert "\n" not in shown.message
+        assert "Traceback" not in shown.message
     assert (sorted(path.name for path in tmp_path.iterdir()), store.layout.snapshot.read_bytes()) == before
     assert store.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows() == settings
 
@@ -177,7 +135,7 @@ def test_a_query_is_killed_at_its_limit_of_time(query: str, store: Store, monkey
         "SELECT range(1000000000)",
         "SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)",
         "SELECT repeat('ab', 1500000000)",
-        "SELECT lpad('x', 2000000000, 'ab')",
+        "SELECT lpad('x', 500000000, '🦆🦆')",
     ],
 )
 def test_a_query_is_stopped_at_its_limit_of_memory(
@@ -406,7 +364,10 @@ def test_a_chart_of_many_groups_hostile_names_and_many_rows_is_drawn(kind: str, 
 
 
 @pytest.mark.browser
-def test_keys_run_a_query_and_its_columns_can_be_chosen(page: Page, root: Path, serve_site: ServeSite) -> None:
+def test_keys_run_a_query_and_its_columns_can_be_chosen(
+    page: Page, root: Path, serve_site: ServeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
     with serve_site([root]) as site:
         page.goto(f"{site.url}/runs/sql")
         text = page.locator("textarea.code-text")

@@ -102,11 +102,7 @@ def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_pat
     ]
     notes = dict(both.terms.select("term", "note").iter_rows())
     told = "runs failed unequally (1 of {} with {}), so means are of survivors"
-    assert notes == {
-        "operator": told.format(15, "softmax"),
-        "seed": told.format(10, "layer"),
-        "operator × seed": "",
-    }
+    assert notes == {"operator": told.format(15, "softmax"), "seed": told.format(10, "layer"), "operator × seed": ""}
     assert both.means.filter(term="seed")["level"].to_list() == ["head", "constant", "layer"]
     means = dict(both.means.filter(term="operator × seed").select("level", "mean").iter_rows())
     assert math.log(means["SSA × layer"] / means["softmax × layer"]) == pytest.approx(0.5, abs=0.03)

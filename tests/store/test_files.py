@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files.atomic import (
-    PAUSES_S,
-    make_directory,
-    read_json,
-    set_retry_timeout,
-    write_atomic,
-    write_json,
-)
+from store.files.atomic import PAUSES_S, make_directory, read_json, set_retry_timeout, write_atomic, write_json
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ CHANGES = {
     "DETACH memory": READ_ONLY,
     "UPDATE EXTENSIONS": READ_ONLY,
     "EXPLAIN UPDATE EXTENSIONS": f"Parser Error|{READ_ONLY}",  # DuckDB 2.0 parses it
+    **dict.fromkeys(
+        (
+            *(
+                "INSERT INTO meta VALUES ('a', 'b')",
+                "UPDATE trial SET status = 'ok'",
+                "ALTER TABLE trial RENAME TO trials",
+            ),
+            *("DELETE FROM metric", "DROP TABLE metric", "CREATE TEMP TABLE mine AS SELECT 1", "BEGIN TRANSACTION"),
+            *("SET GLOBAL enable_external_access = true", "PRAGMA memory_limit = '100GB'", "CALL pragma_version()"),
+            *("FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'", "DETACH store", "CHECKPOINT", "VACUUM"),
+        ),
+        READ_ONLY,
+    ),
 }
 
 

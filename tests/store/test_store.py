@@ -43,13 +43,7 @@ def test_a_wrong_query_is_answered_in_one_line(reading: Store, query: str, messa
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        "EXPLAIN SELECT 1",
-        "DESCRIBE v_final",
-        "FROM grid",
-        "PIVOT trial ON status IN ('ok') USING count(*)",
-    ],
+    "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "FROM grid", "PIVOT trial ON status IN ('ok') USING count(*)"]
 )
 def test_every_way_of_reading_works(reading: Store, query: str) -> None:
     assert reading.sql(query).height > 0

@@ -131,11 +131,7 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
 def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
     """Offsets and ratios that are the same on every seed but for the last digits, on 4,000 recorded values."""
     base = (3 + np.random.default_rng(5).normal(0, 1, (4, 4000))).tolist()
-    cells = {
-        "softmax": base,
-        "SSA": [[value - 0.1 for value in curve] for curve in base],
-        "same": base,
-    }
+    cells = {"softmax": base, "SSA": [[value - 0.1 for value in curve] for curve in base], "same": base}
     found = compare_curves(points(cells), LINEAR, baseline="key of softmax")
     for question in ("value at", "mean until"):
         moved, same = row(found, question), row(found, question, "same")
