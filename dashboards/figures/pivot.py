@@ -192,8 +192,7 @@ def pivot(
     value = pl.col("value").cast(pl.Float64)
     values = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
     units = forward(found.select(values).to_series().to_numpy(), measure.scale)
-    found = found.with_columns(pl.Series("units", units).fill_nan(None))
-    found = at_levels(found, fixed)
+    found = at_levels(found.with_columns(pl.Series("units", units).fill_nan(None)), fixed)
     rest = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
     followers = {name: by for by in reversed(axes) for name in rest if follows(found, name, by)}
     others = [name for name in rest if name not in followers]
