@@ -197,8 +197,7 @@ def pivot(
     followers = {name: by for by in reversed(axes) for name in rest if follows(found, name, by)}
     others = [name for name in rest if name not in followers]
     keys, over = [_AXIS + name for name in axes], [_AXIS + name for name in others]
-    words = pl.concat_str(over, separator=BESIDE) if over else pl.lit("")
-    found = found.with_columns(words.alias("setting"))
+    found = found.with_columns((pl.concat_str(over, separator=BESIDE) if over else pl.lit("")).alias("setting"))
     settings = found["setting"].unique(maintain_order=True).to_list()
     chooses = best and bool(others)
     kept, warning = found, ""
