@@ -190,8 +190,8 @@ def pivot(
     that are shown, among the settings with the most values. Averages are on the measure's scale.
     """
     value = pl.col("value").cast(pl.Float64)
-    values = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
-    units = forward(found.select(values).to_series().to_numpy(), measure.scale)
+    value = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
+    units = forward(found.select(value).to_series().to_numpy(), measure.scale)
     found = at_levels(found.with_columns(pl.Series("units", units).fill_nan(None)), fixed)
     rest = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
     followers = {name: by for by in reversed(axes) for name in rest if follows(found, name, by)}
@@ -200,10 +200,9 @@ def pivot(
     found = found.with_columns((pl.concat_str(over, separator=BESIDE) if over else pl.lit("")).alias("setting"))
     settings = found["setting"].unique(maintain_order=True).to_list()
     chooses = best and bool(others)
-    kept, warning = found, ""
+    kept, warning, scale = found, "", measure.scale
     if chooses:
-        how: Any = {"scale": measure.scale, "better": measure.better, "split": "same"}
-        chosen = select_then_report(found, over=over, within=keys, **how)
+        chosen = select_then_report(found, over=over, within=keys, scale=scale, better=measure.better, split="same")
         kept = found.filter(pl.col("cell").is_in(list(chosen.choices)))
         warning = chosen.warning.replace(_AXIS, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
@@ -219,8 +218,7 @@ def pivot(
             why = reason(planned, measure.scale)
             row = {"planned": planned.height, "settings": 0, "reason": why, "text": "", "note": "", "partial": False}
         else:
-            chosen_runs = stand[at] if chooses else None
-            row = _describe_cell(average, planned, chosen_runs, others, settings, measure.scale)
+            row = _describe_cell(average, planned, stand[at] if chooses else None, others, settings, measure.scale)
         rows.append({"x": across, "y": up, "key": f"{j},{i}", **row})
     frame = pl.DataFrame(rows, schema=_KINDS).with_columns(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
