@@ -18,7 +18,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import format_count, tell, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,13 +103,14 @@ def sql(
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
-        return _list_saved(layout, as_json=shown.as_json)
+        _list_saved(layout, as_json=shown.as_json)
+        return 0
     text = _read_query(layout, query, file, naming=save is not None)
     with Store.open(root) as store:
         if save is not None:
             store.sql(text or "", most=0)  # refuse an invalid query
             replaced = QUERIES.save(layout, save, text or "")
-            say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
+            tell(f"{'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
             return 0
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
@@ -149,7 +150,7 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
 
     if shown.parquet is not None:
         write_atomic(shown.parquet, encode(frame, "parquet"))
-        say(f"ablate: {format_count(frame.height, 'row')} in")
+        tell(f"{format_count(frame.height, 'row')} in")
         write(str(shown.parquet.resolve()))
     elif shown.md:
         sys.stdout.write(encode(frame, "md").decode())
@@ -200,7 +201,7 @@ def _read_query(layout: "Layout", query: str | None, file: Path | None, *, namin
     return QUERIES.text(layout, query) if not naming and is_name(query) else query
 
 
-def _list_saved(layout: "Layout", *, as_json: bool) -> int:
+def _list_saved(layout: "Layout", *, as_json: bool) -> None:
     from store.files.saved_texts import QUERIES
 
     queries = QUERIES.every(layout)
@@ -209,8 +210,7 @@ def _list_saved(layout: "Layout", *, as_json: bool) -> int:
     elif queries:
         write_table(["name", "query"], [(name, " ".join(text.split())) for name, text in queries.items()])
     else:
-        say("ablate: no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
-    return 0
+        tell("no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
 
 
 @Parameter(name="*")
@@ -244,7 +244,7 @@ def export(
     campaign: Campaign = None,
     grid: OneGrid = None,
     page: ExportPage = ExportPage(),
-) -> int:
+) -> None:
     """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
 
     Parameters
@@ -263,7 +263,8 @@ def export(
     if what == "tensorboard":
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
-        return _export_runs(Path(to), campaign, grid)
+        _export_runs(Path(to), campaign, grid)
+        return
     _require_file(what, to, kind)
     suffix = kind or format_of(Path(to))
     is_page = what == "cells" and suffix in ("tex", "md")
@@ -277,11 +278,10 @@ def export(
     if to == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-        return 0
+        return
     write_atomic(Path(to), data)
-    say("ablate: the table is")
+    tell("the table is")
     write(str(Path(to).resolve()))
-    return 0
 
 
 def _require_file(what: str, to: str, kind: str | None) -> None:
@@ -293,7 +293,7 @@ def _require_file(what: str, to: str, kind: str | None) -> None:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
-def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
+def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> None:
     from runners.tasks.optional_packages import require_package
     from store.export.tensorboard import write_tensorboard
 
@@ -301,9 +301,8 @@ def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
     with open_campaign(campaign) as store:
         read_warnings(store)
         runs = write_tensorboard(store, choose_grid(store, grid), folder)
-    say(f"ablate: {format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
+    tell(f"{format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
     write(str(folder.resolve()))
-    return 0
 
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:

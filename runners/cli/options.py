@@ -210,10 +210,8 @@ class SlurmFlags:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flags that were given."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: value for name, value in values.items() if value is not None and value is not False and value != ()
-        }
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""

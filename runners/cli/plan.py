@@ -22,7 +22,7 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say, write_json, write_prose
+from runners.output import tell, write_json, write_prose
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def plan(
     leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
     counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
     if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
+        tell(f"{words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
     if as_json:
         write_json("plan", plan_data(planned))
     else:
@@ -114,7 +114,6 @@ def plan(
 def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
     """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
     from runners.monitoring.trial_locations import locate_trials
-    from runners.slurm.scheduler import SlurmScheduler
     from store.files.layout import Layout
     from store.store import Store
 
@@ -122,8 +121,7 @@ def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State],
         return {}, set()
     with slow_notice("looking where trials are"), Store.open(root) as store:
         read_warnings(store)
-        locations = locate_trials(store, SlurmScheduler())
+        locations = locate_trials(store)
         members = store.sql("SELECT trial FROM grid_trial WHERE list_contains($grids, grid)", {"grids": list(grids)})
-    for note in locations.notes:
-        say(f"ablate: {note}")
+    tell(*locations.notes)
     return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])

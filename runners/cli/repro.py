@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grid.errors import SpecError
 from runners.cli.options import Campaign, OneTrial, Trust
 from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
-from runners.output import say, write, write_table
+from runners.output import tell, write, write_table
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -49,18 +49,14 @@ def repro(
         require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
-        found = reproduce(store, trial, place, spec, _tell)
+        found = reproduce(store, trial, place, spec, tell)
     return _report(found)
-
-
-def _tell(text: str) -> None:
-    say(f"ablate: {text}")
 
 
 def _report(found: "Reproduction") -> int:
     """Say what came of it; the exit code."""
     if found.failure is not None:
-        _tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
+        tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
         return 4
     if not found.different:
         write(f"equal: {found.equal} values")
@@ -71,5 +67,5 @@ def _report(found: "Reproduction") -> int:
     write_table(["value", "recorded", "again", "difference"], shown)
     count = len(found.different)
     most = f"; the largest {_MOST_SHOWN} are shown" if count > _MOST_SHOWN else ""
-    _tell(f"{count} of {count + found.equal} values differ{most}")
+    tell(f"{count} of {count + found.equal} values differ{most}")
     return 4

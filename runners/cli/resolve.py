@@ -12,7 +12,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
-from runners.output import say
+from runners.output import tell
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -54,30 +54,22 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
     return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
 
-class OpenGrid(NamedTuple):
-    """A grid of an open store, with the warnings about its results."""
-
-    store: "Store"
-    name: str
-    warnings: list[str]
-
-
 @contextmanager
-def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
-    """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
+def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
+    """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them.
 
     Raises NotFoundError if there is no such campaign or grid.
     """
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
-        yield OpenGrid(store, name, read_warnings(store, name, quiet=flags.as_json))
+        yield store, name, read_warnings(store, name, quiet=flags.as_json)
 
 
 def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = False) -> list[str]:
     """Return what readers of these results must know. Unless `quiet`, write it to stderr."""
     warnings = store.warnings(grid)
-    for warning in () if quiet else warnings:
-        say(f"ablate: {warning}")
+    if not quiet:
+        tell(*warnings)
     return warnings
 
 
@@ -203,8 +195,8 @@ def _note_other_overrides(root: Path, grid: "Grid") -> None:
         for each in (header.get("overrides", ()), grid.overrides)
     )
     if before != now:
-        say(
-            f"ablate: grid {grid.name!r} had {before} before, and now has {now}; "
+        tell(
+            f"grid {grid.name!r} had {before} before, and now has {now}; "
             "trials of the earlier plan that the new one lacks leave the grid"
         )
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.options import ANYWHERE, NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, Trust
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from runners.output import format_count, say, write
+from runners.output import format_count, tell, write
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -100,13 +100,11 @@ def _choose_here(store: "Store", query: Sequence[str], states: "Sequence[State]"
     """Choose trials of a campaign, and say which cannot be retried."""
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
-    from runners.slurm.scheduler import SlurmScheduler
 
-    locations = locate_trials(store, SlurmScheduler())
+    locations = locate_trials(store)
     chosen = choose(locations, select(store, query) if query else None, states)
     words = chosen.in_words()
-    for note in (*locations.notes, *([f"of these trials {words}"] if words else [])):
-        say(f"ablate: {note}")
+    tell(*locations.notes, *([f"of these trials {words}"] if words else []))
     return chosen
 
 
@@ -193,5 +191,5 @@ def _list_failures(store: "Store") -> int:
     write_groups(groups)
     trials, ways = format_count(sum(each.n for each in groups), "trial"), format_count(len(groups), "way")
     kinds = f"{trials} failed, in {ways}" if groups else "nothing failed"
-    say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
+    tell(f"{kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
     return 2

@@ -17,7 +17,7 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say
+from runners.output import say, tell
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -57,37 +57,29 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
     """Train on this machine, report, and return the exit code."""
     from runners.execution import Inline, Local
     from runners.execution.run import run_campaign
+    from runners.monitoring.trial_locations import outdated_notes
+    from store.store import Store
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
     result = run_campaign(root, grids, machine, options)
     code = report_outcome(result, root)
     if not result.interrupted:
-        _say_notes(root)
+        with Store.open(root) as store:
+            read_warnings(store)
+            tell(*outdated_notes(store, 0))
     return code
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
     """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
-    for problem in result.problems:
-        say(f"ablate: {problem}")
+    tell(*result.problems)
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
     left = result.stopped - called_off
     if left:
-        say(f"ablate: {reason}")
+        tell(reason)
     return 4 if result.failed or result.skipped_failed or left else 0
-
-
-def _say_notes(root: Path) -> None:
-    """Say what is wrong with results, and how many finished trials an edit of the spec took out of their grids."""
-    from runners.monitoring.trial_locations import outdated_notes
-    from store.store import Store
-
-    with Store.open(root) as store:
-        read_warnings(store)
-        for note in outdated_notes(store, 0):
-            say(f"ablate: {note}")
 
 
 def _outcome_words(result: "RunResult") -> str:

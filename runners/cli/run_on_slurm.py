@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.output import format_count, say, write
+from runners.output import format_count, say, tell, write
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -69,9 +69,8 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
         write("\n".join(dry_run_lines(draft)))
         return 0
     with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
-        queued = submit(drafter, lambda text: say(f"ablate: {text}"))
-    for note in queued.draft.notes:
-        say(f"ablate: {note}")
+        queued = submit(drafter, tell)
+    tell(*queued.draft.notes)
     say(queued_line(queued, root))
     return _follow(drafter, queued, root) if cluster.wait else 0
 
@@ -169,14 +168,14 @@ def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
     survey = drafter.survey.narrow_to(drafter.options.only)
     following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
-        with BackgroundIngest(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
+        with BackgroundIngest(root, 10.0, tell) as landing:
             following.until_over()
             landing.once(wait=True)
     except KeyboardInterrupt:
-        say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
+        tell("the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
     off = following.called_off()
     if off:
-        say(f"ablate: {called_off(off)}")
+        tell(called_off(off))
     return report_outcome(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

@@ -21,7 +21,7 @@ from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission, runs_elsewhere, runs_here
 from runners.output import age, format_count
-from runners.slurm.scheduler import Scheduler
+from runners.slurm.scheduler import Scheduler, SlurmScheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
@@ -92,13 +92,13 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) -> TrialLocations:
-    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster.
+def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: bool = True) -> TrialLocations:
+    """Locate every trial that the store knows; the scheduler (default SLURM) is asked about workers on a cluster.
 
     Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
     """
     layout, full = store.layout, disk_problem(store.layout.root)
-    submissions, notes = read_submission_status(layout, scheduler)
+    submissions, notes = read_submission_status(layout, scheduler or SlurmScheduler())
     rows, unplanned = _trials(store, None), _trials(store, None, planned=False)
     open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *unplanned) if attempts}
     when = time.time()
