@@ -1,7 +1,7 @@
 """Commands that monitor the trials of a campaign: logs, cancel, failures, watch."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -9,9 +9,7 @@ from grid.errors import SpecError
 from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
 from runners.cli.resolve import choose_grid, find_campaign, find_one, open_campaign, read_warnings
 from runners.output import tell, write, write_json
-
-if TYPE_CHECKING:
-    from store.files.layout import Layout
+from store.files.layout import Layout
 
 
 def logs(
@@ -48,7 +46,7 @@ def logs(
         tell(f"it has written nothing{'' if found.end else ' so far'}")
 
 
-def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
+def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
     from runners.monitoring.logs import LogFollower, follow, in_words
 
     for state, text in follow(layout, trial, attempt):
@@ -83,7 +81,6 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     from runners.monitoring.trial_query import select
     from runners.slurm.scheduler import SlurmScheduler
     from runners.slurm.submissions import read_submission_status
-    from store.files.layout import Layout
 
     scheduler = SlurmScheduler()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]

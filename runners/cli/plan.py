@@ -24,6 +24,7 @@ from runners.cli.options import (
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
 from runners.output import tell, write_json, write_prose
 from runners.slow_notice import slow_notice
+from store.files.layout import Layout
 
 if TYPE_CHECKING:
     from runners.monitoring.trial_locations import State
@@ -80,7 +81,6 @@ def plan(
     from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters
-    from store.files.layout import Layout
 
     where.check()
     spec, grid = locate_spec(spec, of.grid, of.scale)
@@ -114,7 +114,6 @@ def plan(
 def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
     """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
     from runners.monitoring.trial_locations import locate_trials
-    from store.files.layout import Layout
     from store.store import Store
 
     if not Layout(root).exists():

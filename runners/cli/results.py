@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
-_ABSENT = "(not there)"
 
 
 def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
@@ -118,11 +117,7 @@ def table(
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
-    """Return the key of the one cell that `words` mean.
-
-    Raises:
-        NotFoundError: they mean no cell, or several.
-    """
+    """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean no cell, or several."""
     names = dict(
         store.sql(
             "SELECT cell, any_value(label) FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
@@ -206,7 +201,6 @@ class _ComparedTrial(NamedTuple):
 
 
 def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
-    """Read the spec and the final evaluations of a trial."""
     text, label, seed = store.sql(
         "SELECT t.spec, g.label, g.seed FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key LIMIT 1",
         {"key": key},
@@ -238,10 +232,9 @@ def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any,
 
 
 def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """List the fields in which the specs differ, with the value in each."""
     leaves = [dict(_leaves(spec)) for spec in specs]
     paths = dict.fromkeys(path for each in leaves for path in each)
-    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
+    found = [(path, [each.get(path, "(not there)") for each in leaves]) for path in paths]
     return [(path, values) for path, values in found if len(set(values)) > 1]
 
 

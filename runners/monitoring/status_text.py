@@ -1,6 +1,5 @@
 """Text of `ablate status`: progress of each cell, running trials, failures and notes."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -100,10 +99,7 @@ def submission_data(status: SubmissionStatus) -> dict[str, Any]:
 def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid: str | None) -> Status:
     """Read the state of `grids`, and the failures of `grid` (None: of all)."""
     warnings = [*store.warnings(), *where.notes]
-    headers = {name: json.loads(header) for name, header in store.sql("SELECT grid, header FROM grid").rows()}
-    overrides = {
-        name: header["overrides"] for name, header in headers.items() if name in grids and "overrides" in header
-    }
+    overrides = {name: header["overrides"] for name in grids if "overrides" in (header := store.grid(name))}
     found = {name: cells(store, name, where) for name in grids}
     failures = count_failures(store, grid, where.retrying)
     return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids))
@@ -236,8 +232,8 @@ def _write_workers(where: TrialLocations) -> None:
     """Write the workers that wait, run, or ended with a lost trial; count the others."""
     submitted = {status.record.submission: status.record.written for status in where.submissions}
     gave_up = _gave_up(where)
-    workers = [worker for status in where.submissions for worker in status.workers if worker.standing != "ended"]
-    workers = [worker for worker in workers if worker not in gave_up]
+    every = (worker for status in where.submissions for worker in status.workers)
+    workers = [worker for worker in every if worker.standing != "ended" and worker not in gave_up]
     jobs = {each.job for each in where.trials.values() if each.state == "lost"} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
     rows = [

@@ -30,7 +30,6 @@ State = Literal["done", "failed", "running", "queued", "lost", "pending", "unkno
 STATES: tuple[State, ...] = get_args(State)
 
 _ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
-_ACTIVE = ("running", "queued", "unknown")
 
 
 class AtWork(NamedTuple):
@@ -97,16 +96,24 @@ def locate_trials(store: Store, scheduler: Scheduler | None = None, *, done: boo
     """
     layout, full = store.layout, disk_problem(store.layout.root)
     submissions, notes = read_submission_status(layout, scheduler or SlurmScheduler())
-    rows, unplanned = _trials(store, None), _trials(store, None, planned=False)
-    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *unplanned) if attempts}
+    rows = store.sql(
+        """
+        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,
+               trial IN (SELECT trial FROM grid_trial) AS planned
+        FROM trial WHERE $done OR status <> 'ok' ORDER BY planned DESC, trial
+        """,
+        {"done": done},
+    ).rows()
+    open_rows = [row for row in rows if row[1] not in _ENDED]
+    open_states = {key: trial_state(layout, key) for key, _, attempts, *_ in open_rows if attempts}
     when = time.time()
     remote = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
     owners = _PendingOwners(store, submissions, runs, open_states)
-    ended = (*_trials(store, "failed"), *(_trials(store, "ok") if done else ()))
-    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged in (*rows, *ended)}
+    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged, planned in rows if planned}
     left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
-    outdated = {key: place for key, *_ in unplanned if (place := owners.locate(key)).state in _ACTIVE}
+    unplanned = {key: owners.locate(key) for key, *_, planned in open_rows if not planned}
+    outdated = {key: place for key, place in unplanned.items() if place.state in ("running", "queued", "unknown")}
     trials |= outdated
     notes += outdated_notes(store, len(outdated))
     notes += [
@@ -127,21 +134,6 @@ def locate_trials(store: Store, scheduler: Scheduler | None = None, *, done: boo
         outdated=tuple(outdated),
         runs=runs,
     )
-
-
-def _trials(store: Store, status: str | None, *, planned: bool = True) -> list[tuple[str, str, int, bool]]:
-    """Key, status, number of attempts, and whether it was logged, of trials of `status`; None: not ended.
-
-    Without `planned`: those that were submitted and are in no grid any more.
-    """
-    return store.sql(
-        f"""
-        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
-        FROM trial {"SEMI" if planned else "ANTI"} JOIN grid_trial USING (trial)
-        WHERE status = $status OR ($status IS NULL AND NOT list_contains($ended, status)) ORDER BY trial
-        """,
-        {"status": status, "ended": list(_ENDED)},
-    ).rows()
 
 
 def outdated_notes(store: Store, active: int) -> Iterator[str]:
