@@ -4,9 +4,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import read_submission_record
@@ -34,9 +34,7 @@ Status = Literal["done", "there", "own", "failed"]
 _SHOWN = 5
 
 
-@final
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The evaluations of every trial, with options."""
 
     evaluations: Sequence[Evaluation]
@@ -50,7 +48,6 @@ class Wanted:
     """The spec files that were loaded for the trials and the evaluations."""
 
 
-@final
 class Result(NamedTuple):
     """The result of one evaluation of one trial.
 

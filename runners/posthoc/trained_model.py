@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 import torch
 from pydantic import ValidationError
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 Device = Literal["auto", "cpu", "cuda"]
 
 
-@final
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """A finished trial with kept weights: the facts in its files, before anything is loaded."""
 
     key: str
