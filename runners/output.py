@@ -73,10 +73,9 @@ def write_frame(
     *,
     as_json: bool,
     as_csv: bool = False,
-    shown: Mapping[str, str] | None = None,
     warnings: Sequence[str] = (),
 ) -> None:
-    """A frame as JSON rows with `warnings`, as CSV, or as a table of the columns `shown` (column -> heading)."""
+    """A frame as JSON rows with `warnings`, as CSV, or as a table."""
     if as_json:
         write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
@@ -84,8 +83,7 @@ def write_frame(
 
         sys.stdout.write(csv_text(frame))
     else:
-        headings = dict(shown) if shown is not None else {name: name for name in frame.columns}
-        write_table(list(headings.values()), frame.select(list(headings)).rows())
+        write_table(frame.columns, frame.rows())
 
 
 def write_table(

@@ -191,7 +191,6 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
 
 
 def _write_operator(found: "Explanation") -> None:
-    """Write a page about one named operator."""
     write(f"{found.name}: {found.line}\n{found.paper}\n\n{found.use}")
     _write_points("arguments", map(str, found.arguments))
     for part in found.parts:
@@ -205,7 +204,6 @@ def _write_operator(found: "Explanation") -> None:
 
 
 def _write_kind(found: "KindExplanation") -> None:
-    """Write a page about one choice of a stage."""
     write(f"{found.part.stage} = {found.part.kind}: {found.home}")
     _write_formula(found.part)
     _write_numbers(found)
@@ -214,7 +212,6 @@ def _write_kind(found: "KindExplanation") -> None:
 
 
 def _write_choice(found: "ChoiceExplanation") -> None:
-    """Write a page about one task, evaluation or probe."""
     from runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
 
     about = "" if found.about == found.formula else f"\n\n{found.about}"

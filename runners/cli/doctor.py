@@ -38,7 +38,6 @@ def examine(campaign: Path | None = None) -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    """Compare the declared dependencies with the installed packages."""
     try:
         declared = requires("ablate") or []
     except PackageNotFoundError:

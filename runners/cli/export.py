@@ -19,22 +19,14 @@ from grid.suggestions import suggest_name
 from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from runners.output import format_count, tell, write, write_frame, write_json, write_table
+from store.files.atomic import environment_problem, write_atomic
+from store.files.layout import Layout
+from store.files.saved_texts import QUERIES, is_name
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.files.layout import Layout
     from store.store import Store
-
-_ON_A_PAGE = {
-    "label": "cell",
-    "pairs": "pairs",
-    "value": "value",
-    "percent": "difference %",
-    "p_holm": "p (Holm)",
-    "verdict": "verdict",
-}
-"""Columns of the verdicts that a page has room for; files for programs have all."""
 
 
 @Parameter(name="*")
@@ -93,8 +85,6 @@ def sql(
     saved
         List the saved queries.
     """
-    from store.files.layout import Layout
-    from store.files.saved_texts import QUERIES
     from store.store import Store
 
     formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
@@ -146,7 +136,6 @@ def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
 
 def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
     from store.export.formats import encode
-    from store.files.atomic import write_atomic
 
     if shown.parquet is not None:
         write_atomic(shown.parquet, encode(frame, "parquet"))
@@ -158,7 +147,7 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
 
 
-def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
+def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
     """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
     if formats:
         raise SpecError(f"{formats[0]} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
@@ -173,10 +162,8 @@ def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def _read_query(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
+def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
-    from store.files.atomic import environment_problem
-    from store.files.saved_texts import QUERIES, is_name
 
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
@@ -201,8 +188,7 @@ def _read_query(layout: "Layout", query: str | None, file: Path | None, *, namin
     return QUERIES.text(layout, query) if not naming and is_name(query) else query
 
 
-def _list_saved(layout: "Layout", *, as_json: bool) -> None:
-    from store.files.saved_texts import QUERIES
+def _list_saved(layout: Layout, *, as_json: bool) -> None:
 
     queries = QUERIES.every(layout)
     if as_json:
@@ -258,7 +244,6 @@ def export(
         The format, where the name does not say it.
     """
     from store.export.formats import FORMATS, format_of
-    from store.files.atomic import write_atomic
 
     if what == "tensorboard":
         if Path(to).suffix.lstrip(".") in FORMATS:
@@ -308,12 +293,12 @@ def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> None:
 def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
-    from store.files.saved_texts import QUERIES
 
     if what in TABLES:
         frame = rows(store, choose_grid(store, grid), what)
-        if what == "verdicts" and kind in ("tex", "md"):
-            frame = frame.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
+        if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
+            frame = frame.select("label", "pairs", "value", "percent", "p_holm", "verdict")
+            frame = frame.rename({"label": "cell", "percent": "difference %", "p_holm": "p (Holm)"})
         return encode(frame, kind)
     saved = QUERIES.every(store.layout)
     if what not in saved:
@@ -323,7 +308,6 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
 
 
 def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
-    """Write the table of cells as LaTeX or Markdown."""
     from store.export.cells import cells, latex_cells, markdown_cells
 
     point = {}

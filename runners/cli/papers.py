@@ -9,6 +9,8 @@ from runners.cli.options import Json
 from runners.cli.published import doubts, flat, write_cells
 from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
 from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +52,6 @@ def papers(
 def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> None:
     """Show a table with your results beside the printed values, or the printed values alone."""
     from dashboards.papers.paper_tables import read_beside
-    from store.files.layout import Layout
     from store.published.tables import chosen
     from store.store import Store
 
@@ -108,9 +109,6 @@ def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> lis
 
 
 def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
-    from store.files.layout import Layout
-    from store.files.trial_status import trial_state
-
     if item.reason:
         return ItemState(name, item.name, "no grid", None, None, None, None, item.reason)
     if item.of:

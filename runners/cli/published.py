@@ -107,7 +107,6 @@ def published(
 
 
 def _write_tables(cells: "Sequence[PublishedCell]") -> None:
-    """Write a line per table: its subject and its operators."""
     groups: dict[tuple[str, str], list[PublishedCell]] = {}
     for cell in cells:
         groups.setdefault((cell.paper, cell.paper_table), []).append(cell)

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from grid.errors import SpecError
@@ -9,6 +10,7 @@ from runners.cli.options import Campaign, OneTrial, Trust
 from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
 from runners.output import tell, write, write_table
 from runners.slow_notice import slow_notice
+from store.files.atomic import make_directory
 
 if TYPE_CHECKING:
     from runners.execution.repro import Reproduction
@@ -34,10 +36,7 @@ def repro(
     keep
         A new directory for the restored code and the campaign of the repetition; default one that is removed.
     """
-    from tempfile import TemporaryDirectory
-
     from runners.execution.repro import read_recorded, reproduce, submitted_code
-    from store.files.atomic import make_directory
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")
@@ -54,7 +53,6 @@ def repro(
 
 
 def _report(found: "Reproduction") -> int:
-    """Say what came of it; the exit code."""
     if found.failure is not None:
         tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
         return 4

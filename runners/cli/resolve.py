@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import runners
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
 from runners.output import tell
+from store.files.atomic import read_json
 from store.files.layout import Layout
+from store.files.trust import trust as remember, trusts
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
-
-_NOT_PAPERS: Final = ("corpora",)
-"""Modules of specs/papers that the papers' files import."""
 
 MOST_NAMED = 8
 """Most matches that are named if there are several."""
@@ -76,11 +76,8 @@ def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = Fals
 def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
     """Check that this user trusts the campaign before its files `code` run; `trust` says so now and later.
 
-    Raises:
-        SpecError: the user neither made nor trusts it; names the files.
+    Raises SpecError, which names the files, if the user neither made nor trusts it.
     """
-    from store.files.trust import trust as remember, trusts
-
     files = ", ".join(map(str, code))
     if not files or trusts(layout, "code"):
         return
@@ -113,14 +110,12 @@ class PaperFile(NamedTuple):
 def paper_files() -> Mapping[str, Path]:
     """Find the files of the papers by name: in specs/papers here, else in this package's repository.
 
-    Raises NotFoundError if there is no such folder.
+    They import corpora.py, which is no paper. Raises NotFoundError if there is no such folder.
     """
-    import runners
-
     home = Path(runners.__file__).parent.parent
     for folder in (Path("specs/papers"), home / "specs" / "papers"):
         if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _NOT_PAPERS}
+            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem != "corpora"}
     raise NotFoundError(
         f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
         "call ablate in a clone"
@@ -184,8 +179,6 @@ def load_grids(
 
 
 def _note_other_overrides(root: Path, grid: "Grid") -> None:
-    from store.files.atomic import read_json
-
     try:
         header = read_json(Layout(root).grid_header(grid.name))
     except (NotFoundError, StoreError):  # it is absent or damaged, and is written anew

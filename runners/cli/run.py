@@ -83,19 +83,14 @@ def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, 
 
 
 def _outcome_words(result: "RunResult") -> str:
-    counts = (
-        (result.ok, "trained", "trained"),
-        (result.failed, "failed", "failed"),
-        (result.stopped, *(f"not finished, the same command goes on with {each}" for each in ("it", "them"))),
-        (result.skipped, "was done before", "were done before"),
-        (
-            result.skipped_other_code,
-            *(f"of these ran other code (--rerun-stale trains {each} again)" for each in ("it", "them")),
-        ),
-        (
-            result.skipped_failed,
-            *(f"failed before and {each} not tried again (--retry does)" for each in ("was", "were")),
-        ),
-    )
-    words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+    counts = {
+        "trained": result.ok,
+        "failed": result.failed,
+        "not finished, the same command goes on with {them}": result.stopped,
+        "{were} done before": result.skipped,
+        "of these ran other code (--rerun-stale trains {them} again)": result.skipped_other_code,
+        "failed before and {were} not tried again (--retry does)": result.skipped_failed,
+    }
+    singular, plural = {"them": "it", "were": "was"}, {"them": "them", "were": "were"}
+    words = [f"{n} {text.format_map(singular if n == 1 else plural)}" for text, n in counts.items() if n]
     return "; ".join(words) or "nothing was trained"
