@@ -66,9 +66,6 @@ class GridFlags:
         return not (self.as_json or self.as_csv)
 
 
-ONE_GRID = GridFlags()
-
-
 @Parameter(name="*")
 @final
 @dataclass(frozen=True)
@@ -85,9 +82,6 @@ class Listing:
 
     sort: Literal["effect", "p", "plan"] = "effect"
     columns: str | None = None
-
-
-BY_EFFECT = Listing()
 
 
 @Parameter(name="*")
@@ -111,9 +105,6 @@ class SpecFlags:
     campaign: Path | None = None
 
 
-ANY_SPEC = SpecFlags()
-
-
 @Parameter(name="*")
 @final
 @dataclass(frozen=True)
@@ -131,9 +122,6 @@ class Repeat:
 
     retry: Flag = False
     again: Annotated[bool, Parameter(name=("--rerun-stale", "--again"), negative="")] = False
-
-
-ONCE = Repeat()
 
 
 ON_SLURM = Group(
@@ -260,9 +248,13 @@ class MachineFlags:
             )
 
 
-ANYWHERE = MachineFlags()
-
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""
 
+# What commands take where nothing is given.
+ANYWHERE = MachineFlags()
+ANY_SPEC = SpecFlags()
+BY_EFFECT = Listing()
 NO_CLUSTER = SlurmFlags()
+ONCE = Repeat()
+ONE_GRID = GridFlags()
