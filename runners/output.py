@@ -44,6 +44,12 @@ def say(text: str) -> None:
     sys.stderr.write(f"{escape_control(text)}\n")
 
 
+def tell(*texts: str) -> None:
+    """A line of `ablate` itself for each of `texts`, on stderr."""
+    for text in texts:
+        say(f"ablate: {text}")
+
+
 def write(text: str) -> None:
     """A line of the result, on stdout."""
     sys.stdout.write(f"{escape_control(text)}\n")

@@ -175,10 +175,8 @@ def measure_rows(
     """
     rows: dict[str, MeasureRow] = {}
     for name, points in measures.items():
-        measure, shown = (
-            next((part for part in name.split(".") if part in units), ""),
-            name,
-        )  # without predictor and set
+        measure = next((part for part in name.split(".") if part in units), "")  # without predictor and set
+        shown = name
         if ours and not measure:
             raise SpecError(f"every measurement has a unit; add {name!r} to `units` of its class")
         if measure and not name.endswith(measure):

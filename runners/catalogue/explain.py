@@ -119,24 +119,13 @@ def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
     )
 
 
-class PathRow(NamedTuple):
-    """An execution path in one case."""
-
-    path: str
-    chosen: str
-    """"yes" or "no"."""
-    reason: str
-    """Why it is not chosen; empty for the chosen one."""
-
-
-def path_rows(operator: Operator, case: Case) -> list[PathRow]:
-    """List all execution paths, fastest first, with the chosen one and why the others are not."""
+def path_rows(operator: Operator, case: Case) -> list[tuple[str, str, str]]:
+    """List all execution paths, fastest first: name, whether it is chosen ("yes", "no"), and why not."""
     chosen = choose(operator, case)
     rows = []
     for path in PATHS:
         reason = chosen.reasons.get(path.name) or path.reason(operator, case) or f"{chosen.path.name} is faster"
-        taken = path is chosen.path
-        rows.append(PathRow(path.name, "yes" if taken else "no", "" if taken else reason))
+        rows.append((path.name, "yes", "") if path is chosen.path else (path.name, "no", reason))
     return rows
 
 

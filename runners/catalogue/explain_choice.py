@@ -142,7 +142,6 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
 
 
 def _evaluate_docstring(example: Task | Evaluation) -> str:
-    """Return the docstring of `evaluate` of the class that `open` returns."""
     return inspect.getdoc(get_type_hints(type(example).open)["return"].evaluate) or ""
 
 
@@ -163,7 +162,6 @@ def make_example(member: type[Choice], folder: Path) -> Choice | None:
 
 
 def _measures(example: Choice | None) -> tuple[Mapping[str, tuple[Mapping[str, float], ...]], Mapping[str, str]]:
-    """Return the measurements of a task or an evaluation and their units."""
     if not isinstance(example, Task | Evaluation):
         return {}, {}
     inner = getattr(example, "task", None)  # distillation measures what its inner task measures, too

@@ -102,7 +102,6 @@ def _parse_argument(known: NamedOperator, taken: Mapping[str, Argument], name: s
 
 
 def _as_spec_error(make: Callable[[], T]) -> T:
-    """Call `make` and convert its errors to SpecError."""
     try:
         return make()
     except AblateError:
@@ -212,7 +211,6 @@ def span(name: str, number: Number) -> tuple[float, float, float] | None:
 
 
 def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
-    """Refuse unknown numbers and numbers out of range."""
     own = operator.numbers()
     for name, value in numbers.items():
         if name not in own:

@@ -28,7 +28,7 @@ from runners.output import (
     describe_measure,
     format_count,
     round_value,
-    say,
+    tell,
     write,
     write_frame,
     write_json,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 
-def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
+def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> None:
     """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
 
     Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
@@ -75,9 +75,7 @@ def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
         _write_effects(contrasts, measure)
         _write_tests(found, measure, interactions=interactions)
         _write_means(found.means, measure)
-        for note in notes:
-            say(f"ablate: {note}")
-    return 0
+        tell(*notes)
 
 
 def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
@@ -177,7 +175,7 @@ def curves(
     at: CostAxis = CostAxis(),
     of: GridFlags = ONE_GRID,
     rows: Listing = BY_EFFECT,
-) -> int:
+) -> None:
     """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
 
     Parameters
@@ -206,9 +204,8 @@ def curves(
                 f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
             _write_curves(store, name, parts, order, at.by)
-            return 0
+            return
     write_frame("curves", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return 0
 
 
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
@@ -242,7 +239,7 @@ def pareto(
     against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
     of: GridFlags = ONE_GRID,
     columns: str | None = None,
-) -> int:
+) -> None:
     """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
 
     Parameters
@@ -264,9 +261,8 @@ def pareto(
         if columns is None and of.as_text:
             _write_pareto_title(header, measure, ways)
             _write_standings(store, name, shown, [measure.name, *ways], measure.better)
-            return 0
+            return
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return 0
 
 
 def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: Sequence[str], better: str) -> None:

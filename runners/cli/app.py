@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,7 +32,7 @@ from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
 from runners.cli.results import compare, status, table
 from runners.cli.retry import retry
 from runners.cli.run import run
-from runners.output import say, write
+from runners.output import tell, write
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -42,19 +43,13 @@ Results go to stdout, progress to stderr. --debug shows the traceback of an erro
 """
 
 
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("ablate")
-
-
 app = App(
     name="ablate",
     help=HELP,
     default_parameter=Parameter(
         show_default=lambda value: None if value is None or value is False or value == () else str(value)
     ),
-    version=_version,
+    version=lambda: version("ablate"),
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
@@ -70,7 +65,7 @@ for _command in (
 @app.command
 def report(
     path: Path | None = None, /, *, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None
-) -> int:
+) -> None:
     """Write the campaign's report: one HTML file that works offline.
 
     Parameters
@@ -89,13 +84,12 @@ def report(
     written = write_report(root, out, grid)
     with Store.open(root) as store:
         read_warnings(store, grid)
-    say("ablate: the report is")
+    tell("the report is")
     write(str(written.resolve()))
-    return 0
 
 
 @app.command
-def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path | None = None) -> int:
+def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path | None = None) -> None:
     """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
 
     Parameters
@@ -122,8 +116,7 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
         sys.stdout.flush()
 
     roots, maths = find_campaigns(campaigns), OperatorMaths(spec)
-    serve(roots, host=host, port=port, ready=write_now, say=lambda text: say(f"ablate: {text}"), maths=maths)
-    return 0
+    serve(roots, host=host, port=port, ready=write_now, say=tell, maths=maths)
 
 
 def main() -> None:
@@ -158,7 +151,7 @@ def execute(arguments: list[str]) -> int:
 def _refuse(arguments: list[str], code: int, text: str) -> int:
     if "--json" in arguments:
         write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False))
-    say(f"ablate: {text}")
+    tell(text)
     return code
 
 

@@ -70,7 +70,7 @@ def operators(
     paper: str | None = None,
     page: OperatorPage = OperatorPage(),
     as_json: Json = False,
-) -> int:
+) -> None:
     """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
 
     Parameters
@@ -110,7 +110,6 @@ def operators(
     else:
         found = facts.explain(facts.find_named(name), page.model or facts.MODEL)
         write_json("operators", facts.data(found)) if as_json else _write_operator(found)
-    return 0
 
 
 def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -120,7 +119,7 @@ def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_
         write_table(columns, rows)
 
 
-def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
     """List the tasks and evaluations, or explain one: what it asks, its fields, what it measures and needs.
 
     Parameters
@@ -130,10 +129,10 @@ def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json
     spec
         A spec file: its tasks and evaluations are known too, and without a name these alone are listed.
     """
-    return _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
+    _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
 
 
-def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> int:
+def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
     """List the probes, or explain one: what it looks for, its fields, the rows that it gives and what it costs.
 
     Parameters
@@ -143,10 +142,10 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
     spec
         A spec file: its probes are known too, and without a name these alone are listed.
     """
-    return _choices("probes", ("probe",), name, spec, as_json=as_json)
+    _choices("probes", ("probe",), name, spec, as_json=as_json)
 
 
-def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> int:
+def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> None:
     from runners.catalogue.explain import data
     from runners.catalogue.explain_choice import explain_choice, kinds
     from runners.provenance.specfile import import_spec_file
@@ -158,7 +157,6 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
     else:
         found = explain_choice(name, *of)
         write_json(command, data(found)) if as_json else _write_choice(found)
-    return 0
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
@@ -193,7 +191,6 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
 
 
 def _write_operator(found: "Explanation") -> None:
-    """Write a page about one named operator."""
     write(f"{found.name}: {found.line}\n{found.paper}\n\n{found.use}")
     _write_points("arguments", map(str, found.arguments))
     for part in found.parts:
@@ -207,7 +204,6 @@ def _write_operator(found: "Explanation") -> None:
 
 
 def _write_kind(found: "KindExplanation") -> None:
-    """Write a page about one choice of a stage."""
     write(f"{found.part.stage} = {found.part.kind}: {found.home}")
     _write_formula(found.part)
     _write_numbers(found)
@@ -216,7 +212,6 @@ def _write_kind(found: "KindExplanation") -> None:
 
 
 def _write_choice(found: "ChoiceExplanation") -> None:
-    """Write a page about one task, evaluation or probe."""
     from runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
 
     about = "" if found.about == found.formula else f"\n\n{found.about}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from runners.cli.options import Campaign, Json
 from runners.cli.resolve import CAMPAIGNS, find_campaign
-from runners.output import format_count, say, write, write_json, write_table
+from runners.output import format_count, tell, write, write_json, write_table
 
 NEEDED_BYTES = 1 << 30
 
@@ -38,7 +38,6 @@ def examine(campaign: Path | None = None) -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    """Compare the declared dependencies with the installed packages."""
     try:
         declared = requires("ablate") or []
     except PackageNotFoundError:
@@ -96,7 +95,7 @@ def _program(what: str, *names: str) -> Check:
     return Check(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
 
 
-def rebuild(*, campaign: Campaign = None) -> int:
+def rebuild(*, campaign: Campaign = None) -> None:
     """Make the store anew from the campaign's files."""
     from store.ingest.rebuild import rebuild as rebuild_store
     from store.store import Store
@@ -106,8 +105,7 @@ def rebuild(*, campaign: Campaign = None) -> int:
     with Store.open(root, refresh=False) as store:
         write(f"{store.content_hash()}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
         for row in (*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)):
-            say(f"ablate: not served: {row['file']}: {row['reason']}")
-    return 0
+            tell(f"not served: {row['file']}: {row['reason']}")
 
 
 def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
@@ -140,5 +138,5 @@ def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
         for damage in found:
             write(": ".join(filter(None, (damage.file, damage.problem))))
             write(f"    {damage.remedy}")
-        say(f"ablate: {format_count(len(found), 'problem')}" if found else "ablate: all is sound")
+        tell(format_count(len(found), "problem") if found else "all is sound")
     return 6 if found else 0

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from grid.errors import SpecError
 from runners.cli.options import Campaign, Json, WholeGrid
 from runners.cli.resolve import choose_grid, find_several, open_campaign
-from runners.output import format_count, say, write, write_frame
+from runners.output import format_count, tell, write, write_frame
 
 if TYPE_CHECKING:
     from store.files.annotations import Subject
@@ -26,7 +26,7 @@ def tag(
     grid: WholeGrid = None,
     campaign: Campaign = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Add or remove tags of trials or of a grid: `ablate tag operator=SSA +good -bad`. Without tags, list what has any.
 
     Every query takes tag=good as a condition.
@@ -46,13 +46,13 @@ def tag(
             keys = find_several(store, query) if query else None
             rows = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
         write_frame("tag", rows if keys is None else rows.filter(rows["trial"].is_in(keys)), as_json=as_json)
-        return 0
+        return
     if both := sorted(set(add) & set(remove)):
         raise SpecError(f"a tag is added or removed; got +{both[0]} and -{both[0]}")
-    return _annotate(query, grid, campaign, add, remove)
+    _annotate(query, grid, campaign, add, remove)
 
 
-def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> int:
+def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> None:
     """Write a note on trials or on a grid: `ablate note operator=SSA seed=3 "loss spikes at step 900"`.
 
     Parameters
@@ -62,7 +62,7 @@ def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> int:
     """
     if not words or not words[-1].strip():
         raise SpecError('a note has a text, in quotes after the query: `ablate note operator=SSA "loss spikes"`')
-    return _annotate(words[:-1], grid, campaign, note=words[-1].strip())
+    _annotate(words[:-1], grid, campaign, note=words[-1].strip())
 
 
 def _annotate(
@@ -72,7 +72,7 @@ def _annotate(
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
     note: str | None = None,
-) -> int:
+) -> None:
     from store.files.annotations import annotate
     from store.ingest.ingest_lock import ingest_lock
 
@@ -85,11 +85,10 @@ def _annotate(
         layout = store.layout
     with ingest_lock(layout, wait=True):
         annotate(layout, subjects, add=add, remove=remove, note=note)
-    say(f"ablate: written on {f'grid {grid}' if grid is not None else format_count(len(subjects), 'trial')}")
-    return 0
+    tell(f"written on {f'grid {grid}' if grid is not None else format_count(len(subjects), 'trial')}")
 
 
-def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> int:
+def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
     """Remove trials, or a grid, into the campaign's trash; nothing else is lost.
 
     A trial that another grid plans keeps its results. Trials that are queued or running are not removed.
@@ -105,7 +104,6 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> int:
     from runners.monitoring.remove import remove_trials, trials_of
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
-    from runners.slurm.scheduler import SlurmScheduler
 
     if bool(query) == (grid is not None):
         raise SpecError("`ablate rm` takes a query of trials, or --grid NAME; a query takes grid=NAME as a condition")
@@ -115,16 +113,15 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> int:
         known = set(store.sql("SELECT DISTINCT trial FROM grid_trial")["trial"])
         if known.intersection(keys):
             planned = select_planned(store, query)
-        where = locate_trials(store, SlurmScheduler())
+        where = locate_trials(store)
         removed, kept, place = remove_trials(store, planned, [key for key in keys if key not in known], where)
     write(f"{format_count(removed, 'trial')} removed" if grid is None else f"grid {grid} and {removed} trials removed")
     if kept:
-        say(f"ablate: another grid plans {format_count(kept, 'more trial')}; the results stay")
-    say(f"ablate: the files lie in {place}; `cp -a trash/{place.name}/. .` in the campaign restores them")
-    return 0
+        tell(f"another grid plans {format_count(kept, 'more trial')}; the results stay")
+    tell(f"the files lie in {place}; `cp -a trash/{place.name}/. .` in the campaign restores them")
 
 
-def rename(old: str, new: str, /, *, campaign: Campaign = None) -> int:
+def rename(old: str, new: str, /, *, campaign: Campaign = None) -> None:
     """Give a grid another name; every result stays. Change the name in the spec file, too.
 
     Parameters
@@ -136,10 +133,8 @@ def rename(old: str, new: str, /, *, campaign: Campaign = None) -> int:
     """
     from runners.monitoring.remove import rename_grid
     from runners.monitoring.trial_locations import locate_trials
-    from runners.slurm.scheduler import SlurmScheduler
 
     with open_campaign(campaign) as store:
-        rename_grid(store, old, new, locate_trials(store, SlurmScheduler()))
+        rename_grid(store, old, new, locate_trials(store))
     write(f"grid {old} is called {new}")
-    say("ablate: change the name in the spec file, too; otherwise the next run plans the old name again")
-    return 0
+    tell("change the name in the spec file, too; otherwise the next run plans the old name again")

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from grid.errors import AblateError, NotFoundError, SpecError
 from runners.cli.options import Campaign, Flag, Json, Trials, Trust
 from runners.cli.resolve import find_several, open_campaign, require_trust
-from runners.output import format_count, say, slow_notice, write_json, write_table
+from runners.output import format_count, slow_notice, tell, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,10 +92,10 @@ def evaluate(
             if file.is_file():
                 import_spec_file(file)
             else:
-                _tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
+                tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
         wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*given, *code])
         try:
-            results += evaluate_trials(store, models, wanted, _tell)
+            results += evaluate_trials(store, models, wanted, tell)
         finally:
             _ingest(store)
         rows = store.sql("SELECT trial, any_value(label), any_value(seed) FROM grid_trial GROUP BY trial").rows()
@@ -128,10 +128,6 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
     return tuple({each.key: each for each in evaluations}.values())
 
 
-def _tell(text: str) -> None:
-    say(f"ablate: {text}")
-
-
 def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
     """Return the trials whose weights were kept, and why the others cannot be evaluated."""
     from runners.posthoc.evaluate import Result
@@ -153,7 +149,7 @@ def _ingest(store: "Store") -> None:
     try:
         ingest(store.layout.root, wait=True, threads=1, thorough=True)
     except AblateError as error:
-        _tell(f"results are on disk but not in the store yet: {error}")
+        tell(f"results are on disk but not in the store yet: {error}")
 
 
 def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
@@ -172,11 +168,11 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
         _show(results, labels)
     for each in results:
         if each.message is not None:
-            _tell(f"trial {each.trial[:8]}: {f'{each.kind}: ' if each.kind else ''}{each.message}")
+            tell(f"trial {each.trial[:8]}: {f'{each.kind}: ' if each.kind else ''}{each.message}")
     counts = Counter(each.status for each in results)
     words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
     told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
-    _tell(f"{format_count(len(results), 'evaluation')} of {format_count(trials, 'trial')}: {told}")
+    tell(f"{format_count(len(results), 'evaluation')} of {format_count(trials, 'trial')}: {told}")
     return 4 if failed else 0
 
 
@@ -191,4 +187,4 @@ def _show(results: "Sequence[Result]", labels: dict[str, tuple[str, int]]) -> No
         headings = ["trial", "cell", "seed", "name", "evaluation conditions", "value", "se over items", "items"]
         write_table(headings, rows[:_MOST_SHOWN])
     if len(rows) > _MOST_SHOWN:
-        _tell(f"{_MOST_SHOWN} of {len(rows)} values are shown; the table evaluation has all")
+        tell(f"{_MOST_SHOWN} of {len(rows)} values are shown; the table evaluation has all")

@@ -18,23 +18,15 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import format_count, tell, write, write_frame, write_json, write_table
+from store.files.atomic import environment_problem, write_atomic
+from store.files.layout import Layout
+from store.files.saved_texts import QUERIES, is_name
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.files.layout import Layout
     from store.store import Store
-
-_ON_A_PAGE = {
-    "label": "cell",
-    "pairs": "pairs",
-    "value": "value",
-    "percent": "difference %",
-    "p_holm": "p (Holm)",
-    "verdict": "verdict",
-}
-"""Columns of the verdicts that a page has room for; files for programs have all."""
 
 
 @Parameter(name="*")
@@ -93,8 +85,6 @@ def sql(
     saved
         List the saved queries.
     """
-    from store.files.layout import Layout
-    from store.files.saved_texts import QUERIES
     from store.store import Store
 
     formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
@@ -103,13 +93,14 @@ def sql(
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
-        return _list_saved(layout, as_json=shown.as_json)
+        _list_saved(layout, as_json=shown.as_json)
+        return 0
     text = _read_query(layout, query, file, naming=save is not None)
     with Store.open(root) as store:
         if save is not None:
             store.sql(text or "", most=0)  # refuse an invalid query
             replaced = QUERIES.save(layout, save, text or "")
-            say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
+            tell(f"{'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
             return 0
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
@@ -145,11 +136,10 @@ def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
 
 def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
     from store.export.formats import encode
-    from store.files.atomic import write_atomic
 
     if shown.parquet is not None:
         write_atomic(shown.parquet, encode(frame, "parquet"))
-        say(f"ablate: {format_count(frame.height, 'row')} in")
+        tell(f"{format_count(frame.height, 'row')} in")
         write(str(shown.parquet.resolve()))
     elif shown.md:
         sys.stdout.write(encode(frame, "md").decode())
@@ -157,7 +147,7 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
 
 
-def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
+def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
     """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
     if formats:
         raise SpecError(f"{formats[0]} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
@@ -172,10 +162,8 @@ def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def _read_query(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
+def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
-    from store.files.atomic import environment_problem
-    from store.files.saved_texts import QUERIES, is_name
 
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
@@ -200,8 +188,7 @@ def _read_query(layout: "Layout", query: str | None, file: Path | None, *, namin
     return QUERIES.text(layout, query) if not naming and is_name(query) else query
 
 
-def _list_saved(layout: "Layout", *, as_json: bool) -> int:
-    from store.files.saved_texts import QUERIES
+def _list_saved(layout: Layout, *, as_json: bool) -> None:
 
     queries = QUERIES.every(layout)
     if as_json:
@@ -209,8 +196,7 @@ def _list_saved(layout: "Layout", *, as_json: bool) -> int:
     elif queries:
         write_table(["name", "query"], [(name, " ".join(text.split())) for name, text in queries.items()])
     else:
-        say("ablate: no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
-    return 0
+        tell("no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
 
 
 @Parameter(name="*")
@@ -244,7 +230,7 @@ def export(
     campaign: Campaign = None,
     grid: OneGrid = None,
     page: ExportPage = ExportPage(),
-) -> int:
+) -> None:
     """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
 
     Parameters
@@ -258,12 +244,12 @@ def export(
         The format, where the name does not say it.
     """
     from store.export.formats import FORMATS, format_of
-    from store.files.atomic import write_atomic
 
     if what == "tensorboard":
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
-        return _export_runs(Path(to), campaign, grid)
+        _export_runs(Path(to), campaign, grid)
+        return
     _require_file(what, to, kind)
     suffix = kind or format_of(Path(to))
     is_page = what == "cells" and suffix in ("tex", "md")
@@ -277,11 +263,10 @@ def export(
     if to == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-        return 0
+        return
     write_atomic(Path(to), data)
-    say("ablate: the table is")
+    tell("the table is")
     write(str(Path(to).resolve()))
-    return 0
 
 
 def _require_file(what: str, to: str, kind: str | None) -> None:
@@ -293,7 +278,7 @@ def _require_file(what: str, to: str, kind: str | None) -> None:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
-def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
+def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> None:
     from runners.tasks.optional_packages import require_package
     from store.export.tensorboard import write_tensorboard
 
@@ -301,20 +286,19 @@ def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
     with open_campaign(campaign) as store:
         read_warnings(store)
         runs = write_tensorboard(store, choose_grid(store, grid), folder)
-    say(f"ablate: {format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
+    tell(f"{format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
     write(str(folder.resolve()))
-    return 0
 
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
-    from store.files.saved_texts import QUERIES
 
     if what in TABLES:
         frame = rows(store, choose_grid(store, grid), what)
-        if what == "verdicts" and kind in ("tex", "md"):
-            frame = frame.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
+        if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
+            frame = frame.select("label", "pairs", "value", "percent", "p_holm", "verdict")
+            frame = frame.rename({"label": "cell", "percent": "difference %", "p_holm": "p (Holm)"})
         return encode(frame, kind)
     saved = QUERIES.every(store.layout)
     if what not in saved:
@@ -324,7 +308,6 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
 
 
 def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
-    """Write the table of cells as LaTeX or Markdown."""
     from store.export.cells import cells, latex_cells, markdown_cells
 
     point = {}

@@ -1,17 +1,15 @@
 """Commands that monitor the trials of a campaign: logs, cancel, failures, watch."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
 from runners.cli.resolve import choose_grid, find_campaign, find_one, open_campaign, read_warnings
-from runners.output import say, write, write_json
-
-if TYPE_CHECKING:
-    from store.files.layout import Layout
+from runners.output import tell, write, write_json
+from store.files.layout import Layout
 
 
 def logs(
@@ -20,7 +18,7 @@ def logs(
     attempt: int | None = None,
     worker: Flag = False,
     campaign: Campaign = None,
-) -> int:
+) -> None:
     """Show the log of a trial: of its latest attempt, of all as they come, or of the worker that ran it.
 
     Parameters
@@ -40,25 +38,24 @@ def logs(
         layout, trial = store.layout, find_one(store, query)
     if follow:
         _follow(layout, trial, attempt)
-        return 0
+        return
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
-    say(f"ablate: {in_words(found)}")
+    tell(in_words(found))
     if not sum(map(sys.stdout.write, LogFollower(layout, path).more())):
-        say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
-    return 0
+        tell(f"it has written nothing{'' if found.end else ' so far'}")
 
 
-def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
+def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
     from runners.monitoring.logs import LogFollower, follow, in_words
 
     for state, text in follow(layout, trial, attempt):
         if state is not None:
-            say(f"ablate: {in_words(state)}")
+            tell(in_words(state))
             if state.end is None and not any(LogFollower(layout, layout.log(trial, state.attempt)).more()):
                 worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, "
-                say(
-                    "ablate: a trial prints nothing while all goes well; "
+                tell(
+                    "a trial prints nothing while all goes well; "
                     f"{worker if state.start.get('place') else ''}`ablate watch` shows how far it is"
                 )
         sys.stdout.write(text)
@@ -84,7 +81,6 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     from runners.monitoring.trial_query import select
     from runners.slurm.scheduler import SlurmScheduler
     from runners.slurm.submissions import read_submission_status
-    from store.files.layout import Layout
 
     scheduler = SlurmScheduler()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
@@ -109,14 +105,13 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
             write(line)
         if not cancelling.done and not cancelling.problems:
             write(f"nothing {'of that ' if query or outdated else ''}is queued or running")
-        for note in (*notes, *cancelling.problems):
-            say(f"ablate: {note}")
+        tell(*notes, *cancelling.problems)
         if cancelling.done:
-            say("ablate: nothing is lost: `ablate run` goes on with these trials where they were saved")
+            tell("nothing is lost: `ablate run` goes on with these trials where they were saved")
     return 5 if cancelling.problems else 0
 
 
-def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
     """Show failures by kind: number of trials, hosts, time and advice."""
     from runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
 
@@ -127,14 +122,13 @@ def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json =
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data, warnings)
-        return 0
+        return
     write_groups([*found, *refused])
     if not found and not refused:
         write("nothing failed")
-    return 0
 
 
-def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = False) -> int:
+def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = False) -> None:
     """Watch a campaign live: cells, workers, running trials and their pace, failures, hours used, time left.
 
     It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
@@ -161,5 +155,4 @@ def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = Fals
         else:
             show(found, Console())
     except KeyboardInterrupt:
-        say("ablate: the grid goes on without being watched")
-    return 0
+        tell("the grid goes on without being watched")

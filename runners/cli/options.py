@@ -66,9 +66,6 @@ class GridFlags:
         return not (self.as_json or self.as_csv)
 
 
-ONE_GRID = GridFlags()
-
-
 @Parameter(name="*")
 @final
 @dataclass(frozen=True)
@@ -85,9 +82,6 @@ class Listing:
 
     sort: Literal["effect", "p", "plan"] = "effect"
     columns: str | None = None
-
-
-BY_EFFECT = Listing()
 
 
 @Parameter(name="*")
@@ -111,9 +105,6 @@ class SpecFlags:
     campaign: Path | None = None
 
 
-ANY_SPEC = SpecFlags()
-
-
 @Parameter(name="*")
 @final
 @dataclass(frozen=True)
@@ -131,9 +122,6 @@ class Repeat:
 
     retry: Flag = False
     again: Annotated[bool, Parameter(name=("--rerun-stale", "--again"), negative="")] = False
-
-
-ONCE = Repeat()
 
 
 ON_SLURM = Group(
@@ -210,10 +198,8 @@ class SlurmFlags:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flags that were given."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: value for name, value in values.items() if value is not None and value is not False and value != ()
-        }
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""
@@ -262,9 +248,13 @@ class MachineFlags:
             )
 
 
-ANYWHERE = MachineFlags()
-
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""
 
+# What commands take where nothing is given.
+ANYWHERE = MachineFlags()
+ANY_SPEC = SpecFlags()
+BY_EFFECT = Listing()
 NO_CLUSTER = SlurmFlags()
+ONCE = Repeat()
+ONE_GRID = GridFlags()

@@ -8,7 +8,9 @@ from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Json
 from runners.cli.published import doubts, flat, write_cells
 from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
-from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
+from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +25,7 @@ def papers(
     scale: PaperScale = "cpu",
     campaign: Path | None = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """List tables and figures of the papers and their grids, those of one paper, or one table with your results.
 
     Parameters
@@ -36,7 +38,8 @@ def papers(
         Where its results are; default campaigns/PAPER.
     """
     if item is not None and ":" in item:
-        return _papers_item(item, scale, campaign, as_json=as_json)
+        _papers_item(item, scale, campaign, as_json=as_json)
+        return
     names = list(paper_files()) if item is None else [item]
     root = {name: campaign or CAMPAIGNS / name for name in names}
     states = [each for name in names for each in item_states(name, scale, root[name], count=item is not None)]
@@ -44,13 +47,11 @@ def papers(
         write_json("papers", [each._asdict() for each in states])
     else:
         write_states(states, scale)
-    return 0
 
 
-def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> int:
+def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> None:
     """Show a table with your results beside the printed values, or the printed values alone."""
     from dashboards.papers.paper_tables import read_beside
-    from store.files.layout import Layout
     from store.published.tables import chosen
     from store.store import Store
 
@@ -58,8 +59,8 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     grids = load_paper(paper).registry
     grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     if not name.startswith("table"):
-        say(f"ablate: {item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
-        return 0
+        tell(f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
+        return
     number = int(name.removeprefix("table"))
     if Layout(root).exists():
         with Store.open(root) as store:
@@ -70,14 +71,13 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
                     write_frame("papers", found, as_json=True, warnings=warnings)
                 else:
                     write_beside(found)
-                return 0
+                return
     cells = chosen(grids.number, str(number))
     if as_json:
         write_frame("papers", flat(cells), as_json=True)
     else:
         write_cells(cells)
-    say(f"ablate: {root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it")
-    return 0
+    tell(f"{root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it")
 
 
 class ItemState(NamedTuple):
@@ -109,9 +109,6 @@ def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> lis
 
 
 def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
-    from store.files.layout import Layout
-    from store.files.trial_status import trial_state
-
     if item.reason:
         return ItemState(name, item.name, "no grid", None, None, None, None, item.reason)
     if item.of:
@@ -167,8 +164,8 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
     views = format_count(len(states) - grids - other, "view")
-    say(
-        f"ablate: at scale {scale}: {format_count(grids, 'grid')}, {views}, "
+    tell(
+        f"at scale {scale}: {format_count(grids, 'grid')}, {views}, "
         f"{format_count(other, 'item')} without a grid; `ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )
 

@@ -22,7 +22,8 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say, slow_notice, write_json, write_prose
+from runners.output import slow_notice, tell, write_json, write_prose
+from store.files.layout import Layout
 
 if TYPE_CHECKING:
     from runners.monitoring.trial_locations import State
@@ -79,7 +80,6 @@ def plan(
     from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters
-    from store.files.layout import Layout
 
     where.check()
     spec, grid = locate_spec(spec, of.grid, of.scale)
@@ -101,7 +101,7 @@ def plan(
     leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
     counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
     if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        say(f"ablate: {words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
+        tell(f"{words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
     if as_json:
         write_json("plan", plan_data(planned))
     else:
@@ -113,16 +113,13 @@ def plan(
 def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
     """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
     from runners.monitoring.trial_locations import locate_trials
-    from runners.slurm.scheduler import SlurmScheduler
-    from store.files.layout import Layout
     from store.store import Store
 
     if not Layout(root).exists():
         return {}, set()
     with slow_notice("looking where trials are"), Store.open(root) as store:
         read_warnings(store)
-        locations = locate_trials(store, SlurmScheduler())
+        locations = locate_trials(store)
         members = store.sql("SELECT trial FROM grid_trial WHERE list_contains($grids, grid)", {"grids": list(grids)})
-    for note in locations.notes:
-        say(f"ablate: {note}")
+    tell(*locations.notes)
     return {key: each.state for key, each in locations.trials.items()}, set(members["trial"])

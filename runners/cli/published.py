@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from grid.errors import SpecError
 from runners.cli.options import Csv, Flag, GridFlags, Json
 from runners.cli.resolve import open_grid
-from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
+from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,7 +78,7 @@ def published(
     results: ComparisonFlags = ComparisonFlags(),
     as_json: Json = False,
     as_csv: Csv = False,
-) -> int:
+) -> None:
     """Show published tables, the cells of one, or your results for the papers' claims."""
     from store.analysis.published_comparison import compare_published
     from store.published.tables import chosen
@@ -92,7 +92,7 @@ def published(
             write_frame("published-compare", claims, as_json=as_json, as_csv=as_csv, warnings=warnings)
         else:
             _write_claims(claims, everything=results.everything)
-        return 0
+        return
     if results != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
     cells = chosen(query.paper, query.table, query.metric)
@@ -104,11 +104,9 @@ def published(
         _write_tables(cells)
     else:
         write_cells(cells)
-    return 0
 
 
 def _write_tables(cells: "Sequence[PublishedCell]") -> None:
-    """Write a line per table: its subject and its operators."""
     groups: dict[tuple[str, str], list[PublishedCell]] = {}
     for cell in cells:
         groups.setdefault((cell.paper, cell.paper_table), []).append(cell)
@@ -122,8 +120,8 @@ def _write_tables(cells: "Sequence[PublishedCell]") -> None:
         for table, members in groups.items()
     ]
     write_table(("paper", "table", "cells", "operators", "about"), rows)
-    say(
-        f"ablate: {format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
+    tell(
+        f"{format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
         "--compare puts your own results beside them"
     )
 
@@ -136,8 +134,8 @@ def write_cells(cells: "Sequence[PublishedCell]") -> None:
     for line in (*dashes, *marks, *doubts(number for cell in cells for number in cell.notes)):
         write(f"  {line}")
     if any(cell.binomial_se is not None for cell in cells):
-        say(
-            "ablate: ± items is the binomial standard error of the usual test set; only 003 T4 prints an error, "
+        tell(
+            "± items is the binomial standard error of the usual test set; only 003 T4 prints an error, "
             "and no paper says how many seeds it trained"
         )
 
@@ -158,11 +156,11 @@ def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
         write(f"  {line}")
     words = [f"{count} {word}" for word, count in judged["word"].value_counts(sort=True).rows()]
     counts = ", ".join([*words, f"{others.height} not comparable"])
-    say(f"ablate: of {format_count(claims.height, 'claim')}: {counts}")
+    tell(f"of {format_count(claims.height, 'claim')}: {counts}")
     if not everything and not others.is_empty():
         for reason, count in others["reason"].value_counts(sort=True).rows()[:_MOST_REASONS]:
-            say(f"ablate:   {count}: {reason}")
-        say("ablate: --all shows every claim and why it is not comparable; docs/published.md explains the words")
+            tell(f"  {count}: {reason}")
+        tell("--all shows every claim and why it is not comparable; docs/published.md explains the words")
 
 
 def doubts(numbers: Iterable[int]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from grid.errors import SpecError
 from runners.cli.options import Campaign, OneTrial, Trust
 from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
-from runners.output import say, slow_notice, write, write_table
+from runners.output import slow_notice, tell, write, write_table
+from store.files.atomic import make_directory
 
 if TYPE_CHECKING:
     from runners.execution.repro import Reproduction
@@ -33,10 +35,7 @@ def repro(
     keep
         A new directory for the restored code and the campaign of the repetition; default one that is removed.
     """
-    from tempfile import TemporaryDirectory
-
     from runners.execution.repro import read_recorded, reproduce, submitted_code
-    from store.files.atomic import make_directory
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")
@@ -48,18 +47,13 @@ def repro(
         require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
-        found = reproduce(store, trial, place, spec, _tell)
+        found = reproduce(store, trial, place, spec, tell)
     return _report(found)
 
 
-def _tell(text: str) -> None:
-    say(f"ablate: {text}")
-
-
 def _report(found: "Reproduction") -> int:
-    """Say what came of it; the exit code."""
     if found.failure is not None:
-        _tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
+        tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
         return 4
     if not found.different:
         write(f"equal: {found.equal} values")
@@ -70,5 +64,5 @@ def _report(found: "Reproduction") -> int:
     write_table(["value", "recorded", "again", "difference"], shown)
     count = len(found.different)
     most = f"; the largest {_MOST_SHOWN} are shown" if count > _MOST_SHOWN else ""
-    _tell(f"{count} of {count + found.equal} values differ{most}")
+    tell(f"{count} of {count + found.equal} values differ{most}")
     return 4

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import runners
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
-from runners.output import say
+from runners.output import tell
+from store.files.atomic import read_json
 from store.files.layout import Layout
+from store.files.trust import trust as remember, trusts
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
-
-_NOT_PAPERS: Final = ("corpora",)
-"""Modules of specs/papers that the papers' files import."""
 
 MOST_NAMED = 8
 """Most matches that are named if there are several."""
@@ -54,41 +54,30 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
     return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
 
-class OpenGrid(NamedTuple):
-    """A grid of an open store, with the warnings about its results."""
-
-    store: "Store"
-    name: str
-    warnings: list[str]
-
-
 @contextmanager
-def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
-    """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
+def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
+    """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them.
 
     Raises NotFoundError if there is no such campaign or grid.
     """
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
-        yield OpenGrid(store, name, read_warnings(store, name, quiet=flags.as_json))
+        yield store, name, read_warnings(store, name, quiet=flags.as_json)
 
 
 def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = False) -> list[str]:
     """Return what readers of these results must know. Unless `quiet`, write it to stderr."""
     warnings = store.warnings(grid)
-    for warning in () if quiet else warnings:
-        say(f"ablate: {warning}")
+    if not quiet:
+        tell(*warnings)
     return warnings
 
 
 def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
     """Check that this user trusts the campaign before its files `code` run; `trust` says so now and later.
 
-    Raises:
-        SpecError: the user neither made nor trusts it; names the files.
+    Raises SpecError, which names the files, if the user neither made nor trusts it.
     """
-    from store.files.trust import trust as remember, trusts
-
     files = ", ".join(map(str, code))
     if not files or trusts(layout, "code"):
         return
@@ -121,14 +110,12 @@ class PaperFile(NamedTuple):
 def paper_files() -> Mapping[str, Path]:
     """Find the files of the papers by name: in specs/papers here, else in this package's repository.
 
-    Raises NotFoundError if there is no such folder.
+    They import corpora.py, which is no paper. Raises NotFoundError if there is no such folder.
     """
-    import runners
-
     home = Path(runners.__file__).parent.parent
     for folder in (Path("specs/papers"), home / "specs" / "papers"):
         if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in _NOT_PAPERS}
+            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem != "corpora"}
     raise NotFoundError(
         f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
         "call ablate in a clone"
@@ -192,8 +179,6 @@ def load_grids(
 
 
 def _note_other_overrides(root: Path, grid: "Grid") -> None:
-    from store.files.atomic import read_json
-
     try:
         header = read_json(Layout(root).grid_header(grid.name))
     except (NotFoundError, StoreError):  # it is absent or damaged, and is written anew
@@ -203,8 +188,8 @@ def _note_other_overrides(root: Path, grid: "Grid") -> None:
         for each in (header.get("overrides", ()), grid.overrides)
     )
     if before != now:
-        say(
-            f"ablate: grid {grid.name!r} had {before} before, and now has {now}; "
+        tell(
+            f"grid {grid.name!r} had {before} before, and now has {now}; "
             "trials of the earlier plan that the new one lacks leave the grid"
         )
 

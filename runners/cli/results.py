@@ -23,7 +23,7 @@ from runners.cli.options import (
 )
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
-from runners.output import say, write, write_frame, write_json, write_prose, write_table
+from runners.output import tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
-_ABSENT = "(not there)"
 
 
-def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
     """Show the progress of each cell, the running trials and the failures, from the files and the scheduler.
 
     A query keeps cells and running trials.
@@ -42,19 +41,16 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
-    from runners.slurm.scheduler import SlurmScheduler
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        state = read_status(store, locate_trials(store, SlurmScheduler(), done=False), names, grid)
+        state = read_status(store, locate_trials(store, done=False), names, grid)
         state = state.keep(store, select_planned(store, query)) if query else state
     if as_json:
         write_json("status", state.data(), state.warnings)
     else:
         write_status(state)
-        for warning in state.warnings:
-            say(f"ablate: {warning}")
-    return 0
+        tell(*state.warnings)
 
 
 @Parameter(name="*")
@@ -75,7 +71,7 @@ def table(
     rows: Listing = BY_EFFECT,
     why: str | None = None,
     best_over: Sequence[str] = (),
-) -> int:
+) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
     Parameters
@@ -103,7 +99,8 @@ def table(
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):
             if why is not None:
-                return _write_why(store, name, _find_cell(store, name, why), notes, as_json=of.as_json)
+                _write_why(store, name, _find_cell(store, name, why), notes, as_json=of.as_json)
+                return
             if several and flags.as_text:
                 write(f"campaign {path}")
             found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
@@ -117,15 +114,10 @@ def table(
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return 0
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
-    """Return the key of the one cell that `words` mean.
-
-    Raises:
-        NotFoundError: they mean no cell, or several.
-    """
+    """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean no cell, or several."""
     names = dict(
         store.sql(
             "SELECT cell, any_value(label) FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
@@ -142,7 +134,7 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     return found[0]
 
 
-def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *, as_json: bool) -> int:
+def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *, as_json: bool) -> None:
     from store.analysis.explain_verdict import why, why_text
 
     found = why(store, grid, cell)
@@ -152,10 +144,9 @@ def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *,
         write(f"{found['label']}, grid {grid}")
         for line in why_text(found):
             write_prose(f"  {line}")
-    return 0
 
 
-def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> int:
+def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> None:
     """Compare two trials or more: first their specs, then their results.
 
     Parameters
@@ -181,7 +172,6 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> in
         same = f", which is one trial, {runs[0].key[:8]}" if len(trials) > 1 else ""
         raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}{same}")
     _write_comparison(runs, warnings, as_json=as_json)
-    return 0
 
 
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
@@ -211,7 +201,6 @@ class _ComparedTrial(NamedTuple):
 
 
 def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
-    """Read the spec and the final evaluations of a trial."""
     text, label, seed = store.sql(
         "SELECT t.spec, g.label, g.seed FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key LIMIT 1",
         {"key": key},
@@ -243,10 +232,9 @@ def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any,
 
 
 def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """List the fields in which the specs differ, with the value in each."""
     leaves = [dict(_leaves(spec)) for spec in specs]
     paths = dict.fromkeys(path for each in leaves for path in each)
-    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
+    found = [(path, [each.get(path, "(not there)") for each in leaves]) for path in paths]
     return [(path, values) for path, values in found if len(set(values)) > 1]
 
 

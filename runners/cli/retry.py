@@ -11,13 +11,15 @@ from cyclopts import Parameter
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.options import ANYWHERE, NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, Trust
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from runners.output import format_count, say, write
+from runners.cli.run import run_here
+from runners.output import format_count, tell, write
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     from grid import Grid
     from runners.attempts.submission_record import Submission
     from runners.monitoring.trial_locations import State, TrialLocations
-    from store.files.layout import Layout
     from store.store import Store
 
 _UNCLAIMED: "tuple[State, ...]" = ("failed", "lost", "pending")
@@ -64,7 +66,6 @@ def retry(
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train trials once more that failed or were lost, on the same machine. Without words, say what failed."""
-    from runners.cli.run import run_here
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
     from runners.slurm.spec import Slurm, cluster_of
@@ -97,16 +98,13 @@ def retry(
 
 
 def _choose_here(store: "Store", query: Sequence[str], states: "Sequence[State]") -> "RetrySelection":
-    """Choose trials of a campaign, and say which cannot be retried."""
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
-    from runners.slurm.scheduler import SlurmScheduler
 
-    locations = locate_trials(store, SlurmScheduler())
+    locations = locate_trials(store)
     chosen = choose(locations, select(store, query) if query else None, states)
     words = chosen.in_words()
-    for note in (*locations.notes, *([f"of these trials {words}"] if words else [])):
-        say(f"ablate: {note}")
+    tell(*locations.notes, *([f"of these trials {words}"] if words else []))
     return chosen
 
 
@@ -149,10 +147,9 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "S
     return selection
 
 
-def last_submission(layout: "Layout", keys: Iterable[str]) -> "Submission | None":
+def last_submission(layout: Layout, keys: Iterable[str]) -> "Submission | None":
     """Read the latest submission that had any of `keys`: by their attempts, else by the latest manifest."""
     from runners.attempts.submission_record import read_submission_record
-    from store.files.trial_status import trial_state
 
     names = {str(last.start["submission"]) for key in keys for last in trial_state(layout, key).attempts[-1:]}
     for name in sorted(names or layout.submission_ids()[-1:], reverse=True):
@@ -193,5 +190,5 @@ def _list_failures(store: "Store") -> int:
     write_groups(groups)
     trials, ways = format_count(sum(each.n for each in groups), "trial"), format_count(len(groups), "way")
     kinds = f"{trials} failed, in {ways}" if groups else "nothing failed"
-    say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
+    tell(f"{kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
     return 2

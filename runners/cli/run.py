@@ -17,7 +17,7 @@ from runners.cli.options import (
     SpecFlags,
 )
 from runners.cli.resolve import load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say
+from runners.output import say, tell
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -57,53 +57,40 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
     """Train on this machine, report, and return the exit code."""
     from runners.execution import Inline, Local
     from runners.execution.run import run_campaign
+    from runners.monitoring.trial_locations import outdated_notes
+    from store.store import Store
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
     result = run_campaign(root, grids, machine, options)
     code = report_outcome(result, root)
     if not result.interrupted:
-        _say_notes(root)
+        with Store.open(root) as store:
+            read_warnings(store)
+            tell(*outdated_notes(store, 0))
     return code
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
     """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
-    for problem in result.problems:
-        say(f"ablate: {problem}")
+    tell(*result.problems)
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
     left = result.stopped - called_off
     if left:
-        say(f"ablate: {reason}")
+        tell(reason)
     return 4 if result.failed or result.skipped_failed or left else 0
 
 
-def _say_notes(root: Path) -> None:
-    """Say what is wrong with results, and how many finished trials an edit of the spec took out of their grids."""
-    from runners.monitoring.trial_locations import outdated_notes
-    from store.store import Store
-
-    with Store.open(root) as store:
-        read_warnings(store)
-        for note in outdated_notes(store, 0):
-            say(f"ablate: {note}")
-
-
 def _outcome_words(result: "RunResult") -> str:
-    counts = (
-        (result.ok, "trained", "trained"),
-        (result.failed, "failed", "failed"),
-        (result.stopped, *(f"not finished, the same command goes on with {each}" for each in ("it", "them"))),
-        (result.skipped, "was done before", "were done before"),
-        (
-            result.skipped_other_code,
-            *(f"of these ran other code (--rerun-stale trains {each} again)" for each in ("it", "them")),
-        ),
-        (
-            result.skipped_failed,
-            *(f"failed before and {each} not tried again (--retry does)" for each in ("was", "were")),
-        ),
-    )
-    words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+    counts = {
+        "trained": result.ok,
+        "failed": result.failed,
+        "not finished, the same command goes on with {them}": result.stopped,
+        "{were} done before": result.skipped,
+        "of these ran other code (--rerun-stale trains {them} again)": result.skipped_other_code,
+        "failed before and {were} not tried again (--retry does)": result.skipped_failed,
+    }
+    singular, plural = {"them": "it", "were": "was"}, {"them": "them", "were": "were"}
+    words = [f"{n} {text.format_map(singular if n == 1 else plural)}" for text, n in counts.items() if n]
     return "; ".join(words) or "nothing was trained"

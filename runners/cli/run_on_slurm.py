@@ -3,47 +3,41 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from grid import Grid
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.output import format_count, say, slow_notice, write
-
-if TYPE_CHECKING:
-    from grid import Grid
-    from runners.slurm.spec import Resources, Slurm
-    from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs
+from runners.cli.run import report_outcome
+from runners.execution.background_ingest import BackgroundIngest
+from runners.monitoring.trial_locations import called_off
+from runners.output import format_count, say, slow_notice, tell, write
+from runners.slurm.follow import Following
+from runners.slurm.scheduler import SlurmScheduler
+from runners.slurm.spec import Resources, Slurm, budget_hours
+from runners.slurm.submit.already_queued import describe_already_queued
+from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
 
 def submit_options(
     spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
-) -> "SubmitOptions":
+) -> SubmitOptions:
     """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
-    from runners.slurm.spec import budget_hours
-    from runners.slurm.submit.submit import SubmitOptions
-
     budget = None if cluster.budget is None else budget_hours(cluster.budget)
     flags = frozenset(cluster.to_dict())
     files, dry_run = (spec.resolve(),), cluster.dry_run
     return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, flags=flags, dry_run=dry_run)
 
 
-def draft_or_queue(
-    root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions", cluster: SlurmFlags
-) -> int:
+def draft_or_queue(root: Path, grids: Sequence[Grid], slurm: Slurm, options: SubmitOptions, cluster: SlurmFlags) -> int:
     """Read the limits of the cluster, then show or queue the missing trials; return the exit code.
 
-    Raises:
-        SpecError, EnvironmentProblem: it was refused; the sentence says that nothing was queued.
+    Raises SpecError or EnvironmentProblem if it was refused; the sentence says that nothing was queued.
     """
-    from runners.slurm.scheduler import SlurmScheduler as Scheduler
-    from runners.slurm.submit.submit import Drafter
-
     with _nothing_queued(), slow_notice("asking the cluster what it allows"):
-        drafter = Drafter(root, grids, slurm, Scheduler(), options)
+        drafter = Drafter(root, grids, slurm, SlurmScheduler(), options)
     return show_or_queue(drafter, root, cluster)
 
 
@@ -58,30 +52,25 @@ def _nothing_queued() -> Iterator[None]:
         raise type(error)(f"{error}; nothing was queued") from error
 
 
-def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
+def show_or_queue(drafter: Drafter, root: Path, cluster: SlurmFlags) -> int:
     """Show what would be queued, or queue it and follow it if asked; the exit code."""
-    from runners.slurm.submit.submit import submit
-
     if cluster.dry_run:
         with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
         write("\n".join(dry_run_lines(draft)))
         return 0
     with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
-        queued = submit(drafter, lambda text: say(f"ablate: {text}"))
-    for note in queued.draft.notes:
-        say(f"ablate: {note}")
+        queued = submit(drafter, tell)
+    tell(*queued.draft.notes)
     say(queued_line(queued, root))
     return _follow(drafter, queued, root) if cluster.wait else 0
 
 
-def dry_run_lines(draft: "Draft") -> Iterator[str]:
+def dry_run_lines(draft: Draft) -> Iterator[str]:
     """Describe a submission: counts, classes, remarks, scripts."""
     if not draft.groups:
         yield _all_queued(draft) or "nothing is left to queue"
         return
-    from runners.slurm.submit.already_queued import describe_already_queued
-
     already = describe_already_queued(draft.elsewhere, draft.wanted)
     if already:
         yield already
@@ -105,7 +94,7 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
         yield script
 
 
-def worker_words(given: "Resources") -> str:
+def worker_words(given: Resources) -> str:
     """Describe a worker: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
     kind = f"{given.gpu_type} " if given.gpu_type else ""
     auto = given.per_gpu == "auto"
@@ -126,10 +115,8 @@ def worker_words(given: "Resources") -> str:
     return ", ".join(parts)
 
 
-def queued_line(queued: "SubmittedJobs", root: Path) -> str:
+def queued_line(queued: SubmittedJobs, root: Path) -> str:
     """Describe the submission and the commands that follow it, in one line."""
-    from runners.slurm.submit.already_queued import describe_already_queued
-
     draft = queued.draft
     if queued.record is None:
         were = "was" if queued.done == 1 else "were"
@@ -144,7 +131,7 @@ def queued_line(queued: "SubmittedJobs", root: Path) -> str:
     )
 
 
-def _all_queued(draft: "Draft") -> str | None:
+def _all_queued(draft: Draft) -> str | None:
     """Say that all missing trials are queued, and how to change their workers; None if no trial is missing."""
     if not draft.wanted:
         return None
@@ -158,24 +145,19 @@ def _all_queued(draft: "Draft") -> str | None:
     )
 
 
-def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
-    from runners.cli.run import report_outcome
-    from runners.execution.background_ingest import BackgroundIngest
-    from runners.monitoring.trial_locations import called_off
-    from runners.slurm.follow import Following
-
+def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
     survey = drafter.survey.narrow_to(drafter.options.only)
     following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
-        with BackgroundIngest(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:
+        with BackgroundIngest(root, 10.0, tell) as landing:
             following.until_over()
             landing.once(wait=True)
     except KeyboardInterrupt:
-        say("ablate: the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
+        tell("the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
     off = following.called_off()
     if off:
-        say(f"ablate: {called_off(off)}")
+        tell(called_off(off))
     return report_outcome(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))

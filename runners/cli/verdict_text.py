@@ -21,9 +21,6 @@ LONG_LABEL = 36
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
-_CAUTION = "caution: "
-_UNITS = {"log": "difference %", "logit": "difference % of odds"}
-"""Headings by scale."""
 
 
 def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
@@ -152,7 +149,8 @@ def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
 def difference_headings(measure: Mapping[str, Any]) -> list[str]:
     """Head the columns of `format_difference`."""
     level = f"{100 * (1 - measure['alpha']):g} % interval"
-    return [_UNITS.get(measure["scale"], "difference"), level, "p (Holm)", "verdict"]
+    difference = {"log": "difference %", "logit": "difference % of odds"}.get(measure["scale"], "difference")
+    return [difference, level, "p (Holm)", "verdict"]
 
 
 def format_difference(row: Mapping[str, Any], value: float | None, scale: str) -> tuple[str | None, ...]:
@@ -200,7 +198,7 @@ def format_p(value: float | None) -> str | None:
 def _remarks(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Why cells have no verdict, and cautions."""
     for row in rows:
-        _, caution, after = str(row["reason"]).partition(_CAUTION)
+        _, caution, after = str(row["reason"]).partition("caution: ")
         if row["verdict"] == "no verdict":
             yield f"no verdict: {row['reason']}"
         elif caution:

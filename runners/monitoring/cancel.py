@@ -91,8 +91,7 @@ class Cancelling:
     def everything(self, only: Collection[str] = ()) -> None:
         """Cancel all submissions and runs that are at work, or `only` those with these ids. Needs no store.
 
-        Raises:
-            NotFoundError: there is no such submission.
+        Raises NotFoundError if there is no such submission.
         """
         for name in only:
             if name not in self._known:

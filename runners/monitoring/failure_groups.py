@@ -5,18 +5,16 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import age, write_prose
 from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from store.files.atomic import read_json
 from store.files.layout import Layout
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from store.store import Store
+from store.store import Store
 
 TRACE_LINES = 12
 """Number of last lines of a traceback to show."""
@@ -32,14 +30,14 @@ _QUERY = """
         SELECT trial, list(DISTINCT label) AS labels, list(DISTINCT operator) AS operators
         FROM grid_trial SEMI JOIN counted USING (trial) WHERE $grid IS NULL OR grid = $grid GROUP BY trial
     )
-    SELECT fingerprint, min(reason) AS reason, count(*) AS n,
+    SELECT coalesce(fingerprint, '') AS fingerprint, coalesce(min(reason), 'error') AS reason, count(*) AS n,
            list({trial: trial, attempt: attempt, host: host, submission: submission, life: worker // 1000}) AS attempts,
            list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
            list_sort(list_distinct(flatten(list(coalesce(operators, []))))) AS operators,
-           min(ended) AS first, max(ended) AS last, arg_min(trial, (ended, trial)) AS example,
-           arg_min(message, (ended, trial)) AS message, arg_min(traceback, (ended, trial)) AS traceback,
-           bool_or(logged) AS logged
-    FROM counted LEFT JOIN named USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
+           coalesce(min(ended), 0) AS first, coalesce(max(ended), 0) AS last, arg_min(trial, (ended, trial)) AS example,
+           coalesce(arg_min(message, (ended, trial)), '') AS message,
+           coalesce(arg_min(traceback, (ended, trial)), '') AS traceback, bool_or(logged) AS logged
+    FROM counted LEFT JOIN named USING (trial) GROUP BY counted.fingerprint ORDER BY n DESC, counted.fingerprint
 """
 
 
@@ -71,10 +69,8 @@ class FailureGroup(NamedTuple):
     """True if a program of the user's ran and logged any of them."""
 
 
-def count_failures(store: "Store", grid: str | None, retrying: Collection[str]) -> "pl.DataFrame":
+def count_failures(store: Store, grid: str | None, retrying: Collection[str]) -> pl.DataFrame:
     """Return `Store.failures` with `n` failed now; the column `again` counts trials of `retrying`, queued again."""
-    import polars as pl
-
     queued = store.sql(_AGAIN, {"grid": grid, "retrying": sorted(retrying)})
     joined = store.failures(grid).join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
     joined = joined.with_columns(pl.col("again").fill_null(0))
@@ -93,14 +89,14 @@ _AGAIN = """
 """
 
 
-def failures(store: "Store", grid: str | None = None) -> list[FailureGroup]:
+def failures(store: Store, grid: str | None = None) -> list[FailureGroup]:
     """Return the failed trials by kind, commonest first; of one grid or of all."""
     rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
     if not rows:
         return []
     place_of = partial(_place_of, store.layout, {})
     good = {place_of(each)[0] for each in store.sql(_FINISHED).rows(named=True)}
-    return [_group(row, [place_of(attempt) for attempt in row["attempts"]], good) for row in rows]
+    return [_group(row, [place_of(attempt) for attempt in row.pop("attempts")], good) for row in rows]
 
 
 _FINISHED = """
@@ -123,23 +119,14 @@ def _place_of(
     return known[worker]
 
 
-def _group(row: Mapping[str, Any], places: Sequence[tuple[str, bool]], good_hosts: set[str]) -> FailureGroup:
+def _group(row: dict[str, Any], places: Sequence[tuple[str, bool]], good_hosts: set[str]) -> FailureGroup:
     hosts = Counter(name for name, _ in places)
     group = FailureGroup(
-        fingerprint=str(row["fingerprint"] or ""),
-        reason=str(row["reason"] or "error"),
-        n=row["n"],
         hosts=dict(sorted(hosts.items(), key=lambda pair: (-pair[1], pair[0]))),
-        labels=row["labels"],
-        operators=row["operators"],
-        first=row["first"] or 0.0,
-        last=row["last"] or 0.0,
-        example=str(row["example"]),
-        message=str(row["message"] or ""),
-        trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
+        trace=row.pop("traceback").rstrip().splitlines()[-TRACE_LINES:],
         action="",
         scheduled=any(is_scheduled for _, is_scheduled in places),
-        logged=bool(row["logged"]),
+        **row,
     )
     return group._replace(action=action(group, good_hosts))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from grid.errors import AblateError, NotFoundError, StoreError
@@ -40,7 +40,6 @@ _REMEDIES = {ANNOTATIONS: ANNOTATE, "removals/": REMOVAL, "submissions/": SUBMIT
 _HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
 
 
-@final
 class Damage(NamedTuple):
     """A fault of a campaign."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import NotFoundError
+from runners.slurm.worker_records import worker_log
 from store.export.plain import escape_control
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
@@ -47,8 +48,6 @@ def worker_output(layout: Layout, attempt: AttemptState) -> Path:
 
     Raises NotFoundError if the attempt did not run on a cluster, or there is no such file.
     """
-    from runners.slurm.worker_records import worker_log
-
     job = (attempt.start.get("place") or {}).get("job")
     if not job:
         raise NotFoundError(f"attempt {attempt.attempt} did not run on a cluster; leave --worker out for its own log")

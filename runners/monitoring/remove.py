@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of, require_slug
@@ -17,15 +17,13 @@ from store.files.layout import Layout
 from store.files.plans import PlanFile, read_plan
 from store.files.removals import Trash
 from store.ingest.ingest_lock import ingest_lock
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 _OPEN = ("running", "queued", "unknown")
 
 
 def remove_trials(
-    store: "Store", planned: Iterable[tuple[str, str]], more: Iterable[str], where: TrialLocations
+    store: Store, planned: Iterable[tuple[str, str]], more: Iterable[str], where: TrialLocations
 ) -> tuple[int, int, Path]:
     """Remove trials (grid, key) from their grids, and their results unless another grid plans them.
 
@@ -56,7 +54,7 @@ def remove_trials(
     return len(gone), len(wanted) - len(gone), trash.place
 
 
-def rename_grid(store: "Store", old: str, new: str, where: TrialLocations) -> None:
+def rename_grid(store: Store, old: str, new: str, where: TrialLocations) -> None:
     """Give a grid another name; results stay as they are.
 
     Raises SpecError if the name is none, or taken, or a trial of the grid is queued or running.
@@ -82,7 +80,7 @@ def rename_grid(store: "Store", old: str, new: str, where: TrialLocations) -> No
         path.unlink(missing_ok=True)
 
 
-def trials_of(store: "Store", grid: str) -> list[tuple[str, str]]:
+def trials_of(store: Store, grid: str) -> list[tuple[str, str]]:
     """Grid and key of every trial of `grid`."""
     store.grid(grid)
     found = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid ORDER BY position", {"grid": grid})

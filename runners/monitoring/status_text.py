@@ -1,11 +1,12 @@
 """Text of `ablate status`: progress of each cell, running trials, failures and notes."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from grid.durations import format_duration
 from runners.monitoring.failure_groups import count_failures
@@ -13,11 +14,7 @@ from runners.monitoring.trial_locations import AtWork, State, TrialLocations, ho
 from runners.output import age, format_count, write, write_prose, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from store.store import Store
+from store.store import Store
 
 OF_STATE: dict[str, State] = {
     "ok": "done",
@@ -41,22 +38,20 @@ _MOST_NOTES = 5
 class Status(NamedTuple):
     """The state of some grids of a campaign."""
 
-    grids: "dict[str, pl.DataFrame]"
+    grids: dict[str, pl.DataFrame]
     """One row per cell: planned, a column per state, unreadable."""
-    failures: "pl.DataFrame"
+    failures: pl.DataFrame
     """As `Store.failures`; `n` are failed now and `again` are queued again."""
-    bad_shards: "pl.DataFrame"
+    bad_shards: pl.DataFrame
     where: TrialLocations
     warnings: list[str]
     overrides: dict[str, list[str]]
     """Overrides with which grids were run."""
-    notes: "pl.DataFrame"
+    notes: pl.DataFrame
     """Notes, latest first: grid, trial, label, seed, written, note."""
 
-    def keep(self, store: "Store", trials: "Sequence[tuple[str, str]]") -> "Status":
+    def keep(self, store: Store, trials: Sequence[tuple[str, str]]) -> "Status":
         """Keep only the cells and the running trials of `trials` (grid, key)."""
-        import polars as pl
-
         wanted, keys = set(trials), {key for _, key in trials}
         rows = store.sql("SELECT grid, trial, cell FROM grid_trial").rows()
         cells = {(grid, cell) for grid, trial, cell in rows if (grid, trial) in wanted}
@@ -101,25 +96,20 @@ def submission_data(status: SubmissionStatus) -> dict[str, Any]:
     }
 
 
-def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], grid: str | None) -> Status:
+def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid: str | None) -> Status:
     """Read the state of `grids`, and the failures of `grid` (None: of all)."""
     warnings = [*store.warnings(), *where.notes]
-    headers = {name: json.loads(header) for name, header in store.sql("SELECT grid, header FROM grid").rows()}
-    overrides = {
-        name: header["overrides"] for name, header in headers.items() if name in grids and "overrides" in header
-    }
+    overrides = {name: header["overrides"] for name in grids if "overrides" in (header := store.grid(name))}
     found = {name: cells(store, name, where) for name in grids}
     failures = count_failures(store, grid, where.retrying)
     return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids))
 
 
-def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
+def cells(store: Store, grid: str, where: TrialLocations) -> pl.DataFrame:
     """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags.
 
     The store counts trials that it knows as done; `where` has the others.
     """
-    import polars as pl
-
     frame = store.progress(grid)
     trials = store.sql(
         "SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND t.status <> 'ok'",
@@ -147,7 +137,7 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
     )
 
 
-def _notes(store: "Store", grids: Sequence[str]) -> "pl.DataFrame":
+def _notes(store: Store, grids: Sequence[str]) -> pl.DataFrame:
     return store.sql(
         """
         SELECT coalesce(n.grid, g.grid) AS grid, n.trial, g.label, g.seed, n.written, n.note
@@ -183,7 +173,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write_prose(f"{line} (trial {example[:12]})")
 
 
-def failure_lines(failures: "pl.DataFrame") -> list[str]:
+def failure_lines(failures: pl.DataFrame) -> list[str]:
     """Describe each kind of failure in one line."""
     lines = []
     for n, again, reason, message in failures.select("n", "again", "reason", "message").rows():
@@ -194,10 +184,8 @@ def failure_lines(failures: "pl.DataFrame") -> list[str]:
     return lines
 
 
-def _choose_cells(frame: "pl.DataFrame", most: int) -> "pl.DataFrame":
+def _choose_cells(frame: pl.DataFrame, most: int) -> pl.DataFrame:
     """Choose cells to show: active cells first, then unfinished ones, in the order of the grid."""
-    import polars as pl
-
     busy = pl.sum_horizontal("failed", "running", "queued", "lost", "unknown") > 0
     rank = pl.when(busy).then(0).when(pl.col("ok") < pl.col("planned")).then(1).otherwise(2).alias("rank")
     return frame.with_row_index("place").with_columns(rank).sort("rank", "place").head(most).sort("place")
@@ -244,8 +232,8 @@ def _write_workers(where: TrialLocations) -> None:
     """Write the workers that wait, run, or ended with a lost trial; count the others."""
     submitted = {status.record.submission: status.record.written for status in where.submissions}
     gave_up = _gave_up(where)
-    workers = [worker for status in where.submissions for worker in status.workers if worker.standing != "ended"]
-    workers = [worker for worker in workers if worker not in gave_up]
+    every = (worker for status in where.submissions for worker in status.workers)
+    workers = [worker for worker in every if worker.standing != "ended" and worker not in gave_up]
     jobs = {each.job for each in where.trials.values() if each.state == "lost"} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
     rows = [

@@ -14,25 +14,22 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
+from typing import Any, Literal, NamedTuple, final, get_args
 
 from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission, runs_elsewhere, runs_here
 from runners.output import age, format_count
-from runners.slurm.scheduler import Scheduler
+from runners.slurm.scheduler import Scheduler, SlurmScheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
 STATES: tuple[State, ...] = get_args(State)
 
 _ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
-_ACTIVE = ("running", "queued", "unknown")
 
 
 class AtWork(NamedTuple):
@@ -92,23 +89,31 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) -> TrialLocations:
-    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster.
+def locate_trials(store: Store, scheduler: Scheduler | None = None, *, done: bool = True) -> TrialLocations:
+    """Locate every trial that the store knows; the scheduler (default SLURM) is asked about workers on a cluster.
 
     Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
     """
     layout, full = store.layout, disk_problem(store.layout.root)
-    submissions, notes = read_submission_status(layout, scheduler)
-    rows, unplanned = _trials(store, None), _trials(store, None, planned=False)
-    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *unplanned) if attempts}
+    submissions, notes = read_submission_status(layout, scheduler or SlurmScheduler())
+    rows = store.sql(
+        """
+        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,
+               trial IN (SELECT trial FROM grid_trial) AS planned
+        FROM trial WHERE $done OR status <> 'ok' ORDER BY planned DESC, trial
+        """,
+        {"done": done},
+    ).rows()
+    open_rows = [row for row in rows if row[1] not in _ENDED]
+    open_states = {key: trial_state(layout, key) for key, _, attempts, *_ in open_rows if attempts}
     when = time.time()
     remote = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
     owners = _PendingOwners(store, submissions, runs, open_states)
-    ended = (*_trials(store, "failed"), *(_trials(store, "ok") if done else ()))
-    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged in (*rows, *ended)}
+    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged, planned in rows if planned}
     left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
-    outdated = {key: place for key, *_ in unplanned if (place := owners.locate(key)).state in _ACTIVE}
+    unplanned = {key: owners.locate(key) for key, *_, planned in open_rows if not planned}
+    outdated = {key: place for key, place in unplanned.items() if place.state in ("running", "queued", "unknown")}
     trials |= outdated
     notes += outdated_notes(store, len(outdated))
     notes += [
@@ -131,22 +136,7 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) ->
     )
 
 
-def _trials(store: "Store", status: str | None, *, planned: bool = True) -> list[tuple[str, str, int, bool]]:
-    """Key, status, number of attempts, and whether it was logged, of trials of `status`; None: not ended.
-
-    Without `planned`: those that were submitted and are in no grid any more.
-    """
-    return store.sql(
-        f"""
-        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
-        FROM trial {"SEMI" if planned else "ANTI"} JOIN grid_trial USING (trial)
-        WHERE status = $status OR ($status IS NULL AND NOT list_contains($ended, status)) ORDER BY trial
-        """,
-        {"status": status, "ended": list(_ENDED)},
-    ).rows()
-
-
-def outdated_notes(store: "Store", active: int) -> Iterator[str]:
+def outdated_notes(store: Store, active: int) -> Iterator[str]:
     """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
     if active:
@@ -161,7 +151,7 @@ class _PendingOwners:
 
     def __init__(
         self,
-        store: "Store",
+        store: Store,
         submissions: Sequence[SubmissionStatus],
         runs: Sequence[Submission],
         states: dict[str, TrialState],
@@ -246,7 +236,7 @@ class _PendingOwners:
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
 
 
-def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWork]:
+def _at_work(store: Store, states: Mapping[str, TrialState]) -> Iterator[AtWork]:
     running = {key: state.live for key, state in states.items() if state.live is not None}
     if not running:
         return

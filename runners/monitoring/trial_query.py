@@ -8,14 +8,12 @@ the grids.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 FIELDS = ("grid", "operator", "label", "seed", "tag", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""
@@ -45,7 +43,7 @@ class Candidate(NamedTuple):
     values: Mapping[str, set[str]]
 
 
-def select(store: "Store", words: Sequence[str]) -> list[str]:
+def select(store: Store, words: Sequence[str]) -> list[str]:
     """Return the keys of the trials that `words` match, in the order of the plan; without words, of all.
 
     Raises:
@@ -55,7 +53,7 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(trial for _, trial in select_planned(store, words)))
 
 
-def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
+def select_planned(store: Store, words: Sequence[str]) -> list[tuple[str, str]]:
     """Return grid and key of the trials that `words` match. Raises as `select` does."""
     rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}

@@ -295,10 +295,10 @@ def measure_seconds(trial: Spec, train: Callable[[Any, TrainingContext], Trainin
     """
     timer = _StepTimer()
     train(trial, timer)
-    if timer.first is None or timer.last is None or timer.last[1] <= timer.first[1]:
+    if not timer.steps_after_first():
         return None
-    (began, first), (ended, last) = timer.first, timer.last  # the pace after the first step, which pays one-time costs
-    return (ended - began) / (last - first) * timer.steps
+    (began, _), *_, (ended, _) = timer.seen  # the pace after the first step, which pays one-time costs
+    return (ended - began) / timer.steps_after_first() * timer.steps
 
 
 @final
@@ -307,17 +307,18 @@ class _StepTimer(NullContext):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first: tuple[float, int] | None = None
-        """Time and number of the first step."""
-        self.last: tuple[float, int] | None = None
+        self.seen: list[tuple[float, int]] = []
+        """Times and numbers of steps."""
         self.steps = 0
         """Steps of the whole training."""
 
     def progress(self, step: int, steps: int, loss: float) -> None:
         del loss
         self.steps = steps
-        self.last = (time.monotonic(), step)
-        self.first = self.first or self.last
+        self.seen.append((time.monotonic(), step))
+
+    def steps_after_first(self) -> int:
+        return self.seen[-1][1] - self.seen[0][1] if self.seen else 0
 
     def stop_requested(self) -> bool:
-        return self.first is not None and self.last is not None and self.last[1] - self.first[1] >= MEASURED_STEPS
+        return self.steps_after_first() >= MEASURED_STEPS

@@ -8,17 +8,18 @@ With too few of them differences are told in standard deviations of a pair.
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
 
 from grid import Grid
 from grid.durations import format_hours
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.output import format_count, name_measure
 from store.files.layout import Layout
-
-if TYPE_CHECKING:
-    from store.statistics.scales import Scale
-    from store.store import Store
+from store.statistics.power import detectable, power, seeds_needed
+from store.statistics.scales import ROUNDING, Scale, forward, margin
+from store.store import Store
 
 ENOUGH: Final = 5
 """Degrees of freedom from which a pooled standard deviation is shown."""
@@ -62,8 +63,6 @@ def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = N
 
 def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noise:
     """Return the best noise of a campaign's grids that have the baseline; without `own`, of all its grids."""
-    from store.store import Store
-
     if not layout.snapshot.exists():
         return Noise(remark="" if own else f"{layout.root} has no results; `ablate status` there reads them")
     query = "SELECT DISTINCT grid FROM grid_trial WHERE NOT $own OR cell = $cell OR grid = $name ORDER BY grid = $name"
@@ -79,7 +78,7 @@ def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noi
     return best if own or not best.source else best._replace(source=f"{best.source} of {layout.root}")
 
 
-def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool) -> Noise:
+def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -> Noise:
     measure = header["measure"]
     try:
         rows = store.final(name, measure["name"], measure["point"]).select("cell", "seed", "value").rows()
@@ -92,15 +91,11 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
     return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
 
 
-def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: "Scale") -> Noise:
+def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: Scale) -> Noise:
     """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs.
 
     `baseline` is a cell, or the baseline of each cell. Seeds are those of the first one.
     """
-    import numpy as np
-
-    from store.statistics.scales import ROUNDING, forward
-
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for cell, seed, value in rows:
         scaled = math.nan if value is None else float(forward(np.asarray(value), scale))
@@ -132,7 +127,7 @@ def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
     return sd if sd > smallest else 0.0
 
 
-def _seconds(store: "Store", name: str, cells: int) -> tuple[float | None, bool]:
+def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
     """Return the seconds of one seed in every cell, by finished trials, and whether they ran on a GPU."""
     found = store.sql(
         """
@@ -205,11 +200,6 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
 
 
 def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
-    import numpy as np
-
-    from store.statistics.power import power, seeds_needed
-    from store.statistics.scales import margin
-
     measure, seeds = header["measure"], len(header["seeds"])
     comparisons = len(header.get("baselines") or ()) or int(header["cells"]) - 1
     level = measure["alpha"] / comparisons
@@ -235,10 +225,6 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
 
 
 def _found_by(seeds: int, level: float) -> float | None:
-    import numpy as np
-
-    from store.statistics.power import detectable
-
     found = float(detectable(np.ones(1), np.full(1, float(seeds)), alpha=level)[0])
     return found if math.isfinite(found) else None
 

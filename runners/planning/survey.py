@@ -27,9 +27,7 @@ class About(NamedTuple):
     """The hash of every source that its trials run."""
 
 
-@final
-@dataclass(frozen=True)
-class GridCells:
+class GridCells(NamedTuple):
     """Every cell of some grids."""
 
     codes: Codes
@@ -47,8 +45,7 @@ def walk(
 
     `files` are the spec files that define the grids, loaded before.
 
-    Raises:
-        SpecError: a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
+    Raises SpecError if a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
     """
     if not grids:
         raise SpecError("a run needs at least one grid; got none")

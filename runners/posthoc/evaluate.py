@@ -4,9 +4,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import read_submission_record
@@ -26,17 +26,13 @@ from runners.provenance.code import Codes, spec_module_name
 from runners.provenance.specfile import import_spec_file
 from runners.tasks.task import Items, Measurements
 from store.files.layout import Layout
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 Status = Literal["done", "there", "own", "failed"]
 _SHOWN = 5
 
 
-@final
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The evaluations of every trial, with options."""
 
     evaluations: Sequence[Evaluation]
@@ -50,7 +46,6 @@ class Wanted:
     """The spec files that were loaded for the trials and the evaluations."""
 
 
-@final
 class Result(NamedTuple):
     """The result of one evaluation of one trial.
 
@@ -99,7 +94,7 @@ def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path])
     return [file for file in files if file.is_absolute() and spec_module_name(file) not in loaded]
 
 
-def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:
+def evaluate(store: Store, trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:
     """Evaluate trials one after another. A failure of one trial is its result, and the others go on.
 
     Raises EnvironmentProblem if something is missing that every trial needs.
@@ -125,7 +120,7 @@ def _describe_failure(key: str, label: str | None, evaluation: str | None, error
 
 
 def _evaluate_trial(
-    store: "Store", kept: Kept, wanted: Wanted, codes: Codes, tell: Callable[[str], None]
+    store: Store, kept: Kept, wanted: Wanted, codes: Codes, tell: Callable[[str], None]
 ) -> Iterator[Result]:
     missing = []
     for spec in wanted.evaluations:
@@ -156,7 +151,7 @@ def _evaluate_trial(
 
 
 def _judge(
-    store: "Store", trained: TrainedModel, spec: Evaluation, wanted: Wanted, changed: list[str], codes: Codes
+    store: Store, trained: TrainedModel, spec: Evaluation, wanted: Wanted, changed: list[str], codes: Codes
 ) -> Result:
     key, number = trained.kept.key, trained.kept.number
     place = (key, number, spec.key)
@@ -187,7 +182,7 @@ def _judge(
     return Result(key, spec.label, spec.key, "done", result.measured)
 
 
-def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
+def _find_changes(trained: TrainedModel, store: Store, wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
     """List the definitions that changed since the training, and require that the model is the same function.
 
     Raises SpecError if it is another function, and `wanted.other_code` is not set.
@@ -214,7 +209,7 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
     return changed
 
 
-def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, again: bool) -> list[str]:
+def _require_new(store: Store, place: tuple[str, int, str], new: Coverage, *, again: bool) -> list[str]:
     """Require that no other evaluation measures the same, and return the keys of evaluations that are replaced.
 
     `new` holds names of rows. A name that ends in a full stop stands for all names with this beginning.

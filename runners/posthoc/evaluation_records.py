@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -33,7 +33,6 @@ Coverage = frozenset[tuple[str, Coordinates]]
 """Names of measurements with their points."""
 
 
-@final
 class EvaluationRecord(NamedTuple):
     """The result of an evaluation."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from pydantic import ValidationError
@@ -23,17 +23,13 @@ from runners.trial import Trial, build_model
 from store.files.atomic import is_temporary
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
+from store.store import Store
 from variants.model.transformer import Transformer
-
-if TYPE_CHECKING:
-    from store.store import Store
 
 Device = Literal["auto", "cpu", "cuda"]
 
 
-@final
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """A finished trial with kept weights: the facts in its files, before anything is loaded."""
 
     key: str
@@ -148,7 +144,7 @@ def find_changed_code(trained: TrainedModel) -> list[str]:
     return [name for name in names if any(each.get(name) != trained.sources.get(name) for each in known)]
 
 
-def compare_with_training(trained: TrainedModel, store: "Store") -> Sequence[ValueDifference]:
+def compare_with_training(trained: TrainedModel, store: Store) -> Sequence[ValueDifference]:
     """Compare the task's measurements with those at the end of the training, largest difference first.
 
     The result is empty if all bits are equal: then the rebuilt model computes the same function.
