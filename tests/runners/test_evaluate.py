@@ -103,6 +103,7 @@ def test_the_rows_are_those_of_a_trial_whose_spec_asks_for_them(campaign: Path, 
     assert len(wanted) == 4 * 3 * 2
     assert rows(campaign, query.format(names)) == wanted
     assert rows(campaign, query.format("e.later IS NOT NULL")) == wanted
+    # slow trials have rows of the machine's load
     final = """SELECT label, seed, name, CAST(point AS VARCHAR), step, value FROM v_final
                WHERE NOT starts_with(name, 'system.') ORDER BY ALL"""
     assert rows(campaign, final) == rows(planned, final)
