@@ -156,9 +156,8 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec.write_text(SPEC)
     kill_in_training(spec, root)
     ablate("run", spec, "--grid", "small", "--campaign", root, "--on", "inline")
-    judge = place / "judge.py"
-    judge.write_text(JUDGE)
-    ablate("evaluate", "grid=small", "--with", judge, "--campaign", root)
+    (place / "judge.py").write_text(JUDGE)
+    ablate("evaluate", "grid=small", "--with", place / "judge.py", "--campaign", root)
     layout = Layout(root)
     log_and_remove(root)
     ablate("sql", "--save", "mine", "SELECT 1", "--campaign", root)
@@ -277,7 +276,7 @@ class Sound(NamedTuple):
     """Hash of all rows of the store, from which every page takes its numbers."""
     files: dict[str, Path]
     names: dict[str, list[str]]
-    """Names by which the file of a kind is told: its own, and those of the shards that were joined to it."""
+    """By which the file of a kind is told: its path, and the names of the shards that were joined to it."""
 
 
 @pytest.fixture(scope="module")
@@ -292,8 +291,9 @@ def sound(rich: Path) -> Sound:
     paths = {kind: min(filter(Path.is_file, rich.glob(each.format(**names)))) for kind, each in PATTERNS.items()}
     members = {kind: verify_shard(path).members for kind, path in paths.items() if path.parts[-3] == "spool"}
     assert {kind for kind, found in members.items() if found} == {kind for kind in PATTERNS if "joined" in kind}
-    named = {kind: [path.name, *(name for name, _ in members.get(kind, ()))] for kind, path in paths.items()}
-    return Sound(rich, said, content, {kind: path.relative_to(rich) for kind, path in paths.items()}, named)
+    files = {kind: path.relative_to(rich) for kind, path in paths.items()}
+    named = {kind: [str(path), *(name for name, _ in members.get(kind, ()))] for kind, path in files.items()}
+    return Sound(rich, said, content, files, named)
 
 
 def copy(root: Path, target: Path, *, store: bool) -> Path:
@@ -354,7 +354,7 @@ def tells(sound: Sound, kind: str, text: str) -> bool:
     """Return if `text` names the file; of a damaged database it is enough to say what makes it again."""
     if kind == "heartbeat":  # without one, an attempt has ended, and its end is missing
         return f"{sound.files[kind].parent}/end.json" in text
-    return "ablate rebuild" in text if kind in REBUILT else any(name in text for name in sound.names[kind])
+    return "ablate rebuild" in text if kind in REBUILT else any(Path(name).name in text for name in sound.names[kind])
 
 
 def test_a_grid_that_lost_both_files_is_told_and_a_renamed_one_is_sound(sound: Sound, tmp_path: Path) -> None:
