@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +112,18 @@ def _asked(request: bytes, descriptors: Sequence[int]) -> int:
     return int(answer)
 
 
-def warm_server(control: socket.socket, preload: Sequence[str]) -> Warm:
-    """A fork server for `Local(start=...)`."""
+def warm_server(control: socket.socket, preload: Sequence[str], imports: Sequence[str] = TOYS) -> Warm:
+    """A fork server for `Local(start=...)`; `imports` are the `preload` of the program."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
     with shield_from_signals():
         return Warm(
             [sys.executable, "-P", "-c", _START, *arguments],
+            preload=imports,
             env=_environment(),
             pass_fds=[control.fileno()],
             stdin=subprocess.DEVNULL,
         )
+
+
+real_server = partial(warm_server, imports=REAL)
+"""A fork server for workers that train real models."""

@@ -10,9 +10,10 @@ import torch
 from pretend_slurm import Fake, PretendSlurm, pretended
 
 from runners.cli.app import execute
-from runners.tasks import LinearFunctions, ShiftGrid
+from runners.tasks import LinearFunctions, ShiftGrid, Text
 from runners.training.training_context import TrainingContext
 from runners.trial import Trial
+from store.files.layout import Layout
 from variants import gpt2, softmax
 
 
@@ -107,6 +108,13 @@ def tiny() -> Trial:
 
 
 @pytest.fixture
+def task(tmp_path: Path) -> Text:
+    """A short text of two sentences, again and again."""
+    (tmp_path / "text.txt").write_text("one two three\nfour five six.\n" * 100)
+    return Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3)
+
+
+@pytest.fixture
 def ablate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Runs a command that ends with the exit status `code`; returns what it printed: `out` and `err`."""
 
@@ -116,6 +124,12 @@ def ablate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
         return capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """A campaign without a file."""
+    return Layout(tmp_path / "campaign")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from real_spec import real_spec
 from toy_campaign import keys, run_quietly, toy_grid
 from toy_training import ToyTrial, train
+from warm import warm_server
 
 from grid import Grid
 from runners.cli.app import execute
@@ -140,7 +141,7 @@ def test_a_trial_that_kills_its_worker_when_trained_again_has_failed_and_the_run
     for key in Layout(root).trial_keys():  # as if older code had made these results
         start = Layout(root).start(key, 1)
         start.write_text(json.dumps({**read_json(start), "sources": {"core": "old"}}))
-    assert counts(run_quietly(root, grid, Local(1), again=True)) == (0, 2, 0, 0, 0)
+    assert counts(run_quietly(root, grid, Local(1, start=warm_server), again=True)) == (0, 2, 0, 0, 0)
     assert {trial_state(Layout(root), key).status for key in Layout(root).trial_keys()} == {"ok"}
 
 

@@ -30,11 +30,6 @@ DONE = TrainingResult(9, stopped=False, parameters=7, operator_parameters=2, tra
 OLD, NEW = {"core": "01"}, {"core": "02"}
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path)
-
-
 def claimed(layout: Layout, *, retry: bool = False, again: bool = False, sources: Any = None) -> Claim:
     mine = claim(layout, TRIAL, {**ABOUT, "sources": sources}, retry=retry, again=again)
     assert isinstance(mine, Claim)

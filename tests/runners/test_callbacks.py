@@ -1,19 +1,19 @@
 """Functions of a spec file are called during training; they see all that is recorded, and change nothing."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from real_spec import real_spec
 from toy_campaign import tables
+from warm import real_server
 
 from runners.cli.app import execute
+from runners.execution import Local
 from store.files.layout import Layout
 from store.store import Store
-
-TRAINING = "steps=6, evaluate_every=3"
-MODEL = "softmax()"
 
 CALLBACKS = """
 import json
@@ -47,23 +47,31 @@ def on_step(run, step, values):
 """
 
 
-def write_spec(tmp_path: Path, after: str) -> Path:
-    path = tmp_path / "spec.py"
-    path.write_text(real_spec("grid", training=TRAINING, operators=MODEL, seeds=2, after=after))
-    return path
+def run(place: Path, after: str, *words: str, on: str = "inline") -> Path:
+    """Run a spec that ends with `after` in the campaign "c" of `place`."""
+    spec = place / "spec.py"
+    spec.write_text(
+        real_spec("grid", training="steps=6, evaluate_every=3", operators="softmax()", seeds=2, after=after)
+    )
+    assert execute(["run", str(spec), "--campaign", str(place / "c"), "--on", on, *words]) == 0
+    return place / "c"
 
 
-def run(tmp_path: Path, after: str, root: str, *words: str, on: str = "inline") -> Path:
-    spec = write_spec(tmp_path, after)
-    assert execute(["run", str(spec), "--campaign", str(tmp_path / root), "--on", on, *words]) == 0
-    return tmp_path / root
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The campaign without functions."""
+    return run(tmp_path_factory.mktemp("plain"), "")
+
+
+@pytest.fixture(autouse=True)
+def _workers_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Local.__init__.__kwdefaults__, "start", real_server)
 
 
 @pytest.mark.parametrize("on", ["inline", "local"])
-def test_they_see_all_that_is_recorded_and_change_nothing(tmp_path: Path, on: str) -> None:
+def test_they_see_all_that_is_recorded_and_change_nothing(plain: Path, tmp_path: Path, on: str) -> None:
     seen = tmp_path / "seen"
-    plain = run(tmp_path, "", "plain", on=on)
-    called = run(tmp_path, CALLBACKS.format(seen=str(seen)), "called", on=on)
+    called = run(tmp_path, CALLBACKS.format(seen=str(seen)), on=on)
     found = tables(called)
     assert found == tables(plain)
     calls: list[list[Any]] = [json.loads(line) for line in seen.read_text().splitlines()]
@@ -83,16 +91,16 @@ def test_they_see_all_that_is_recorded_and_change_nothing(tmp_path: Path, on: st
     assert {tuple(call[:6]) for call in calls} == planned
 
 
-def test_adding_them_makes_no_other_code(tmp_path: Path) -> None:
-    root = run(tmp_path, "", "c")
-    run(tmp_path, CALLBACKS.format(seen=str(tmp_path / "seen")), "c", "--rerun-stale")
+def test_adding_them_makes_no_other_code(plain: Path, tmp_path: Path) -> None:
+    shutil.copytree(plain, tmp_path / "c")
+    layout = Layout(run(tmp_path, CALLBACKS.format(seen=str(tmp_path / "seen")), "--rerun-stale"))
     assert not (tmp_path / "seen").exists()
-    assert {tuple(Layout(root).attempts(key)) for key in Layout(root).trial_keys()} == {(1,)}
+    assert {tuple(layout.attempts(key)) for key in layout.trial_keys()} == {(1,)}
 
 
-def test_one_that_raises_is_reported_once_and_training_goes_on(tmp_path: Path) -> None:
-    root = run(tmp_path, FAILING, "c", on="local")
-    assert tables(root) == tables(run(tmp_path, "", "plain", on="local"))
+def test_one_that_raises_is_reported_once_and_training_goes_on(plain: Path, tmp_path: Path) -> None:
+    root = run(tmp_path, FAILING, on="local")
+    assert tables(root) == tables(plain)
     layout = Layout(root)
     for key in layout.trial_keys():
         log = layout.log(key, 1).read_text()

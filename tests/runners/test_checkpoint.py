@@ -33,11 +33,6 @@ def state(value: float = 1.0) -> dict[str, Any]:
     return {"weights": torch.full((3,), value), "optimizer": {0: {"betas": (0.9, 0.99)}, "name": None}, "steps": [1, 2]}
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path)
-
-
 def saved(layout: Layout, *steps: int, attempt: int = 1) -> list[Path]:
     return [save_checkpoint(layout.checkpoint(TRIAL, attempt), TRIAL, step, state(step)) for step in steps]
 

@@ -17,6 +17,7 @@ from claiming_worker import ABOUT
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
+from warm import Warm
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Taken, claim
@@ -36,11 +37,7 @@ TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(100)]
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
 OLD, NEW = {"core": "01"}, {"core": "02"}
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path)
+LATER = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def claim_by_processes(
         for host in hosts:
             command = [sys.executable, str(script), str(layout.root), host, host, str(heartbeat_s)]
             pipe = subprocess.PIPE
-            worker = stack.enter_context(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True))
+            worker = stack.enter_context(Warm(command, env=environment, stdin=pipe, stdout=pipe, text=True))
             stack.callback(worker.kill)
             workers.append(worker)
         assert [worker.stdout.readline() for worker in workers] == ["ready\n"] * len(hosts)
@@ -133,17 +130,18 @@ def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> N
     end = json.loads(layout.end(TRIAL, MOST_LOST).read_bytes())
     assert (end["status"], end["reason"]) == ("failed", "killed")
     assert claimed(layout, sources=OLD) == Taken("failed")
-    later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
-    assert isinstance(claim(layout, TRIAL, later, retry=True), Claim)
+    assert isinstance(claim(layout, TRIAL, LATER, retry=True), Claim)
     vanish(layout, *range(MOST_LOST + 1, 2 * MOST_LOST + 1))
-    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")  # it does not outweigh those that vanish now
+    assert claim(layout, TRIAL, LATER, retry=True) == Taken("failed")  # it does not outweigh those that vanish now
     assert layout.end(TRIAL, 2 * MOST_LOST).exists()
 
 
-def live(layout: Layout, number: int, seconds: float, resumed: dict[str, int] | None, *, ended: bool) -> None:
+def live(
+    layout: Layout, number: int, seconds: float, resumed: dict[str, int] | None, *, ended: bool, beat_s: float = 1
+) -> None:
     """Write an attempt of one SLURM task that lasted so long: a life that was stopped, or cut off."""
     place, began = of_task("7_0", number), time.time() - 1000
-    vanish(layout, number, started=began, resumed_from=resumed, place=place, checkpoint_s=20.0, heartbeat_s=1.0)
+    vanish(layout, number, started=began, resumed_from=resumed, place=place, checkpoint_s=20.0, heartbeat_s=beat_s)
     if ended:
         write_end(layout, TRIAL, number, status="stopped", wall_s=seconds)
     else:
@@ -153,13 +151,10 @@ def live(layout: Layout, number: int, seconds: float, resumed: dict[str, int] | 
 @pytest.mark.parametrize(("seconds", "lives"), [(84, 5), (110, 4), (500, 3)])
 def test_lives_of_any_length_count_by_their_time(layout: Layout, seconds: float, lives: int) -> None:
     """The time limit of a worker may be shorter than a long life, here 120 s."""
-    later = {**ABOUT, "sources": OLD, "submission": "20260909T000000-abcdef"}
     for number in range(1, lives + 1):
-        assert isinstance(claim(layout, TRIAL, later, retry=True), Claim)
-        place, began = of_task("7_0", number), time.time() - 1000
-        vanish(layout, number, started=began, resumed_from=None, place=place, checkpoint_s=20.0, heartbeat_s=15.0)
-        write_end(layout, TRIAL, number, status="stopped", wall_s=seconds)
-    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")
+        assert isinstance(claim(layout, TRIAL, LATER, retry=True), Claim)
+        live(layout, number, seconds, None, ended=True, beat_s=15)
+    assert claim(layout, TRIAL, LATER, retry=True) == Taken("failed")
     message = json.loads(layout.end(TRIAL, lives + 1).read_bytes())["message"]
     assert message.startswith(f"{lives} workers in a row")
 
@@ -175,7 +170,7 @@ def test_a_trial_that_saves_nothing_in_three_long_lives_has_failed(layout: Layou
         save_checkpoint(layout.checkpoint(TRIAL, 3), TRIAL, 7, {"answers": [1.0]})
     elif why == "a failure":
         write_end(layout, TRIAL, 3, status="failed")
-    found = claim(layout, TRIAL, {**ABOUT, "sources": OLD, "submission": "20260909T000000-abcdef"}, retry=True)
+    found = claim(layout, TRIAL, LATER, retry=True)
     assert isinstance(found, Taken) == (why == "nothing")
     if why == "nothing":
         end = json.loads(layout.end(TRIAL, 2 + MOST_FRUITLESS).read_bytes())

@@ -8,28 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from submission_files import SMALL
 from synthetic import write_campaign
 
 from runners.cli.app import HELP, app, execute
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = (
-    "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
-    "papers", "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves",
-    "pareto", "published", "export", "dash", "check", "rm", "rename",
-    "tag", "note",
-)  # fmt: skip
+COMMANDS = [name for name in app if not name.startswith("-")]
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("campaign")
-    write_campaign(root, operators=("softmax", "SSA", "Integral"), seeds=range(4))
+    write_campaign(root, operators=("softmax", "SSA", "Integral"), seeds=range(4), **SMALL)
     return root
 
 
 def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> None:
-    found = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4))
+    found = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), **SMALL)
     assert "ablate: " not in ablate("table", "--campaign", tmp_path).err
     plan = found.layout.grid_trials("quickstart")
     plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:7]))
@@ -128,7 +124,6 @@ def test_the_only_campaign_is_found_and_several_are_named(
 def test_every_command_is_in_the_readme_or_the_docs() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     assert [name for name in COMMANDS if f"ablate {name}" not in texts] == []
-    assert set(COMMANDS) == {name for name in app if not name.startswith("-")}
 
 
 def test_a_help_page_has_no_empty_default_and_loses_no_word(ablate: Callable) -> None:

@@ -11,6 +11,7 @@ import torch
 from batch_in_parts import GENTLE, apart, numbers
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
+from warm import real_server
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
@@ -189,7 +190,9 @@ def test_a_forked_worker_compiles_with_the_real_compiler(
     """In a process that has compiled nothing; the losses are those of this one, where nothing is compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else it starts an interpreter of its own to try that
     trial = on(tiny, training=Training(steps=3), model=ONE)
-    run_campaign(tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(workers=1), RunOptions(progress=False))
+    run_campaign(
+        tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(1, start=real_server), RunOptions(progress=False)
+    )
     end = read_json(Layout(tmp_path).end(trial.key, 1))
     assert (end["status"], end["cost"]["graphs"]) == ("ok", 1)
     plain = memory()

@@ -1,6 +1,5 @@
 """Rows whose trial ran out of memory: each worker that takes one tries smaller micro-batches, down to the smallest."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path)
 
 
 def write_toy_submission(layout: Layout, fits: int) -> str:

@@ -102,7 +102,8 @@ def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny:
     options = ["--nnodes=1", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "--local-addr=127.0.0.1"]
     words = script(split(trial, 1, gpus=2), tmp_path, {"double": True})
-    subprocess.run([*command, *words], env=ENVIRONMENT, check=True)
+    preload = (*REAL, "torch.distributed.launcher.api")
+    assert Warm([*command, *words], preload=preload, env=ENVIRONMENT).wait() == 0
     zero, one = read_ranks(tmp_path, 2)
     assert alone(trial, tmp_path, double=True).wait() == 0
     (whole,) = read_ranks(tmp_path, 1)

@@ -149,38 +149,38 @@ def test_an_evaluation_is_made_once_and_is_no_result_of_the_training(
     assert rows(campaign, LATER) == rows(campaign, "FROM shard WHERE later") == []
 
 
-@pytest.mark.parametrize("writes", [0, 1])
 def test_a_kill_leaves_an_evaluation_undone_or_done(
-    writes: int, campaign: Path, first: str, asked: Path, monkeypatch: pytest.MonkeyPatch
+    campaign: Path, first: str, asked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before the shards, and between them and the record."""
-    with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], kill)
-        assert evaluate(campaign, first, "--with", asked) == 130
     place = Layout(campaign).evaluations(first, 1)
-    assert len(list(place.glob("*.parquet"))) == writes
-    assert rows(campaign, LATER) == []
+    for shards, name in enumerate(("write_atomic", "write_json")):
+        with monkeypatch.context() as patched:
+            patched.setattr(evaluation_records, name, kill)
+            assert evaluate(campaign, first, "--with", asked) == 130
+        assert len(list(place.glob("*.parquet"))) == shards, name
+        assert rows(campaign, LATER) == [], name
     assert evaluate(campaign, first, "--with", asked) == 0
     assert len(rows(campaign, LATER)) == 6
     assert len(list(place.glob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("ending", ["json", "parquet"])
-def test_damage_is_said_and_mended_by_the_same_command(ending: str, campaign: Path, first: str, asked: Path) -> None:
+def test_damage_is_said_and_mended_by_the_same_command(campaign: Path, first: str, asked: Path) -> None:
     assert evaluate(campaign, first, "--with", asked) == 0
     before = rows(campaign, LATER)
-    (path,) = Layout(campaign).evaluations(first, 1).glob(f"*.{ending}")
-    path.write_bytes(path.read_bytes()[:-9])
-    with Store.open(campaign) as store:
-        assert store.sql(LATER).is_empty()
-        (warning,) = store.warnings()
-        assert path.name in warning
-        live = store.content_hash()
-    rebuild(campaign)
-    with Store.open(campaign, refresh=False) as store:
-        assert store.content_hash() == live
-    assert evaluate(campaign, first, "--with", asked) == 0
-    assert rows(campaign, LATER) == before
+    for ending in ("json", "parquet"):
+        (path,) = Layout(campaign).evaluations(first, 1).glob(f"*.{ending}")
+        path.write_bytes(path.read_bytes()[:-9])
+        with Store.open(campaign) as store:
+            assert store.sql(LATER).is_empty(), ending
+            (warning,) = store.warnings()
+            assert path.name in warning
+            live = store.content_hash()
+        rebuild(campaign)
+        with Store.open(campaign, refresh=False) as store:
+            assert store.content_hash() == live, ending
+        assert evaluate(campaign, first, "--with", asked) == 0
+        assert rows(campaign, LATER) == before, ending
     (path,) = Layout(campaign).weights(first, 1).glob("*.pt")
     path.write_bytes(path.read_bytes()[:-1])
     assert evaluate(campaign, first, "--with", asked, "--again") == 6

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from grid.errors import NotFoundError
 from runners.catalogue.explain import explain, explain_kind, families, find_named, presets, stage_kinds
 from runners.cli.app import execute
 from runners.cli.catalogue import STAGES
-from variants import LogScore, Operator, Score, Transformer, attend
+from variants import Operator, Score, Transformer, attend
 from variants.model.transformer import Tokens
-from variants.papers.catalogue import _CATALOGUE, PAPERS, catalogue, named_operator
+from variants.papers.catalogue import PAPERS, catalogue, named_operator
 
 SCORE = '''"""A file with two choices."""
 
@@ -55,18 +54,6 @@ class Steeper(Gentle):
     def oracle(self, a: float, *, g: float) -> float:
         return math.exp(a * g)
 '''
-
-
-@pytest.fixture
-def own_definitions() -> Iterator[None]:
-    """Forgets the definitions that a test added."""
-    before = catalogue()
-    yield
-    for name in catalogue().keys() - before.keys():
-        del _CATALOGUE[name]
-    for family in (Score, LogScore):
-        for kind in ("gentle", "steeper", "softcap"):
-            family._members.pop(kind, None)
 
 
 def command_text(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -228,7 +215,6 @@ def softer(power: float = 2.0) -> Operator:
 '''
 
 
-@pytest.mark.usefixtures("own_definitions")
 def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
@@ -248,7 +234,6 @@ def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.C
     assert execute(["operators", "--spec", str(tmp_path / "empty.py")]) == 2
 
 
-@pytest.mark.usefixtures("own_definitions")
 def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)

@@ -86,22 +86,19 @@ class MineData:
 '''
 
 
-def test_the_tasks_command_lists_and_explains(tmp_path: Path, ablate: Callable) -> None:
+def test_the_tasks_command_lists_and_explains(
+    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = {row["name"] for row in json.loads(ablate("tasks", "--json").out)["data"]}
     assert {kind for family, kind in KINDS if family != "probe"} <= names
     assert "a model of quantifiers" in ablate("tasks", "large_value").out
     assert "did you mean 'needle'?" in ablate("tasks", "nedle", code=3).err
     (tmp_path / "mine.py").write_text(OWN, encoding="utf-8")
-    try:
-        assert ablate("tasks", "--spec", tmp_path / "mine.py").out.split("\n")[1].split()[:3] == [
-            "task",
-            "mine",
-            "Mine:",
-        ]
-        text = ablate("tasks", "mine", "--spec", tmp_path / "mine.py").out
-        assert all(each in text for each in ("Mine() in ", "How far.", "up to 9 positions", "Nothing yet."))
-    finally:
-        Task._members.pop("mine", None)
+    monkeypatch.setattr(Task, "_members", {**Task._members})
+    listed = ablate("tasks", "--spec", tmp_path / "mine.py").out
+    assert listed.split("\n")[1].split()[:3] == ["task", "mine", "Mine:"]
+    text = ablate("tasks", "mine", "--spec", tmp_path / "mine.py").out
+    assert all(each in text for each in ("Mine() in ", "How far.", "up to 9 positions", "Nothing yet."))
     (tmp_path / "none.py").write_text('"""Nothing."""\n', encoding="utf-8")
     assert "defines no task and no evaluation" in ablate("tasks", "--spec", tmp_path / "none.py", code=2).err
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from toy_campaign import toy_grid
 from toy_training import ENTRY
+from warm import warm_server
 
 from grid.errors import SpecError
 from runners.attempts.manifest import trial_lines, write_submission
@@ -103,11 +104,11 @@ def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path)
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
     job = WorkOrder(tmp_path, "20260101T000000-000000", ENTRY)
     with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
-        Local(2).run(job, Queue(range(2)), Turns())
+        Local(2, start=warm_server).run(job, Queue(range(2)), Turns())
 
 
 def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path) -> None:
-    machine, overseer, at_once = Local(1), Turns(), []
+    machine, overseer, at_once = Local(1, start=warm_server), Turns(), []
 
     def start_row(*_: object) -> None:
         if machine.workers == 1:

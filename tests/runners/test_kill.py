@@ -20,7 +20,7 @@ from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
-KILLS = 6
+KILLS = 4
 """Per machine; each hits a live run."""
 ROW = 3
 """Most in one campaign: a trial over which five workers in a row vanish without a checkpoint has failed."""
@@ -70,7 +70,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, f"waited 120 s for {what}"
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 def wait_until_gone(pid: int) -> None:

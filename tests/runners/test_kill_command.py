@@ -21,7 +21,7 @@ from runners.provenance.specfile import load_spec_file
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
-KILLS = 10
+KILLS = 5
 KILLS_OF_A_RUN = 5
 """The last of them hits the whole run, those before hit a worker each."""
 STEPS = 100
@@ -98,7 +98,7 @@ class Run:
 
 
 @pytest.mark.slow
-def test_the_command_killed_ten_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_the_command_killed_five_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     path = spec(tmp_path / "calm.py", checkpoint_s=600)
     options = RunOptions(land_every_s=None, progress=False, files=(path,))
     assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).ok == 4

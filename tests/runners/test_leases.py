@@ -42,11 +42,6 @@ HOUR_S = 3600
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "campaign")
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

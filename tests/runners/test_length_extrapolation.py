@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -163,14 +162,7 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
         assert list(single) == [f"window/{number}" for number in range(1, 6)]
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Text:
-    words = " ".join(f"{number} is {number * 7 % 13}." for number in range(400))
-    (tmp_path / "a.txt").write_text(words)
-    return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
-
-
-def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:
+def test_bad_input_is_refused_before_any_training(tiny: Trial, task: Text) -> None:
     learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
     stretch, short = (SMALL.changed(scaling=Stretch(factor=4, original=original)) for original in (16, 3))
     alibi, long = backbone(positions=Alibi()), SMALL.changed(lengths=(100_000,))
@@ -183,7 +175,7 @@ def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> No
         "scaling stretches rotary positions; the model has": lambda: language_trial(tiny, stretch, model=alibi),
         "original=3, nearest is 7": lambda: language_trial(tiny, short),
         "the shortest window has 7 positions": lambda: SMALL.check(Repeated(skips=2), backbone()),
-        "needs windows of 100000 predictions": lambda: long.open(text),
+        "needs windows of 100000 predictions": lambda: long.open(task),
     }
     for said, build in refusals.items():
         with pytest.raises((SpecError, ValueError), match=said):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from submission_files import SMALL
 from synthetic import publish_grid, write_campaign
 
 from store.analysis.verdicts import verdicts
@@ -14,6 +15,7 @@ OPERATORS = ("softmax", "SSA", "Integral", "Principled", "Affine", "linear")
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 GATES = ("layer", "layer and head and query position")
 MODELS = tuple(f"gpt2 of {layers} layers and 4 heads, width 128" for layers in range(5))
+FEW = {**SMALL, "steps": 12}
 COMMANDS = (["table"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "loss"], ["effects"])
 
 
@@ -21,7 +23,7 @@ COMMANDS = (["table"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto",
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 cells of five seeds."""
     root = tmp_path_factory.mktemp("listing") / "campaign"
-    write_campaign(root, operators=OPERATORS, factors={"lr": RATES})
+    write_campaign(root, operators=OPERATORS, factors={"lr": RATES}, **FEW)
     return root
 
 
@@ -35,7 +37,7 @@ def long_campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for operator, reason in (("SSA", "out_of_memory"), ("Integral", "error"), ("softmax", "diverged"))
         for model in MODELS
     }
-    write_campaign(root, operators=OPERATORS[:3], factors=factors, failed=failed)
+    write_campaign(root, operators=OPERATORS[:3], factors=factors, failed=failed, **FEW)
     return root
 
 

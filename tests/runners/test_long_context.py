@@ -16,12 +16,6 @@ from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS, SCORES
 from runners.tasks import Items, Measurements, Predict
 
 
-@pytest.fixture
-def task(tmp_path: Path) -> Text:
-    (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
-    return Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3)
-
-
 def item(dataset: str = "qasper", **more: object) -> dict[str, object]:
     return {"input": "Q?", "context": "words", "answers": ["42"], "dataset": dataset, "all_classes": None, **more}
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from warm import Warm
 
 from runners.execution.worker_loop import TENSORS_OF_DEVICE, _limit_memory
 
@@ -31,8 +32,10 @@ UNHEARD = "theirs.send('not heard'); ours.send(('row', 1))"
 )
 def test_a_worker_that_nobody_listens_to_leaves_without_a_word(before: str, doing: str) -> None:
     script = ORPHAN.format(before=before, doing=doing)
-    said = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout, said.stderr) == (1, "", "")
+    pipe = subprocess.PIPE
+    with Warm([sys.executable, "-P", "-c", script], stdout=pipe, stderr=pipe, text=True) as worker:
+        assert worker.communicate() == ("", "")
+    assert worker.returncode == 1
 
 
 def test_workers_that_share_a_device_have_equal_parts_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,6 @@ from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "campaign")
-
-
 def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None:
     lines = list(trial_lines(toy_grid()))
     for line in lines:

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from teachers import teacher, teaching_trial, write_finished
 from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
@@ -16,21 +14,15 @@ from runners.evaluations import BoundaryValues
 from runners.execution import Inline
 from runners.execution.run import run_campaign
 from runners.planning.preflight import METRICS
-from runners.tasks import AskedLengths, AssociativeRecall, Distillation, MaskedText, Task, Text
+from runners.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
 from runners.trial import Trial
-from variants import gpt2
+from tests.runners.test_task_laws import DRAWN, TEXTS
 
 
 def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more: Any) -> Grid:
     measure = Measure(name=name, point=point or {})
     more = {"axes": [over("training.steps", [12, 13])], "baseline": {"steps": 12}, "measure": measure, **more}
     return Grid(name="judged", base=trial, seeds=[0], **more)
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Text:
-    (tmp_path / "a.txt").write_text("one two three\nfour five six.\n" * 40)
-    return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
 
 
 @pytest.fixture
@@ -85,8 +77,8 @@ def test_a_measure_of_one_point_is_taken(tiny: Trial, tmp_path: Path, name: str,
     plan_campaign(tmp_path, [Grid(name="toy", base=toy_grid().base, seeds=[0], measure=Measure(name="anything"))])
 
 
-def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, refused: Any) -> None:
-    axis = over("task", [tiny.task, text], labels=["functions", "text"])
+def test_every_task_of_a_grid_is_asked(tiny: Trial, task: Text, tmp_path: Path, refused: Any) -> None:
+    axis = over("task", [tiny.task, task], labels=["functions", "text"])
     plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis], baseline={"task": "functions"})])
     plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis], baseline={"task": "functions"})])
     assert "mse" in refused(grid(tiny, "accuracy", axes=[axis], baseline={"task": "functions"}))
@@ -110,31 +102,7 @@ def test_a_measure_with_the_wrong_direction_is_refused(tiny: Trial, tmp_path: Pa
     plan_campaign(tmp_path, [grid(recall, "accuracy", measure=right)])
 
 
-OURS = sorted(kind for kind, member in Task.members().items() if member.__module__.startswith("runners."))
-
-
-@pytest.mark.parametrize("kind", OURS)
-def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text, tmp_path: Path) -> None:
-    asked = {"context": 20, "evaluation": {"lengths": (20, 24), "sequences": 3}}
-    shifts = {"sigma_x": (1, 2), "sigma_f": (1, 3), "functions": 3, "sequences": 2, "points": 5}
-    sizes: dict[str, dict[str, Any]] = {
-        "linear_functions": {"points": 5, "batch": 2, "evaluation": {**shifts, "per_position": ((2, 1),)}},
-        "quantifiers": {"points": 5, "evaluation": {"lengths": (4, 6), "sigma": (1, 2), "sequences": 3}},
-        "associative_recall": {"pairs": 3, "evaluated_pairs": (2, 3), **asked},
-        "induction": {"symbols": 5, "span": 3, **asked},
-        "selective_copy": {"copied": 3, **asked},
-        "needle": asked,
-        "grammar": {"context": 20, "nouns": 4, "verbs": 4, "names": 5, "validation_windows": 3, "agreement_pairs": 2},
-    }
-    if kind == "distillation":
-        trial = teaching_trial(text, model=gpt2(layers=1, heads=2, width=8, max_positions=text.length))
-        write_finished(tmp_path, trial)
-        task: Task = Distillation(task=text, teacher=teacher(tmp_path, trial))
-    elif kind == "masked_text":
-        task = MaskedText(source=text.source, context=20, batch=2, validation_sentences=3)
-    else:
-        task = text if kind == "text" else Task.members()[kind].model_validate(sizes[kind])
-    out = getattr(task.inputs, "vocabulary", 1)
-    found = list(task.open().evaluate(lambda inputs, *_: torch.zeros(*inputs.shape[:2], out)))
-    declared = [(name, sorted(point.items())) for name, points in task.measures().items() for point in points]
-    assert sorted(declared) == sorted((each.name, sorted(each.point.items())) for each in found)
+def test_the_records_of_every_task_are_compared_with_what_it_declares() -> None:
+    """By the laws of tasks and the tests of distillation."""
+    ours = {member for member in Task.members().values() if member.__module__.startswith("runners.")}
+    assert ours == {Distillation, *map(type, DRAWN.values()), *(kind for kind, _ in TEXTS.values())}

@@ -24,12 +24,6 @@ def unigram(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
     return (-math.log(2) * torch.tensor(BITS, dtype=torch.float64)).expand(*inputs.shape, 256)
 
 
-@pytest.fixture
-def task(tmp_path: Path) -> Text:
-    (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
-    return Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3)
-
-
 def asking(path: Path, *items: Mapping[str, Any], **fields: Any) -> MultipleChoice:
     path.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
     return MultipleChoice(source=str(path), **fields)

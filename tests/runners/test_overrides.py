@@ -1,12 +1,11 @@
 """Overrides of the command line reach every trial that is trained, queued or trained once more."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from definitions import forgotten
 from pretend_slurm import PretendSlurm
 from real_spec import STUMBLING, real_spec
 
@@ -24,11 +23,10 @@ OVERRIDES = ["training.steps=2", "seeds=4..5"]
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Iterator[Path]:
+def spec(tmp_path: Path) -> Path:
     path = tmp_path / "tried.py"
     path.write_text(SPEC)
-    with forgotten():
-        yield path
+    return path
 
 
 @pytest.fixture
