@@ -78,8 +78,8 @@ def over(
     apply and is null. Raises `SpecError`.
     """
     steps(path)
-    if isinstance(values, str | bytes):
-        raise SpecError(f"axis {path!r} takes a sequence of values; got the text {values!r}, write [{values!r}]")
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise SpecError(f"axis {path!r} takes a list of values; got {values!r}, write [{values!r}]")
     if path.endswith(".kind"):
         example = ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
         whole = path.removesuffix(".kind")

@@ -41,7 +41,10 @@ class Part:
         """True if an address equals its picks."""
 
     def check(self) -> None:
-        """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist."""
+        """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist.
+
+        Conditional paths, and those inside a field that another axis replaces, are checked when a cell is built.
+        """
         require_spec(self.base, "seed", "seed")
         free = [axis.path for dimension in self.dimensions if dimension.when is None for axis in dimension.axes]
         for axis in self.axes:

@@ -26,7 +26,7 @@ def require_spec(owner: object, name: str, path: str) -> Spec:
         )
     if name not in field_names(type(owner)):
         told = not_a_field(name, type(owner))
-        hint = "" if "did you mean" in told else f"; an axis that applies to some cells only has when=has({path!r})"
+        hint = "" if "did you mean" in told else f"; if only some cells have it, give the axis when=has({path!r})"
         raise SpecError(f"path {path!r}: {told}{hint}")
     return owner
 

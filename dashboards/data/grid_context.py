@@ -33,7 +33,7 @@ class GridContext(NamedTuple):
     problem: str | None  # why the measure that the grid names is of no use
     cells: Sequence[CellStyle]  # the baseline first, then in the order of the axes' levels
     look: CellLook
-    drawn: Sequence[str]  # keys of the cells that pictures of single cells show
+    drawn: Sequence[str]  # keys of the cells with a colour of their own (`worth_drawing`)
     parts: Sequence[str]  # the axes whose values end the names of the cells
     common: str  # the parts of labels that all cells share, and names leave out
 

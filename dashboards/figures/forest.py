@@ -35,7 +35,7 @@ _ROOMY: Final = 12  # up to here names may have several lines
 
 
 def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
-    """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
+    """The rows of `verdicts` that the forest plot shows: all, or the `most` with the smallest p.
 
     Returns:
         cell, difference, low, high, corrected_low, corrected_high (in the measure's scale: log ratios or plain), pairs,

@@ -1,8 +1,8 @@
 """Find the cells of a grid that match a printed cell.
 
 A printed cell has an operator with arguments, some layers, a model and a setup. The grid has to vary what the table
-varies. The operator is compared by its parts, everything else by the spec or by the level of an axis. If the grid
-varies what the table keeps fixed, the cells that agree match. Else the fact may differ, and
+varies. The operator is compared by its parts, everything else by the spec or by the level of an axis. For a fact that
+the table keeps fixed, cells that agree are taken if there are any. Else all are taken, and
 `store.analysis.published_matching.differs` reports it.
 """
 

@@ -87,7 +87,7 @@ class Style(NamedTuple):
     marker: str  # plotly's name of the marker
 
 
-REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells beyond those that pictures can tell apart
+REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells that `worth_drawing` leaves out
 
 
 def shared_style(color: str, dash: str = "solid", marker: str = "circle") -> Style:

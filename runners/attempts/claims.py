@@ -28,8 +28,8 @@ Attempts whose SLURM task was requeued do not count, as after a pre-emption or a
 MOST_FRUITLESS = 3
 """A trial has failed after this many long attempts in a row that saved nothing new, also of one SLURM task.
 
-An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats. A shorter one counts as its
-share of that time, so a worker's time limit cannot be too short to notice.
+An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats. A shorter one counts as a
+fraction, so a time limit that is too short is noticed, too.
 """
 
 LONG_BEATS = 8
@@ -69,7 +69,7 @@ def claim(
     after it ran out of memory.
 
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers, and after the time of `MOST_FRUITLESS` long attempts in a row without a new checkpoint.
+    `MOST_LOST` lost workers, or once its latest attempts add up to `MOST_FRUITLESS` long ones without a new checkpoint.
 
     Raises EnvironmentProblem if the campaign cannot be written, or its file system does not respond.
     """
@@ -160,8 +160,8 @@ def _died_too_often(
 ) -> bool:
     """Return True if the latest `MOST_LOST` attempts of this code ended without a record or a checkpoint.
 
-    An attempt does not count if its SLURM task was requeued and runs at `place` or ran a later attempt. The batch
-    script counts how often a task dies.
+    Earlier lives of the same SLURM task do not count: that at `place`, and those of later attempts. `worker.sh` counts
+    these.
     """
     times, places = 0, [place]
     for found in reversed(state.attempts):

@@ -251,7 +251,7 @@ class MachineFlags:
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""
 
-# What commands take where nothing is given.
+# defaults of commands
 ANYWHERE = MachineFlags()
 ANY_SPEC = SpecFlags()
 BY_EFFECT = Listing()

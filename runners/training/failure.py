@@ -67,7 +67,7 @@ def out_of_memory(times: int) -> Failure:
 def lost_failure(times: int) -> Failure:
     """Describe a trial that `times` workers in a row vanished on."""
     message = (
-        f"{times} workers in a row vanished over it without a word and without a checkpoint: killed, or their nodes "
+        f"{times} workers in a row were lost on it and left neither a record nor a checkpoint: killed, or their nodes "
         "failed; it may need more memory than there is, or a shorter checkpoint interval"
     )
     return Failure("killed", message, None, _fingerprint("killed", "lost", ""))

@@ -54,7 +54,7 @@ class BadShard(StoreError):
         super().__init__(f"{path} cannot be served: {reason}; the other shards are not affected")
         self.reason = reason
         self.lost = lost
-        """Whether its rows are lost unless the file is restored, and not merely for another version of this program."""
+        """True if its rows are lost unless the file is restored; False if another version of ablate can read it."""
         self.passing = passing
         """Whether the very same file may be readable the next time."""
 

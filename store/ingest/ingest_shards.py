@@ -152,7 +152,7 @@ class ShardIngest:
         return info
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
-        """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""
+        """Set a shard aside. With an empty `signature` it is tried again next time; the same reason is told once."""
         if self._quarantined.get(name) == (signature, reason):
             return
         with transaction(self._connection):

@@ -62,10 +62,11 @@ def compare(
     On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
     ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
     plain numbers. `low` and `high` are the uncorrected 1 - alpha t interval of one comparison. `corrected_low` and
-    `corrected_high` are the interval at the level of Holm's step that decided: it shows the `verdict`. `p_holm` and
-    `verdict` hold over the whole family. `detectable` has the units of `difference`. `method` is "paired t" over the
-    `pairs` shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and `baseline_runs`.
-    Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
+    `corrected_high` are the interval from which the `verdict` is read: its level is that of Holm's deciding step.
+    `p_holm` and `verdict` hold over the whole family. `detectable` has the units of `difference`. `method` is
+    "paired t" over the `pairs` shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and
+    `baseline_runs`. Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on
+    unusable input.
     """
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)
@@ -167,8 +168,8 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
     `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
     standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
     pairs, and able to object only from 8 or so), `unpaired_p` Welch's p of the same values without their pairs.
-    `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the sign-flip test does not share a p
-    below alpha. Numbers that do not exist are null. Raises as `compare` does.
+    `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the t test is below alpha and the
+    sign-flip test is not. Numbers that do not exist are null. Raises as `compare` does.
     """
     rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
     return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")

@@ -79,13 +79,13 @@ def p_zero(pairs: Paired) -> Floats:
 
 
 def p_beyond(pairs: Paired, rope: float) -> Floats:
-    """Two-sided p of "the difference is at most the ROPE": below a, the 1 - a interval lies outside +-rope."""
+    """Two-sided p of "the difference is at most the ROPE". If p < a, the 1 - a interval is outside +-rope."""
     p = 2 * special.stdtr(pairs.freedom, (rope - np.abs(pairs.mean)) / pairs.error)
     return np.asarray(np.minimum(p, 1.0))
 
 
 def p_within(pairs: Paired, rope: float) -> Floats:
-    """Two-sided p of "the difference is at least the ROPE": below a, the 1 - a interval lies inside +-rope.
+    """Two-sided p of "the difference is at least the ROPE". If p < a, the 1 - a interval is inside +-rope.
 
     This is twice the p of the usual two one-sided tests (Schuirmann 1987), so that one interval answers both questions.
     An effect exactly at the edge of the ROPE is misjudged, to either side, with probability a in all.

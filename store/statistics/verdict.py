@@ -2,8 +2,8 @@
 
 Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
 is one family with Holm's step-down adjustment over all comparisons. So for each question the chance of any false yes is
-at most alpha, whatever the true differences are. A Holm-adjusted p is at most alpha exactly if the interval at this
-comparison's level supports the answer. The level is alpha / m for the smallest p of m, alpha / (m - 1) for the next,
+at most alpha, whatever the true differences are. The answer is yes exactly if the interval at the
+comparison's level shows it. The level is alpha / m for the smallest p of m, alpha / (m - 1) for the next,
 and so on until one fails. `docs/statistics.md` says why the three questions cannot share the intervals of one
 step-down.
 """
@@ -57,8 +57,8 @@ def holm(p: Floats) -> Floats:
 def holm_levels(p: Floats, alpha: float) -> Floats:
     """Level at which Holm's step-down tests each p; the last axis is the family, and NaN is as in `holm`.
 
-    All comparisons from the first unrejected one on share that one's level. So p is at most its level exactly if its
-    adjusted p is at most alpha.
+    The first comparison that is not rejected, and all after it, have the same level. So p is at most its level exactly
+    if its adjusted p is at most alpha.
     """
     m = p.shape[-1]
     filled = np.where(np.isnan(p), 1.0, p)

@@ -210,7 +210,7 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
     def notes(**fields: Any) -> str:
         return "\n".join(drafter(tmp_path / "campaign", CPU.changed(**fields)).draft().notes)
 
-    assert "no trial is like Needs(where={'steps': 99})" in notes(needs=(Needs(where={"steps": 99}, mem="1G"),))
+    assert "no trial matches Needs(where={'steps': 99})" in notes(needs=(Needs(where={"steps": 99}, mem="1G"),))
     for version, gpus in (("2.13.0+cpu", 1), ("2.13.0", 1), ("2.13.0+cpu", 0)):
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)

@@ -25,7 +25,10 @@ from runners.slurm.worker_records import logs
 from store.files.layout import Layout
 
 MOST_DEATHS = 10
-"""Deaths and refusals since the worker last left in good order; restarts by SLURM itself do not count."""
+"""A task is not queued again after so many deaths and refusals since its worker last left in good order.
+
+Restarts by SLURM itself do not count.
+"""
 
 MOST_REFUSALS = 3
 """Nodes that may refuse a worker; each is excluded."""

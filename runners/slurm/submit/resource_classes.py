@@ -111,7 +111,7 @@ class Demands:
                 if path not in self._known_paths and path in self._missing_paths:
                     raise SpecError(f"Needs(where={dict(needs.where)!r}) fits no trial: {self._missing_paths[path]}")
         return [
-            f"no trial is like Needs(where={dict(needs.where)!r}), so nothing is asked for by it"
+            f"no trial matches Needs(where={dict(needs.where)!r}), so it has no effect"
             for at, needs in enumerate(self._slurm.needs)
             if not self._matches[at]
         ]
