@@ -14,7 +14,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
@@ -24,7 +24,9 @@ from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler, SlurmScheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
-from store.store import Store
+
+if TYPE_CHECKING:  # `ablate cancel` opens no database
+    from store.store import Store
 
 State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
 STATES: tuple[State, ...] = get_args(State)
@@ -89,7 +91,7 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: Store, scheduler: Scheduler | None = None, *, done: bool = True) -> TrialLocations:
+def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: bool = True) -> TrialLocations:
     """Locate every trial that the store knows; the scheduler (default SLURM) is asked about workers on a cluster.
 
     Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
@@ -136,7 +138,7 @@ def locate_trials(store: Store, scheduler: Scheduler | None = None, *, done: boo
     )
 
 
-def outdated_notes(store: Store, active: int) -> Iterator[str]:
+def outdated_notes(store: "Store", active: int) -> Iterator[str]:
     """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
     if active:
@@ -151,7 +153,7 @@ class _PendingOwners:
 
     def __init__(
         self,
-        store: Store,
+        store: "Store",
         submissions: Sequence[SubmissionStatus],
         runs: Sequence[Submission],
         states: dict[str, TrialState],
@@ -236,7 +238,7 @@ class _PendingOwners:
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
 
 
-def _at_work(store: Store, states: Mapping[str, TrialState]) -> Iterator[AtWork]:
+def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWork]:
     running = {key: state.live for key, state in states.items() if state.live is not None}
     if not running:
         return

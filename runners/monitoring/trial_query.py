@@ -8,12 +8,14 @@ the grids.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from store.store import Store
+
+if TYPE_CHECKING:  # `ablate cancel` opens no database
+    from store.store import Store
 
 FIELDS = ("grid", "operator", "label", "seed", "tag", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""
@@ -43,7 +45,7 @@ class Candidate(NamedTuple):
     values: Mapping[str, set[str]]
 
 
-def select(store: Store, words: Sequence[str]) -> list[str]:
+def select(store: "Store", words: Sequence[str]) -> list[str]:
     """Return the keys of the trials that `words` match, in the order of the plan; without words, of all.
 
     Raises:
@@ -53,7 +55,7 @@ def select(store: Store, words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(trial for _, trial in select_planned(store, words)))
 
 
-def select_planned(store: Store, words: Sequence[str]) -> list[tuple[str, str]]:
+def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
     """Return grid and key of the trials that `words` match. Raises as `select` does."""
     rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}

@@ -237,9 +237,9 @@ def test_a_click_on_a_head_shows_its_map_and_an_unknown_head_a_sentence(
         assert mosaic["x"] + mosaic["width"] < one["x"] == other["x"]
         assert mosaic["y"] == one["y"]
         page.goto(f"{site.url}/mapped/attention?head=9.9")
-        page.wait_for_selector("#slot-map .state")
+        page.wait_for_selector("#slot-mosaic .state")
         page.wait_for_timeout(500)  # a browser that forgets the value does so a moment later
-        assert "got '9.9'" in page.locator("#slot-map .state").inner_text()
+        assert "got '9.9'" in page.locator("#slot-mosaic .state").inner_text()
 
 
 class TestFiles:

@@ -48,7 +48,7 @@ def test_by_default_the_report_lies_in_its_campaign_and_else_where_it_is_asked_f
 
 def test_the_report_is_one_file_in_which_hostile_labels_and_names_are_text(of_finished: Path) -> None:
     whole, html = of_finished.read_text(encoding="utf-8"), without_plotly(of_finished)
-    assert whole.count("* plotly.js v") == 1
+    assert whole.count("* plotly.js (cartesian - minified) v") == 1
     assert '<link rel="stylesheet"' not in whole
     assert " src=" not in re.sub(r"<script.*?</script>", "", whole, flags=re.DOTALL).replace("&lt;img src=", "")
     assert "<i>runs</i>" not in html
