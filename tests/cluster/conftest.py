@@ -55,6 +55,6 @@ def user(
 
 def train_toys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers train toys, in one thread and from snapshots in `place`."""
-    monkeypatch.setattr("runners.slurm.submit.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    monkeypatch.setattr("runners.cli.run_on_slurm.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ABLATE_TREES", str(place / "trees"))
