@@ -92,12 +92,13 @@ def read(folder: Path, grid: str) -> GridResult:
 
 
 def collect(campaign: Path, folder: Path) -> None:
-    """Write the results of all grids of a campaign that have a measure, and its spec files, the newest last."""
+    """Write the grids of a campaign that have a measure and a finished trial, and its spec files, the newest last."""
     folder.mkdir(parents=True, exist_ok=True)
     with Store.open(campaign) as store:
         for grid in store.grids():
             header = store.grid(grid)
-            if header["measure"] is None:
+            cost = store.sql(_COST, {"grid": grid}).row(0, named=True)
+            if header["measure"] is None or not cost["trials"]:
                 continue
             about = store.sql("SELECT cell, seed, trial, baseline FROM grid_trial WHERE grid = $grid", {"grid": grid})
             planned = runs(store, grid, measure_of(store, grid, None))
@@ -105,7 +106,6 @@ def collect(campaign: Path, folder: Path) -> None:
             values = store.sql(_VALUES, {"grid": grid})
             rows = planned.join(values, on=["cell", "seed"], how="left", maintain_order="left_right")
             rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)
-            cost = store.sql(_COST, {"grid": grid}).row(0, named=True)
             cost["hours"] = round(cost["hours"] or 0.0, 3)
             cost["versions"] = [json.loads(each) for each in cost["versions"]]
             text = json.dumps({"schema": SCHEMA, "cost": cost, "header": header}, ensure_ascii=False)
