@@ -140,7 +140,7 @@ class Spec(BaseModel):
         if isinstance(value, cls):  # pydantic would accept it and drop its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
             raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
-        if isinstance(value, dict) and (unknown := [name for name in value if name not in field_names(cls)]):
+        if isinstance(value, dict) and (unknown := [name for name in value if name not in cls.model_fields]):
             raise PydanticCustomError("field", "{told}", {"told": not_a_field(str(unknown[0]), cls)})
         return validate(value)
 

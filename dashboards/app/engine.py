@@ -296,9 +296,11 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
 
 def _say_once(slots: dict[str, SlotContent]) -> dict[str, SlotContent]:
     """Refer to the first of several slots that lack content for the same reason."""
-    first = {shown.message: name for name, shown in reversed(slots.items())}
-    said = {name for name, shown in slots.items() if shown.message and first[shown.message] != name}
-    return {name: shown._replace(message="As above.") if name in said else shown for name, shown in slots.items()}
+    messages = [shown.message for shown in slots.values()]
+    return {
+        name: shown._replace(message="As above.") if shown.message and shown.message in messages[:at] else shown
+        for at, (name, shown) in enumerate(slots.items())
+    }
 
 
 def shown_of(slot: Slot, view: PageView) -> SlotContent:

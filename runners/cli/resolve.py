@@ -16,7 +16,6 @@ from runners.cli.options import GridFlags
 from runners.output import tell
 from store.files.atomic import read_json
 from store.files.layout import Layout
-from store.files.trust import trust as remember, trusts
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -78,6 +77,8 @@ def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
 
     Raises SpecError, which names the files, if the user neither made nor trusts it.
     """
+    from store.files.trust import trust as remember, trusts
+
     files = ", ".join(map(str, code))
     if not files or trusts(layout, "code"):
         return

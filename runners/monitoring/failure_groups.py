@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from grid.errors import NotFoundError, StoreError
+from grid.names import some
 from runners.output import age, write_prose
 from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from store.files.atomic import read_json
@@ -256,7 +257,7 @@ def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:
     else:
         span = _format_time(group.first) if group.n == 1 else f"{_format_time(group.first)} to {ago}"
         yield f"{group.n} x {group.reason}  {group.fingerprint}  {group.message}"
-        yield f"    of     {_shorten(group.labels)}"
+        yield f"    of     {some(group.labels, _MOST_NAMES)}"
         yield f"    on     {_hosts(group.hosts, group.n)}, {span}"
         yield f"    first  trial {group.example[:12]}"
         yield from (f"           {line}" for line in group.trace)
@@ -266,12 +267,7 @@ def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:
 def _hosts(hosts: Mapping[str, int], n: int) -> str:
     if len(hosts) == 1:
         return next(iter(hosts)) if n == 1 else f"all {n} on {next(iter(hosts))}"
-    return _shorten([f"{count} on {host}" for host, count in hosts.items()])
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return some([f"{count} on {host}" for host, count in hosts.items()], _MOST_NAMES)
 
 
 def _format_time(seconds: float) -> str:

@@ -98,8 +98,7 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             told = some(changed, 3)
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {told}; give this one another label, or log it into "
-                "another grid"
+                f"another config: {told}; give this one another label, or log it into another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
             raise SpecError(

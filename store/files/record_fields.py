@@ -71,7 +71,9 @@ def check_schema(record: Mapping[str, Any]) -> None:
 
 def clean_text(value: Any) -> Any:
     """A text as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
 
 
 def json_text(value: Any) -> str | None:
