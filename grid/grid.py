@@ -13,7 +13,7 @@ from grid.errors import SpecError
 from grid.measure import Measure
 from grid.names import require_slug
 from grid.part import Part
-from grid.rule import Rule
+from grid.rule import CellRule
 from grid.spec import Spec
 
 HEADER_SCHEMA = 1
@@ -85,7 +85,7 @@ class Grid:
     name: str
     base: Spec
     axes: Sequence[Dimension] = ()
-    rules: Sequence[Rule] = ()
+    rules: Sequence[CellRule] = ()
     seeds: Iterable[int] = range(5)
     baseline: Mapping[str, object] | None = None
     measure: Measure | None = None
@@ -96,7 +96,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         require_slug(self.name)
-        for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", Rule, "forbid(...)")):
+        for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", CellRule, "forbid(...)")):
             given = getattr(self, what)
             if not isinstance(given, list | tuple) or not all(isinstance(one, kinds) for one in given):
                 raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {given!r}")

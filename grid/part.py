@@ -12,7 +12,7 @@ from grid.axis import Axis, Dimension
 from grid.builder import NOT_APPLICABLE, Builder
 from grid.errors import SpecError
 from grid.path import require_spec, value_at
-from grid.rule import Rule, verdict
+from grid.rule import CellRule, verdict
 from grid.spec import Spec
 
 Address = tuple[int, ...]
@@ -26,7 +26,7 @@ Picks = Sequence[int]
 class Part:
     """A product of dimensions over one base trial; a grid is one part, a union of grids several."""
 
-    def __init__(self, base: Spec, dimensions: tuple[Dimension, ...], rules: tuple[Rule, ...]) -> None:
+    def __init__(self, base: Spec, dimensions: tuple[Dimension, ...], rules: tuple[CellRule, ...]) -> None:
         self.base, self.dimensions, self.rules = base, dimensions, rules
         self.axes = tuple(chain.from_iterable(dimension.axes for dimension in dimensions))
         """Every axis, in order of declaration."""

@@ -10,14 +10,14 @@ from grid.spec import Spec
 
 @final
 @dataclass(frozen=True)
-class Rule:
+class CellRule:
     """Leaves out cells; a cell counts for the first rule that forbids it."""
 
     predicate: Predicate
     reason: str
 
 
-def forbid(predicate: Predicate, *, reason: str) -> Rule:
+def forbid(predicate: Predicate, *, reason: str) -> CellRule:
     """Leave out the cells whose `predicate(trial)` is True. `reason` is shown with the number of pruned cells.
 
     The predicate gets each cell's trial with the first seed. It also gets unchecked trials of cells that cannot be
@@ -25,7 +25,7 @@ def forbid(predicate: Predicate, *, reason: str) -> Rule:
     """
     if not reason.strip():
         raise SpecError("a rule says why: forbid(predicate, reason='...') got an empty reason")
-    return Rule(predicate, reason)
+    return CellRule(predicate, reason)
 
 
 def verdict(predicate: Predicate, trial: Spec, who: str) -> bool:

@@ -19,18 +19,24 @@ def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecEr
     `under` is the path of the validated spec inside the one that the user wrote. Further problems are counted.
     """
     details = error.errors(include_url=False)
-    told: dict[str, str] = {}
+    by_path: dict[str, list[ErrorDetails]] = {}
     for detail in sorted(details, key=lambda detail: detail["type"] == "none_required"):
-        steps = (str(step) for step in detail["loc"] if isinstance(step, int) or step.isidentifier())
-        path = ".".join(filter(None, (under, *steps)))  # without pydantic's marks of union branches
-        told.setdefault(path, _sentence(path, error.title, detail))
-    first, *others = told.values()
-    more = f" (and {len(others)} more)" if others else ""
-    said = f"{first}{more}"
+        steps = (str(step) for step in detail["loc"] if not _is_branch(step))
+        by_path.setdefault(".".join(filter(None, (under, *steps))), []).append(detail)
+    path, first = next(iter(by_path.items()))
+    more = f" (and {len(by_path) - 1} more)" if len(by_path) > 1 else ""
+    said = f"{_sentence(path, error.title, first)}{more}"
     return SpecError(f"{where}: {said}" if where and not said.startswith(f"{where}: ") else said)
 
 
-def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
+def _is_branch(step: int | str) -> bool:
+    """Return True for pydantic's mark of a branch of a union, such as "int" or "literal['auto']"."""
+    return isinstance(step, str) and (step in {"bool", "float", "int", "str"} or not step.isidentifier())
+
+
+def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
+    """Say what is wrong at `path`, according to the branches of its union if it is one."""
+    detail = branches[0]
     message, kind = detail["msg"], detail["type"]
     if kind in {"choice", "field"}:
         return f"{path}: {message}" if path else message
@@ -44,7 +50,9 @@ def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
         name = given if isinstance(given, str) else getattr(given, "__name__", "")
         called = f"; write {name}()" if name.isidentifier() else ""
         return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_short.repr(given)}{called}"
-    return f"{path} {message.removeprefix('Input ')}, got {_short.repr(given)}"
+    rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches if each["input"] == given)
+    one_of = " or ".join(rule if not at else rule.removeprefix("should be ") for at, rule in enumerate(rules))
+    return f"{path} {one_of}, got {_short.repr(given)}"
 
 
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:

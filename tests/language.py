@@ -169,8 +169,7 @@ def breaches(places: list[Path]) -> Iterator[Breach]:
 def main(arguments: list[str]) -> int:
     """Print every breach; 1 if there is one."""
     everything = [ROOT / name for name in (*ROOMS, "tests", "benchmarks", "specs", "docs", "README.md", "CHANGELOG.md")]
-    found = list(breaches([Path(each).resolve() for each in arguments] or everything))
-    found += [] if arguments else repeated_classes()
+    found = [*breaches([Path(each).resolve() for each in arguments] or everything), *repeated_classes()]
     sys.stdout.writelines(f"{each}\n" for each in found)
     return int(bool(found))
 

@@ -55,7 +55,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
 
 
 def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
-    """The verdict that matters most, and its size: of the best decided variant, else the largest that is not shown."""
+    """Say the verdict and size of the best variant if one is better, else of the worst, else the largest difference."""
     known = best_first(found, measure).drop_nulls("difference")
     if known.is_empty():
         return f"No difference from {baseline} is known yet."
@@ -81,7 +81,7 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
 
 
 def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Which axes matter, that with the largest effect first, with what its best shown level does; then the others."""
+    """Say which axes matter, by size, each with its best level that has a verdict; then name the others."""
     mains = effects.filter(order=1).sort(pl.col("effect").abs(), descending=True, maintain_order=True)
     told: dict[str, list[str]] = {"matter": [], "real": [], "equivalent": [], "undecided": []}
     for factor in mains["factor"].unique(maintain_order=True):
@@ -180,7 +180,7 @@ def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     """Explain differences between levels, with the notes of the analysis."""
     return (
-        f"What a level of an axis does to {describe_measure(measure, unit)} against the level of the baseline"
+        f"Difference of a level of an axis from the level of the baseline in {describe_measure(measure, unit)}"
         f"{in_odds(measure.scale)}, averaged over the other axes. Each seed gives one value, so intervals hold for new "
         f"seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected for all; "
         "it decides. Rows with × show what both do together beyond the sum of what each does alone."

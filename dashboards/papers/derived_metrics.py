@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     why: str = ""  # why there is none
 
 
-class Recorded(NamedTuple):
+class RecordedMetrics(NamedTuple):
     """The measurements of a grid for a table."""
 
     about: GridContext
@@ -43,7 +43,7 @@ class Recorded(NamedTuple):
     names: Sequence[str]  # all measurements of any trial of the grid
 
 
-def read_recorded(about: GridContext, table: Sequence[PublishedCell]) -> Recorded:
+def read_recorded(about: GridContext, table: Sequence[PublishedCell]) -> RecordedMetrics:
     """Read what a grid recorded for the cells of a table."""
     recorded = about.store.sql(
         "SELECT DISTINCT name FROM v_final WHERE grid = $grid UNION SELECT DISTINCT p.name FROM v_probe p "
@@ -53,7 +53,7 @@ def read_recorded(about: GridContext, table: Sequence[PublishedCell]) -> Recorde
     needed = {name for cell in table for name in list_needed_names(cell)}
     patterns = [_pattern(name) for name in needed]
     wanted = needed | {name for name in recorded if any(each.fullmatch(_letters(name)) for each in patterns)}
-    return Recorded(about, results(about.store, about.grid, wanted), recorded)
+    return RecordedMetrics(about, results(about.store, about.grid, wanted), recorded)
 
 
 def list_needed_names(cell: PublishedCell) -> Sequence[str]:
@@ -67,7 +67,7 @@ def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     return [] if kind is None or not kind.name else [kind.name.format("lambada_SET" if task == "lambada" else task)]
 
 
-def find_values(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     """The values of `own` for what is printed at `cell`."""
     if cell.measurement is not None:
         return _at(cell.measurement, cell.point, own, given, cell.factor)
@@ -79,7 +79,7 @@ def find_values(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     return kind.derive(cell, own, given)
 
 
-def _softmax_like(own: Own, given: Recorded) -> Own | None:
+def _softmax_like(own: Own, given: RecordedMetrics) -> Own | None:
     """Return the softmax of the grid whose spec is the same else."""
     plain = (each for each in given.found.cells.values() if ("softmax", ()) in given.found.operators.get(each.cell, ()))
     return next((each for each in plain if each.rest == own.rest), None)
@@ -93,7 +93,7 @@ def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
     return {name: each.point for each in first if (name := each.measurement or "").split(".")[0] in families}
 
 
-def _at(name: str, at: Mapping[str, float], own: Own, given: Recorded, factor: float) -> Measured:
+def _at(name: str, at: Mapping[str, float], own: Own, given: RecordedMetrics, factor: float) -> Measured:
     """Return the values of a cell at the first point that agrees with `at`, and the number of such points."""
     points = given.found.points(own.cell, name, at)
     if not points:
@@ -103,7 +103,7 @@ def _at(name: str, at: Mapping[str, float], own: Own, given: Recorded, factor: f
     return Measured(scaled, format_point(dict(points[0])), len(points))
 
 
-def _mean(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def _mean(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     """Average tasks that were all judged at one point."""
     names = list_needed_names(cell)
     at = _tasks(cell.paper)[names[0]]
@@ -120,7 +120,7 @@ def _mean(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     return Measured(mean, format_point(dict(shared[0])), len(shared))
 
 
-def _score(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def _score(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     """Return the values of the first recorded name that fits the needed one, in the printed setting."""
     (needed,) = list_needed_names(cell)
     name = next((name for name in given.names if _pattern(needed).fullmatch(_letters(name))), needed)
@@ -145,7 +145,7 @@ def _letters(name: str) -> str:
 _NO_SOFTMAX: Final = Measured({}, why="no cell of softmax differs from this one in the operator only")
 
 
-def _gain(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def _gain(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     """Per cent of softmax's value, seed by seed."""
     base = _softmax_like(own, given)
     if base is None:
@@ -157,7 +157,7 @@ def _gain(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
     return Measured(both, one.point, one.points, one.why or other.why or "softmax has no value of the same seed")
 
 
-def _added_parameters(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def _added_parameters(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     del cell
     found = given.about.store.sql(
         "SELECT g.seed, t.operator_parameters / 1e6 AS millions FROM grid_trial g JOIN trial t USING (trial) "
@@ -167,7 +167,7 @@ def _added_parameters(cell: PublishedCell, own: Own, given: Recorded) -> Measure
     return Measured(dict(found.iter_rows()), why="no finished run")
 
 
-def _ranks(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
+def _ranks(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     """The share of sequences whose effective rank is above softmax's, at a layer from the end, of the same seed."""
     base = _softmax_like(own, given)
     if base is None:
@@ -179,7 +179,7 @@ def _ranks(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
 
 
 class _Kind(NamedTuple):
-    derive: Callable[[PublishedCell, Own, Recorded], Measured]
+    derive: Callable[[PublishedCell, Own, RecordedMetrics], Measured]
     name: str  # name of the measurement; {} is the task; empty: every run is enough
 
 

@@ -44,7 +44,7 @@ def write_report(root: Path, out: Path | None = None, grid: str | None = None) -
 
 
 def report(store: Store, title: str, grids: Sequence[str]) -> str:
-    """The report of some grids of an open store as one HTML document; where a part cannot be computed stands why.
+    """The report of some grids of an open store as one HTML document. A part that cannot be computed says why.
 
     Raises NotFoundError for an unknown grid.
     """
@@ -102,7 +102,7 @@ def _rank_axes(about: GridContext) -> str:
 
 
 def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
-    """The verdicts of a grid that has something to judge, and why there are none where they cannot be computed."""
+    """Return the verdicts of a grid, or None and the problem with them; None twice if there is nothing to compare."""
     if about.measure is None or about.baseline is None or not totals(found)["ok"]:
         return None, None
     judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
@@ -112,7 +112,7 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
 
 
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:
-    """Why there are no verdicts, in a sentence; nothing where there are."""
+    """Say why there are no verdicts; empty if there are."""
     if about.problem is not None:
         return f"Nothing is compared. {about.problem}"
     if about.measure is None:

@@ -1,4 +1,4 @@
-"""Finished trials whose results cannot be read, or are in doubt: given back, so that a run trains them again."""
+"""Finished trials whose results cannot be read, or are in doubt: `run --rerun-stale` trains them again."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -20,17 +20,17 @@ def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
         return frozenset(key for name in grids if name in planned for key in store.unreadable(name))
 
 
-def give_back(layout: Layout, lost: Collection[str]) -> None:
-    """Turn the ok attempts of the trials `lost` into stopped ones, and say so. Nothing may refuse the run after that.
+def mark_unreadable(layout: Layout, unreadable: Collection[str]) -> None:
+    """Turn ok attempts of the trials `unreadable` into stopped ones, and say so. Nothing may refuse the run after that.
 
     Raises EnvironmentProblem if the campaign cannot be written.
     """
     why = "its result cannot be read, or another attempt disagrees with it"
-    for key in sorted(lost):
+    for key in sorted(unreadable):
         for attempt in trial_state(layout, key).attempts:
             if attempt.end is not None and attempt.end["status"] == "ok":
                 write_end(layout, {**attempt.end, "status": "stopped", "message": why})
-    if lost:
-        verbs = ("has", "is") if len(lost) == 1 else ("have", "are")
-        trials = format_count(len(lost), "finished trial")
+    if unreadable:
+        verbs = ("has", "is") if len(unreadable) == 1 else ("have", "are")
+        trials = format_count(len(unreadable), "finished trial")
         say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")

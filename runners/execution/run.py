@@ -17,7 +17,7 @@ from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import record_run, write_submission_record
-from runners.attempts.unreadable_results import find_unreadable, give_back
+from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
@@ -102,7 +102,7 @@ def run_campaign(
     require_disk_space(layout.root)
     trust_new(layout)
     if options.again:
-        give_back(layout, find_unreadable(layout.root, [grid.name for grid in wanted]))
+        mark_unreadable(layout, find_unreadable(layout.root, [grid.name for grid in wanted]))
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
 

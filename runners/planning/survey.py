@@ -118,10 +118,10 @@ class Survey:
         """Keep only the trials of these keys; None: all."""
         return self if only is None else replace(self, trials=tuple(each for each in self.trials if each.key in only))
 
-    def without_results(self, lost: Collection[str]) -> "Survey":
+    def without_results(self, keys: Collection[str]) -> "Survey":
         """Take the trials of these keys as not begun."""
         begun = {
-            each.key: each._replace(status="pending", other_code=False) for each in self.trials if each.key in lost
+            each.key: each._replace(status="pending", other_code=False) for each in self.trials if each.key in keys
         }
         return replace(self, trials=tuple(begun.get(each.key, each) for each in self.trials))
 

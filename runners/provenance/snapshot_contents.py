@@ -36,7 +36,7 @@ MOST_BYTES = 64 << 20
 
 _GIT_TIMEOUT_S = 60.0
 _LINE_BREAKS = re.compile(r"[\n\r\\]")
-"""A list of checksums would have to escape these in names."""
+"""Files with these in their names are left out: a list of checksums would have to escape them."""
 
 
 class SnapshotFile(NamedTuple):
@@ -110,7 +110,7 @@ def _read(path: Path) -> SnapshotFile | None:
 
 
 def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | None:
-    """Read a file of a work tree, or say why it is left out of a snapshot of `total` bytes; None if it is gone."""
+    """Read a file of a work tree, or say why it is left out after `total` bytes of others; None if it is no file."""
     try:
         about = path.stat()
     except OSError:  # gone, or a dangling link

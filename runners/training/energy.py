@@ -19,14 +19,14 @@ LOOK_S: Final = 10.0
 
 @final
 class Meter:
-    """A counter of energy: `read` returns it, in units of 1 / `per_joule`. At `limit` it begins anew."""
+    """A counter of energy: `read` returns it, in units of 1 / `per_joule`. At `limit` it wraps around to 0."""
 
     def __init__(self, read: Callable[[], int], per_joule: float, limit: int = 0) -> None:
         self._read, self._per_joule, self._limit = read, per_joule, limit
         self._last, self._used = read(), 0
 
     def joules(self) -> float:
-        """Return the joules used since it was made; correct if it wraps around at most once between two readings."""
+        """Return the joules used since the meter was made; correct with at most one wrap between two readings."""
         now = self._read()
         self._used += now - self._last + (self._limit if now < self._last else 0)
         self._last = now

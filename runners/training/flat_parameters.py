@@ -13,12 +13,12 @@ from runners.optimisers.optimiser import ParameterVectors
 from variants import Transformer
 
 _ALIGNED = 64
-"""A gradient begins at a multiple of so many elements, for wide loads of a GPU."""
+"""Each gradient begins at a multiple of this number of elements, for wide loads of a GPU."""
 
 
 @final
 class Flat:
-    """Moves the parameters of `model` into vectors; they and their gradients become views of these.
+    """Moves the parameters of `model` into vectors. Parameters and gradients become views of them.
 
     Biases, norms and `undecayed_parameters` have no weight decay. `by_matrix` separates the layers' weight matrices.
     """
@@ -76,7 +76,7 @@ class Flat:
 
 
 def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
-    """Map the id of each weight matrix of the layers to the rows of the matrices that it holds."""
+    """Map the id of each weight matrix of the layers to the numbers of rows of the matrices stacked in it."""
     found: dict[int, list[int]] = {}
     for block in model.blocks():
         found |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}

@@ -39,9 +39,9 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
 
     Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and those that `Data.logged` names.
 
-    Diverged if the loss is not finite, or a thousand times that of the best constant prediction. SpecError if the
-    task's files do not match the spec, or model inputs are not finite. EnvironmentProblem if the device is not
-    available.
+    Diverged if the loss is not finite or above `DIVERGED` times that of the best constant prediction, or if a parameter
+    is not finite after the last step. SpecError if the task's files do not match the spec, or model inputs are not
+    finite. EnvironmentProblem if the device is not available.
     """
     with ranks(trial) as world:
         return train_as(world, trial, surroundings)

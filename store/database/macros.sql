@@ -25,7 +25,7 @@ SELECT * FROM v_final WHERE name = _recorded(measured, ['metric', 'evaluation'])
 
 -- final value of a measurement beside that of another cell of the same seed: the grid's baseline, or the one that has the
 -- label `against`
---   baseline_value: of the other cell's trial of the same seed
+--   baseline_value: value of the other cell's trial of the same seed
 --   difference: value minus baseline_value
 --   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE

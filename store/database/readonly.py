@@ -22,7 +22,7 @@ _LIMITS: Final = ("memory_limit", "max_temp_directory_size")
 _NOT_IN_FRAMES: Final = re.compile(
     r"\b(INTERVAL|UNION|BIT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY|TIMESTAMP_S)\b|\b(DATE|TIMESTAMP\w*)\b.*[\])]"
 )
-"""Types, and dates inside of lists, structs and maps."""
+"""Types that frames cannot hold; also dates in lists, structs and maps."""
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 """Names of fields and values of an ENUM."""
 _DAYS: Final = (-719_162, 2_932_896)
@@ -54,7 +54,7 @@ def locked_connection(
         # engine may refuse the setting.
         if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             connection.execute("SET enable_progress_bar = false")
-        # variables of the caller are no tables; a second lock, since the next line closes them, too
+        # names of the caller's variables are no tables; the next line forbids this, too
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -110,7 +110,7 @@ def strip_explain(query: str) -> str:
 
 
 def check_types(relation: duckdb.DuckDBPyRelation) -> None:
-    """Raises SpecError for a column whose type a frame cannot hold; says how to cast it."""
+    """Raise SpecError for a column whose type a frame cannot hold; says how to cast it."""
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if _NOT_IN_FRAMES.search(_QUOTED.sub("", str(kind))):
             raise SpecError(
@@ -120,7 +120,7 @@ def check_types(relation: duckdb.DuckDBPyRelation) -> None:
 
 
 def check_dates(frame: pl.DataFrame) -> None:
-    """Raises SpecError for a column with a date that Python does not have, as infinity is one."""
+    """Raise SpecError for a column with a date that Python does not have, such as infinity."""
     for column in frame:
         kind, (low, high) = column.dtype, _DAYS
         if isinstance(kind, pl.Datetime):

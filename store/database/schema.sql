@@ -44,7 +44,7 @@
 
 -- fact about the store
 CREATE TABLE meta (
-    name VARCHAR NOT NULL,          -- of the fact
+    name VARCHAR NOT NULL,          -- name of the fact
     value VARCHAR NOT NULL          -- as text
 );
 
@@ -55,7 +55,7 @@ CREATE TABLE grid (
     grid VARCHAR NOT NULL,
     cells BIGINT NOT NULL,          -- how many
     trials BIGINT NOT NULL,         -- how many
-    seeds BIGINT[] NOT NULL,        -- of every cell
+    seeds BIGINT[] NOT NULL,        -- seeds of every cell
     baseline VARCHAR,               -- key of the cell that the others are compared with; of several, the first
     measure JSON,                   -- what its cells are compared by: name, point, scale, better, rope
     rules JSON,                     -- what is left out, and why
@@ -68,9 +68,9 @@ CREATE TABLE axis (
     grid VARCHAR NOT NULL,
     position INTEGER NOT NULL,      -- among the axes of the grid, from 0
     name VARCHAR NOT NULL,          -- the column in grid_<name>
-    path VARCHAR NOT NULL,          -- of the field that varies
-    labels VARCHAR[] NOT NULL,      -- of its levels
-    type VARCHAR NOT NULL           -- of the column in grid_<name>: BIGINT, DOUBLE, BOOLEAN or VARCHAR
+    path VARCHAR NOT NULL,          -- dotted path of the field that varies
+    labels VARCHAR[] NOT NULL,      -- labels of its levels
+    type VARCHAR NOT NULL           -- type of the column in grid_<name>: BIGINT, DOUBLE, BOOLEAN or VARCHAR
 );
 
 -- trial of a grid
@@ -107,10 +107,10 @@ CREATE TABLE trial (
     task VARCHAR,                   -- its kind
     spec JSON,
     status VARCHAR NOT NULL,        -- ok, failed, running, pending; as of the last ingest
-    reason VARCHAR,                 -- of the last attempt that ended, if it failed; also while another is at work
+    reason VARCHAR,                 -- failure of the last attempt that ended; also while another is at work
     attempts INTEGER NOT NULL,      -- begun so far
     step BIGINT,                    -- reached by the attempt that counts: the one that is ok, or the last that ended
-    wall_s DOUBLE,                  -- of all ended attempts
+    wall_s DOUBLE,                  -- seconds of all ended attempts
     parameters BIGINT,
     operator_parameters BIGINT
 );
@@ -122,10 +122,10 @@ CREATE TABLE attempt (
     submission VARCHAR,
     worker BIGINT,
     host VARCHAR,
-    pid BIGINT,                     -- of its process
+    pid BIGINT,                     -- process number
     started DOUBLE,                 -- seconds since the epoch
     resumed_attempt INTEGER,        -- whose checkpoint it went on from; null where it began anew
-    resumed_step BIGINT,            -- of that checkpoint
+    resumed_step BIGINT,            -- step of that checkpoint
     path VARCHAR,                   -- execution path
     device VARCHAR,
     threads INTEGER,
@@ -150,7 +150,7 @@ CREATE TABLE attempt (
     memory_bytes BIGINT,
     cost JSON,                      -- what the attempt took, by name: sums over its own steps
     shards VARCHAR[],               -- files that hold the rows that its result rests on; null if an earlier release wrote it
-    signature VARCHAR NOT NULL      -- of start.json and end.json as they were when they were read
+    signature VARCHAR NOT NULL      -- state of start.json and end.json when they were read
 );
 
 -- value of a training metric, of every attempt
@@ -182,7 +182,7 @@ CREATE TABLE item (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
     step BIGINT NOT NULL,
-    name VARCHAR NOT NULL,          -- of the evaluation that is the mean over items
+    name VARCHAR NOT NULL,          -- name of the mean over items
     point MAP(VARCHAR, DOUBLE) NOT NULL,
     item VARCHAR NOT NULL,          -- the same for all models
     value DOUBLE NOT NULL,
@@ -220,7 +220,7 @@ CREATE TABLE evaluated (
     changed VARCHAR[] NOT NULL,     -- definitions of the trial that are not what it was trained with
     data JSON,                      -- what was read
     shards VARCHAR[] NOT NULL,      -- files that hold its rows
-    signature VARCHAR NOT NULL      -- of the record as it was when it was read
+    signature VARCHAR NOT NULL      -- state of the record when it was read
 );
 
 -- Attempts that the result of a trial came from: the latest that is ok, or else the latest that began, and those whose
@@ -246,7 +246,7 @@ CREATE TABLE last_value (
     attempt INTEGER NOT NULL,
     name VARCHAR NOT NULL,
     step BIGINT NOT NULL,           -- the last one of this name
-    value DOUBLE                    -- of a metric at that step; null for what has several values there
+    value DOUBLE                    -- value of the metric at that step; null if it has several
 );
 
 -- Finished trial whose result is in doubt. A shard that its end.json names is not served, or two finished attempts of the
@@ -290,16 +290,16 @@ CREATE TABLE left_out (
 -- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.
 CREATE TABLE shard (
     blake2b VARCHAR PRIMARY KEY,    -- hash of the file
-    number INTEGER NOT NULL,        -- of this database: what its rows say in their column shard
+    number INTEGER NOT NULL,        -- number that rows of this database have in their column shard
     file VARCHAR NOT NULL,
     "table" VARCHAR NOT NULL,       -- that its rows belong to
     rows BIGINT NOT NULL,           -- how many
-    bytes BIGINT NOT NULL,          -- of the file
+    bytes BIGINT NOT NULL,          -- size of the file
     schema INTEGER NOT NULL,        -- version of the file format
     submission VARCHAR NOT NULL,
     worker BIGINT NOT NULL,
-    sequence INTEGER NOT NULL,      -- of the worker's shards, from 0
-    later BOOLEAN NOT NULL,         -- of an evaluation of a finished trial, whose record names it
+    sequence INTEGER NOT NULL,      -- place among the worker's shards, from 0
+    later BOOLEAN NOT NULL,         -- true if it holds an evaluation made after training; its record names it
     inside VARCHAR,                 -- larger shard that has its rows now; null if its own file has them
     signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
     ingested DOUBLE NOT NULL        -- when, in seconds since the epoch
@@ -351,7 +351,7 @@ CREATE TABLE published (
     column_label VARCHAR NOT NULL,  -- as printed
     printed VARCHAR NOT NULL,       -- the text of the cell; * marks proxy scores
     value DOUBLE,                   -- null where the paper prints a dash; `mark` says why
-    unit VARCHAR NOT NULL,          -- of value, uncertainty and binomial_se
+    unit VARCHAR NOT NULL,          -- unit of value, uncertainty and binomial_se
     better VARCHAR,                 -- lower or higher; null where neither is
     scale VARCHAR NOT NULL,         -- how cells are compared: log by ratios, linear by differences
     uncertainty DOUBLE,             -- as printed; null where none is
@@ -364,14 +364,14 @@ CREATE TABLE published (
     point MAP(VARCHAR, DOUBLE) NOT NULL,        -- where it is measured, as far as the paper says
     factor DOUBLE NOT NULL,         -- value times factor is in the unit of the measurement
     operator VARCHAR,               -- as `ablate operators` lists it; null: none of these
-    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- of the operator, where the paper gives them
+    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- arguments of the operator, if the paper gives them
     baseline BOOLEAN NOT NULL,      -- what the table compares others with, in the same model, setup and metric
     placement VARCHAR,              -- layers that have the operator, where the paper says
     model VARCHAR NOT NULL,         -- as the paper calls it
-    parameters DOUBLE,              -- of the model
+    parameters DOUBLE,              -- parameters of the model
     data VARCHAR,                   -- it was trained on
-    tokens DOUBLE,                  -- of these data, as the paper says
-    steps BIGINT,                   -- of training
+    tokens DOUBLE,                  -- tokens of these data, as the paper says
+    steps BIGINT,                   -- steps of training
     task VARCHAR,                   -- the kind of task here that is nearest to what it was trained for
     setup MAP(VARCHAR, VARCHAR) NOT NULL,       -- what else tells rows apart
     caption VARCHAR NOT NULL,       -- what the table is about, in short
@@ -394,7 +394,7 @@ CREATE TABLE published_note (
 -- Operator that a published table names, with its arguments: what the spec of such an operator holds.
 CREATE TABLE published_operator (
     operator VARCHAR NOT NULL,      -- as `ablate operators` lists it
-    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- of the operator, where the paper gives them
+    arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- arguments of the operator, if the paper gives them
     kinds MAP(VARCHAR, VARCHAR) NOT NULL,       -- JSON path -> JSON text: which operator it is
     numbers MAP(VARCHAR, VARCHAR) NOT NULL      -- JSON path -> JSON text: that it has these arguments
 );

@@ -142,7 +142,7 @@ SELECT s.grid, s.cell, s.label, s.operator, s.source, s.name, s.point, s.n, s.me
 FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df;
 
 -- grid, cell other than the baseline, seed, source, name, point: the value beside the baseline's of the same seed
---   baseline_value: of the baseline's trial of the same seed
+--   baseline_value: value of the baseline's trial of the same seed
 --   difference: value minus baseline_value
 --   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE VIEW v_pair AS
@@ -169,7 +169,7 @@ SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
 FROM counted GROUP BY fingerprint;
 
 -- grid, trial: tags and the last note, where it or its grid has any
---   tags: of the trial and of its grid, sorted
+--   tags: tags of the trial and of its grid, sorted
 --   note: the latest on the trial, or else on its grid
 --   written: time of the note, in seconds since the epoch
 CREATE OR REPLACE VIEW v_annotation AS
@@ -209,7 +209,7 @@ WHERE t.status = 'ok' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
 --   failed: given up
 --   running: at work
 --   pending: not begun, or to be tried again
---   unreadable: of those ok, without a readable result
+--   unreadable: trials that are ok without a readable result
 CREATE OR REPLACE VIEW v_progress AS
 SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
        count(*) FILTER (WHERE t.status = 'ok') AS ok,
@@ -224,16 +224,16 @@ GROUP BY g.grid, g.cell, g.label, g.operator;
 -- read, has no cost (`missing_attempts`): then every sum is null, and a rate is over the other attempts. A quantity that
 -- one attempt could not measure is null. Steps that compiled count in no rate, neither their seconds nor their work.
 --   attempts: that the result came from
---   missing_attempts: of them, killed, or with a record that cannot be read
---   steps: of training
+--   missing_attempts: attempts that were killed or whose record cannot be read
+--   steps: steps of training
 --   tokens: trained on
 --   train_s: seconds of training
 --   tokens_per_s: in the steps that compiled nothing
 --   flops_per_s: operations of the operator's definition, forward and backward, per second
 --   flop_utilisation: that over what one large matrix product reaches there
---   joules: of the whole processors or GPUs
+--   joules: energy of the whole processors or GPUs
 --   joules_per_token: joules over tokens
---   probe_share: of the seconds, those of probing
+--   probe_share: share of the seconds that probing took
 --   compile_s: seconds of the steps that compiled
 CREATE OR REPLACE VIEW v_cost AS
 WITH told AS (

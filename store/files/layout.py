@@ -14,7 +14,7 @@ FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
 STORE_SCHEMA = 14
-"""Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
+"""Version of the database's tables. Readers refuse others; `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _FAN = re.compile(r"[0-9a-f]{2}")
@@ -121,11 +121,11 @@ class Layout:
         return self.attempt(key, attempt) / "end.json"
 
     def heartbeat(self, key: str, attempt: int) -> Path:
-        """The file an attempt touches every few seconds."""
+        """The file that an attempt rewrites with its progress every few seconds."""
         return self.attempt(key, attempt) / "heartbeat"
 
     def open_inside(self, path: Path) -> BinaryIO:
-        """Open a plain file of the campaign; follow no link that leads out of it, and wait for no pipe.
+        """Open a regular file of the campaign; follow no link that leads out of it, and wait for no pipe.
 
         Raises StoreError: the file lies outside the campaign or is no plain file; OSError: it is not there or cannot be
         read.
@@ -152,7 +152,7 @@ class Layout:
         return self.attempt(key, attempt) / "weights"
 
     def evaluations(self, key: str, attempt: int) -> Path:
-        """Directory of what the trained model was judged by later: records, and the shards that they name."""
+        """Directory of evaluations made after training: records, and the shards that they name."""
         return self.attempt(key, attempt) / "evaluations"
 
     def evaluation(self, key: str, attempt: int, evaluation: str) -> Path:
@@ -214,7 +214,7 @@ class Layout:
             yield from _keys(fan, _names(self.trials / fan))
 
     def attempts(self, key: str) -> list[int]:
-        """Numbers of the trial's attempts, ascending, whether or not they have begun."""
+        """Numbers of the trial's attempts, ascending, also without a `start.json`."""
         return _numbers(_names(self.trial(key)))
 
     def every_attempt(self, fans: Iterable[str] | None = None) -> Iterator[tuple[str, int, str]]:
@@ -249,7 +249,7 @@ def _check(pattern: re.Pattern[str], name: str, rule: str) -> str:
 
 
 def _keys(fan: str, names: Iterable[str]) -> list[str]:
-    """The trials that lie in their own directory `fan`, sorted, each once: a stale listing may name one twice."""
+    """The trials that lie in their own directory `fan`, sorted and without the repetitions of a stale listing."""
     return sorted({name for name in names if name[:2] == fan and _KEY.fullmatch(name)})
 
 

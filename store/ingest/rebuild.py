@@ -1,4 +1,4 @@
-"""The database made again from the campaign's files: the remedy for an older version and for a damaged store."""
+"""Makes the database again from the campaign's files, after a new version or damage to the database itself."""
 
 from pathlib import Path
 

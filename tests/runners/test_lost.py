@@ -11,7 +11,7 @@ from toy_training import ENTRY
 from grid import Measure
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import submission_records
-from runners.attempts.unreadable_results import find_unreadable, give_back
+from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from runners.cli.app import execute
 from runners.execution.run import RunOptions, run_campaign
 from store.files.layout import Layout
@@ -46,7 +46,7 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
     shard.write_bytes(data)
     lost = find_unreadable(tmp_path, [GRID.name, "another"])
     assert len(lost) == 1
-    give_back(Layout(tmp_path), lost)
+    mark_unreadable(Layout(tmp_path), lost)
     again = run_campaign(tmp_path, [GRID], options=OPTIONS)
     assert (again.ok, again.skipped) == (1, 3)
     with Store.open(tmp_path) as store:

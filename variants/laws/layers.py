@@ -9,7 +9,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.law import Law, near
-from variants.laws.oracle import Added, attend_in_floats
+from variants.laws.oracle import AddedLogits, attend_in_floats
 from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
@@ -78,7 +78,7 @@ def _in_floats(attention: Attention, x: Tensor) -> Tensor:
     numbers = {name: _number(attention, name, q, x) for name in attention.operator.numbers()}
     positions = attention.positions if isinstance(attention.positions, Rotary) else None
     rows, seen = (q.tolist(), k.tolist(), v.tolist()), causal(len(x), len(x)).tolist()
-    found = attend_in_floats(attention.operator, rows, seen, numbers, Added(positions))
+    found = attend_in_floats(attention.operator, rows, seen, numbers, AddedLogits(positions))
     return attention.out(torch.tensor(found, dtype=x.dtype).transpose(0, 1).flatten(1))  # type: ignore[no-any-return]
 
 

@@ -15,7 +15,7 @@ Rows = list[Row]
 Value = float | Row | Rows
 
 
-class Added(NamedTuple):
+class AddedLogits(NamedTuple):
     """Effects of positions on the logits."""
 
     rotary: Rotary | None = None
@@ -29,14 +29,14 @@ def attend_in_floats(
     heads: tuple[list[Rows], list[Rows], list[Rows]],
     seen: list[list[bool]],
     numbers: Mapping[str, Tensor],
-    added: Added | None = None,
+    added: AddedLogits | None = None,
 ) -> list[Rows]:
     """Compute the output [H][T][D] of one sequence from q, k [H][T][D + G], v [H][T][D] and the model's mask [T][T].
 
     `numbers` by "stage.field" without the batch's axis: scalars [H or 1, T or 1, 1], vectors and matrices alike.
     `added` holds the effects of positions, None for none.
     """
-    floats = _Floats(operator, heads, seen, numbers, added or Added())
+    floats = _Floats(operator, heads, seen, numbers, added or AddedLogits())
     return [[floats.row(h, i) for i in range(len(rows))] for h, rows in enumerate(heads[0])]
 
 
@@ -59,7 +59,7 @@ class _Floats:
         heads: tuple[list[Rows], list[Rows], list[Rows]],
         seen: list[list[bool]],
         numbers: Mapping[str, Tensor],
-        added: Added,
+        added: AddedLogits,
     ) -> None:
         q, k, self._v = heads
         rotary, self._bias = added

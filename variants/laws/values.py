@@ -10,7 +10,7 @@ from grid.errors import SpecError
 from variants.attend import Heads, attention, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs, with_number
 from variants.laws.law import Law, NothingStated, near, require
-from variants.laws.oracle import Added, attend_in_floats
+from variants.laws.oracle import AddedLogits, attend_in_floats
 from variants.laws.visibility import output
 from variants.links import Link
 from variants.number import Matrix
@@ -66,7 +66,7 @@ def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str
     """Compare with the oracle: every sequence if `mask` is [B, 1, T, T], the last one if it is [T, T]."""
     q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
     came = attention(operator, Heads(q, k, inputs.v, mask, bias), inputs.numbers).output
-    added = None if bias is None else Added(bias=bias[0].tolist())
+    added = None if bias is None else AddedLogits(bias=bias[0].tolist())
     for at in range(len(came)) if mask.dim() == 4 else [len(came) - 1]:
         numbers = {name: value[at if value.shape[0] > 1 else 0] for name, value in inputs.numbers.items()}
         heads = (inputs.q[at].tolist(), inputs.k[at].tolist(), inputs.v[at].tolist())

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Skips drawing normal numbers: on a tensor without memory it would load the compiler, which takes a second."""
+    """Skips drawing normally distributed numbers: on a meta tensor it would load the compiler, which takes a second."""
 
     def __torch_function__(
         self,

@@ -276,7 +276,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     measure = measures.judged_by(view)
     known, _ = catch_user_error(lambda: interactions.pairs(analyse(view), measure.alpha))  # the figures say why not
     passing = {each.key: each.name for each in known or () if each.passes or each.key == view.address.pair}
-    usual, hint = next(iter(passing), ""), "Those shown to act together"
+    usual, hint = next(iter(passing), ""), "Pairs that are shown to act together"
     pair = Control("pair", "Pair of axes", "choice", passing or {"": "none passes"}, hint, usual)
     return [*measures.controls(view), pair, *_map_controls(view)]
 

@@ -109,9 +109,9 @@ def _over(view: PageView) -> str:
     """Say over which layers and heads a value is averaged before seeds."""
     places, layer = _places(view), view.address.layer
     if not places.layers:
-        return "Of the whole model."
+        return "One value for the whole model."
     if layer is not None:
-        return f"Mean over heads of layer {layer}." if places.heads else f"Of layer {layer}."
+        return f"Mean over heads of layer {layer}." if places.heads else f"Value of layer {layer}."
     return "Mean over layers and heads." if places.heads else "Mean over layers."
 
 

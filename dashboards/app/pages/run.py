@@ -251,7 +251,7 @@ def _probes(view: PageView) -> SlotContent:
     cut = ""
     if found.height > _MOST_ROWS and not view.whole:
         found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
-    said = f"What was seen inside the model, at the last step that each probe was taken at.{cut}"
+    said = f"Probes of the model, each at its last step.{cut}"
     return SlotContent(caption=said, data=found, columns=columns(found))
 
 
@@ -297,7 +297,7 @@ def _environment(view: PageView) -> SlotContent:
     attempt = _chosen_attempt(view)
     if attempt is None:
         return SlotContent(message="It has not begun.")
-    return SlotContent(caption=f"Of attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
+    return SlotContent(caption=f"Attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
 
 
 def _log(view: PageView) -> SlotContent:

@@ -147,7 +147,7 @@ class Room(NamedTuple):
 
 
 def arrays(tasks: int, limits: Limits) -> list[int]:
-    """Split `tasks` workers into few arrays of equal size; return their sizes (1: a job without an array)."""
+    """Split `tasks` workers into few arrays of equal size; return their sizes."""
     count = -(-tasks // limits.array_size)
     return [tasks // count + (number < tasks % count) for number in range(count)]
 

@@ -103,7 +103,7 @@ class Drafter:
         self._remarks = self._demands.check()
         self.lines: dict[str, list[bytes]] = {}
         names = [grid.name for grid in self.grids]
-        self.lost = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
+        self.unreadable = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
         found = survey(
             self.layout,
             self.grids,
@@ -112,7 +112,7 @@ class Drafter:
             again=options.again,
             take=lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))}),
         )
-        self.survey = found.without_results(self.lost)
+        self.survey = found.without_results(self.unreadable)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
         self._lost_on = count_lost(self.layout, self._wanted)

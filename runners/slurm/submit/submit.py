@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
 from runners.attempts.submission_record import Submission, new_record, write_submission_record
-from runners.attempts.unreadable_results import give_back
+from runners.attempts.unreadable_results import mark_unreadable
 from runners.attempts.worker import WorkOrder
 from runners.provenance.code_snapshot import write
 from runners.slurm.scheduler import TaskId, ask, release, user
@@ -52,7 +52,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
             notify(remark)
         draft = drafter.make_draft()
-        give_back(drafter.layout, drafter.lost)
+        mark_unreadable(drafter.layout, drafter.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)

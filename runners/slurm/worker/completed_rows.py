@@ -1,7 +1,7 @@
 """The rows that workers know to be done.
 
 Each worker writes one small file with the rows that it knows to be done, its own and those it read from others. So
-workers examine few trials of others. A row that is missing in these files costs one look at the trial.
+workers examine few trials of others. A worker reads the trial of each row that no file lists.
 """
 
 import base64
@@ -25,7 +25,7 @@ _READ_S_PER_FILE = 0.1
 
 @final
 class CompletedRows:
-    """The rows of a class that the worker `name`, `<class>-<worker>`, knows to be done, in all its lives."""
+    """The rows of a class that the worker `name`, `<class>-<worker>`, knows to be done, also from before a requeue."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class CompletedRows:
         return self._bits.bit_count() == self._end - self._first
 
     def recall(self) -> None:
-        """Read the file of this worker's earlier lives."""
+        """Read the file that this worker wrote before a requeue."""
         self._read(self._path)
 
     def read(self, until: float) -> bool:
-        """Read the files of the class's other workers until that time; return True if all that are due were read."""
+        """Read files of other workers of the class until the clock shows `until`; return True if all due ones were read."""
         if self._clock() >= self._read_next:
             prefix = self._path.name.partition("-")[0] + "-"
             try:

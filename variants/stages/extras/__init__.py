@@ -1,1 +1,1 @@
-"""A learned key and value that every query sees. One kind, one file, named like it."""
+"""A learned key and value that every query sees. Each file holds one kind and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""Forgetting: lowers a logit because of the tokens in between. One rule, one file, named like its `kind`."""
+"""Forgetting: lowers a logit because of the tokens in between. Each file holds one rule and is named by its `kind`."""

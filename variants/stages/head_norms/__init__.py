@@ -1,1 +1,1 @@
-"""Norms of a head's output vector. One norm, one file, named like its `kind`."""
+"""Norms of a head's output vector. Each file holds one norm and is named by its `kind`."""

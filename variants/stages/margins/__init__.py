@@ -1,1 +1,1 @@
-"""How the margin over the relevance threshold grows. One margin, one file, named like its `kind`."""
+"""How the margin over the relevance threshold grows. Each file holds one margin and is named by its `kind`."""

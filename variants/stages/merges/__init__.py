@@ -1,1 +1,1 @@
-"""How the maps of several signals become one. One merge, one file, named like its `kind`."""
+"""How the maps of several signals become one. Each file holds one merge and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""From scores to weights. One normaliser, one file, named like its `kind`."""
+"""From scores to weights. Each file holds one normaliser and is named by its `kind`."""

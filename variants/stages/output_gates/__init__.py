@@ -1,1 +1,1 @@
-"""Factors of a head's output. One gate, one file, named like its `kind`."""
+"""Factors of a head's output. Each file holds one gate and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""How a model knows order. One scheme, one file, named like its `kind`."""
+"""How a model knows order. Each file holds one scheme and is named by its `kind`."""

@@ -22,7 +22,7 @@ class Positions(Choice):
 
     @property
     def table(self) -> int:
-        """Number of learned position vectors added to the embeddings; 0 for none. No sequence may be longer."""
+        """Number of learned position vectors added to the embeddings, and of tokens at most; 0 for none."""
         return 0
 
     def embedding(self, length: int, width: int, device: torch.device) -> Tensor | None:  # noqa: ARG002
@@ -30,7 +30,7 @@ class Positions(Choice):
         return None
 
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
-        """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of `signals` slices on its own."""
+        """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of D's `signals` slices alike."""
         return x
 
     def check_width(self, width: int) -> None:

@@ -1,1 +1,1 @@
-"""Changes of queries and keys before positions. One preparation, one file, named like its `kind`."""
+"""Changes of queries and keys before positions. Each file holds one preparation and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""How a query and a key become a logit. One product, one file, named like its `kind`."""
+"""How a query and a key become a logit. Each file holds one product and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""From weights and values to the output of a head. One readout, one file, named like its `kind`."""
+"""From weights and values to the output of a head. Each file holds one readout and is named by its `kind`."""

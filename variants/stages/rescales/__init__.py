@@ -1,1 +1,1 @@
-"""Changes of a row of weights after normalisation. One rule, one file, named like its `kind`."""
+"""Changes of a row of weights after normalisation. Each file holds one rule and is named by its `kind`."""

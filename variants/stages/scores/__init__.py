@@ -1,1 +1,1 @@
-"""How much a key counts before normalisation. One score, one file, named like its `kind`."""
+"""How much a key counts before normalisation. Each file holds one score and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""Changes of a logit before the position bias. One transform, one file, named like its `kind`."""
+"""Changes of a logit before the position bias. Each file holds one transform and is named by its `kind`."""

@@ -1,1 +1,1 @@
-"""Which keys a query sees. One rule, one file, named like its `kind`."""
+"""Which keys a query sees. Each file holds one rule and is named by its `kind`."""
