@@ -105,9 +105,9 @@ def nanogpt() -> Training:
 def scaled_signed_averaging_gpt2() -> Training:
     """Paper 003, appendix A.2: GPT-2 small on web text, tables 2 and 4.
 
-    50 000 steps from 6e-4 to 6e-5. 12 sequences of 1024 tokens in a micro-batch on each of 12 GPUs. The number of
-    micro-batches is not said; with one it is 0.15 M tokens a step, 7.4 B of "approximately 10 B". Not said: the warm-up
-    (nanoGPT's 2000), clipping (nanoGPT's 1) and the kind of mixed precision.
+    50 000 steps from 6e-4 to 6e-5. 12 sequences of 1024 tokens in a micro-batch on 12 GPUs, accumulated. A step of
+    16 micro-batches, 192 sequences, gives 9.8 B tokens of "approximately 10 B". Not said: the warm-up (nanoGPT's 2000),
+    clipping (nanoGPT's 1) and the kind of mixed precision.
     A later version of the paper trains another model, for 22 000 steps of 768 sequences of 1024 tokens.
     """
     return nanogpt().changed(steps=50_000)

@@ -35,6 +35,7 @@ from ablate import (
     llama2,
     llama3_1b,
     llama3_3b,
+    off_by_one,
     over,
     qwen1_5_0b5,
     softmax,
@@ -127,8 +128,8 @@ def _both_gated(link: str = "clipped") -> list[Operator]:
 
 
 def table1(scale: PaperScale) -> Grid:
-    """Softmax, a learned sink and Affine-Scaled by size of the model."""
-    return _by_size(scale, ("0.5B", "1B", "3B"), [softmax(), learned_sink(), *_both()])
+    """Softmax, a learned sink, one fixed at 0 (off by one) and Affine-Scaled by size of the model."""
+    return _by_size(scale, ("0.5B", "1B", "3B"), [softmax(), learned_sink(), off_by_one(), *_both()])
 
 
 def table2(scale: PaperScale) -> Grid:
@@ -137,7 +138,7 @@ def table2(scale: PaperScale) -> Grid:
 
 
 def table3(scale: PaperScale) -> Grid:
-    """Sigmoid or linear clipping of the scale, with and without a gate: the paper does not say which."""
+    """Sigmoid or linear clipping of the scale, with and without a gate."""
     operators = [softmax()]
     for link, words in (("unit", "sigmoid"), ("clipped", "clipped")):
         operators += [each.changed(name=f"{each.name}, {words}") for each in (*_both(link), *_both_gated(link))]

@@ -11,6 +11,7 @@ from ablate import (
     T5,
     AdamW,
     Alibi,
+    Bucket,
     Constant,
     Dimension,
     FirstToken,
@@ -115,9 +116,10 @@ def table1(scale: PaperScale) -> Grid:
 
 
 def table2(scale: PaperScale) -> Grid:
-    """Position encodings."""
+    """Position encodings; the released code adds the bucket of a distance itself, and T5 learns a bias for it."""
     base = _base(scale)
-    schemes = [base.model.positions, NoPositions(), Sinusoidal(), Learned(count=base.task.length), T5(), Alibi()]
+    schemes = [base.model.positions, NoPositions(), Sinusoidal(), Learned(count=base.task.length)]
+    schemes += [Bucket(), T5(), Alibi()]
     return _over(base, over("model.positions", schemes), scale, baseline={"positions": base.model.positions})
 
 
@@ -147,16 +149,9 @@ def table7(scale: PaperScale) -> Grid:
 
 
 def table8(scale: PaperScale) -> Grid:
-    """Activations of the feed-forward part; those without a gate are half as wide again, for equal parameters."""
-    base = _base(scale)
-    width = base.model.feedforward_width
-    kinds = ["swiglu", "relu", "gelu", "swish", "reglu", "geglu"]
-    models = [
-        base.model.changed(feedforward=kind, feedforward_width=width if kind.endswith("glu") else 3 * width // 2)
-        for kind in kinds
-    ]
-    axis = over("model", models, labels=kinds, name="feedforward")
-    return _over(base, axis, scale, baseline={"feedforward": "swiglu"})
+    """Activations of the feed-forward part at one width, as in the released code; a gate has more parameters."""
+    kinds = over("model.feedforward", ["swiglu", "relu", "gelu", "swish", "reglu", "geglu"])
+    return _over(_base(scale), kinds, scale, baseline={"feedforward": "swiglu"})
 
 
 def table9(scale: PaperScale) -> Grid:
@@ -212,20 +207,35 @@ def figure2(scale: PaperScale) -> Grid:
     rate, steps = base.training.optimiser.lr, base.training.steps
     whole = base.task.training_tokens
     data = [tokens * 10**6 for tokens in (2500, 500, 200, 100, 50)] if scale == "paper" else [10**6, 10**5, 10**4]
-    sizes = [2**n for n in (10, 8, 6, 4, 2) if 2**n < base.task.length]
+    if scale == "paper":
+        sizes = [1024, 512, 256, 128, 64, 32]
+        lengths = {rate: steps, 1e-3: steps, 1e-4: 2 * steps, 1e-5: 4 * steps}
+        made = base.training.optimiser.changed
+        rates = over(
+            "training",
+            [
+                base.training.changed(optimiser=made(lr=lr), steps=n, evaluate_every=n // 20)
+                for lr, n in lengths.items()
+            ],
+            labels=[f"{lr:g}" for lr in lengths],
+            name="lr",
+        )
+    else:
+        sizes = [size for size in (64, 16, 4) if size < base.task.length]
+        rates = over("training.optimiser.lr", [rate, rate * 2.5, rate / 4, rate / 16])
+    base = base.changed(training=base.training.changed(evaluate_every=steps // 20))
     axes = one_at_a_time(
-        over("training.optimiser.lr", [rate, rate * 2.5, rate / 4, rate / 16]),
+        rates,
         over("task.training_tokens", [whole, *data]),
         over("operator", [softmax(), *(sliding_window(size, name=f"window {size}") for size in sizes)]),
     )
-    base = base.changed(training=base.training.changed(evaluate_every=steps // 20))
     return _over(base, axes, scale)
 
 
 def figure3(scale: PaperScale) -> Grid:
     """Sinks by position with a prefix that is not predicted, and with windows."""
     base = _base(scale).changed(probing=_probing(*range(1, 11)))
-    lengths = [2, 5, 10]
+    lengths = [2, 3, 4, 5, 10]
     prefixes = zipped(
         over("operator", [prefix_lm(p, name=f"prefix {p}") for p in lengths]), over("task.prefix", lengths)
     )

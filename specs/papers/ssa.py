@@ -125,7 +125,7 @@ _SUPERGLUE = ("boolq", "cb", "copa", "multirc", "rte", "wic", "wsc")
 def _language(scale: PaperScale) -> Trial:
     if scale == "paper":
         text = corpus("fineweb")
-        task = Text(context=1024, batch=144, tokenizer=tokenizer("gpt2", 50_257, end="<|endoftext|>"), **text)
+        task = Text(context=1024, batch=192, tokenizer=tokenizer("gpt2", 50_257, end="<|endoftext|>"), **text)
         tasks = (*_LM_EVAL, *_SUPERGLUE)
         shots = (LmEval(tasks=tasks, fewshot=0), LmEval(tasks=tasks, fewshot=3))
         model, training = gpt2_small(), scaled_signed_averaging_gpt2()

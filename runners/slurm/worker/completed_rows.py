@@ -62,7 +62,7 @@ class CompletedRows:
         self._read(self._path)
 
     def read(self, until: float) -> bool:
-        """Read files of other workers of the class until the clock shows `until`; return True if all due ones were read."""
+        """Read files of the class's other workers until the clock shows `until`; return True if all due were read."""
         if self._clock() >= self._read_next:
             prefix = self._path.name.partition("-")[0] + "-"
             try:
