@@ -31,8 +31,9 @@ _VALUES: Final = """
 SELECT cell, seed, source, name, point::JSON::VARCHAR AS point, value FROM v_final
 WHERE grid = $grid AND source = 'evaluation'
 UNION ALL
-SELECT g.cell, g.seed, 'probe', p.name, json_object('layer', p.layer, 'head', p.head)::VARCHAR, p.value
-FROM v_probe p JOIN grid_trial g USING (trial)
+SELECT g.cell, g.seed, 'probe', p.name,
+       json_merge_patch(json_object('layer', p.layer, 'head', p.head), p.point::JSON)::VARCHAR, p.value
+FROM (FROM v_probe QUALIFY step = max(step) OVER (PARTITION BY trial, name)) p JOIN grid_trial g USING (trial)
 WHERE g.grid = $grid AND (p.name LIKE 'number.%' OR p.name = 'sink_share')
 ORDER BY ALL
 """

@@ -8,11 +8,13 @@
     {contrasts GRID}                 what each axis of two levels does, with seeds as the sample
     {main GRID ...}                  the same as a picture, a panel per grid
     {means GRID sink_share}          the measure and probes of every cell, compared with nothing
+    {means GRID sink_share:position=2}    the same for a probe that has several positions
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
     {cost GRID ...}                  trials, hours, device and versions
 """
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -185,19 +187,39 @@ def _write_means(result: GridResult, probes: Sequence[str]) -> str:
     """Write the mean of the measure over seeds, and the mean and range over seeds of probes by layer and head."""
     measure = result.measure()
     values = result.runs(measure).group_by("cell", maintain_order=True).agg("label", "value")
-    of_runs = result.rows.filter(source="probe").group_by("cell", "name", "seed").agg(pl.col("value").mean())
+    found_of = {probe: _values_of_probe(result, probe) for probe in probes}
     rows = []
     for cell, labels, found in values.rows():
         known = [value for value in found if value is not None]
         shown = [_number(sum(known) / len(known)) if known else ""]
         for probe in probes:
-            runs = of_runs.filter(cell=cell, name=probe)["value"].to_list()
+            runs = found_of[probe].filter(cell=cell)["value"].to_list()
             shown.append(f"{_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
         rows.append((labels[0], str(len(known)), *shown))
     unit = result.header["measure"]["unit"]
     said = f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
-    said += f" {' and '.join(probes)}: mean over layers and heads, and the range over runs." if probes else ""
-    return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *probes), rows)}"
+    names = [probe.replace(":", ", ").replace("=", " ") for probe in probes]
+    said += f" {' and '.join(names)}: mean over layers and heads, and the range over runs." if probes else ""
+    return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *names), rows)}"
+
+
+def _values_of_probe(result: GridResult, probe: str) -> pl.DataFrame:
+    """Return the mean over layers and heads by cell and seed of a probe such as `sink_share:position=2`."""
+    name, _, coordinate = probe.partition(":")
+    rows = result.rows.filter(source="probe", name=name)
+    points = [{**json.loads(point), "layer": None, "head": None} for point in rows["point"]]
+    if coordinate:
+        axis, _, value = coordinate.partition("=")
+        at = [point.get(axis) == float(value) for point in points]
+        rows, points = (
+            rows.filter(pl.Series(at, dtype=pl.Boolean)),
+            [each for each, kept in zip(points, at, strict=True) if kept],
+        )
+    if (several := len({json.dumps(point) for point in points})) != 1:
+        raise SpecError(
+            f"{result.header['grid']} has {several} points of {probe!r}; name one, as in sink_share:position=2"
+        )
+    return rows.group_by("cell", "seed").agg(pl.col("value").mean())
 
 
 def _write_numbers(result: GridResult, _: GridMeasure) -> str:
