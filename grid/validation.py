@@ -50,7 +50,7 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
         name = given if isinstance(given, str) else getattr(given, "__name__", "")
         called = f"; write {name}()" if name.isidentifier() else ""
         return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_short.repr(given)}{called}"
-    rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches if each["input"] == given)
+    rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
     one_of = " or ".join(rule if not at else rule.removeprefix("should be ") for at, rule in enumerate(rules))
     return f"{path} {one_of}, got {_short.repr(given)}"
 

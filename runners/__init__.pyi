@@ -18,6 +18,7 @@ from .optimisers.schedules import (
     Schedule as Schedule,
 )
 from .optimisers.training_config import Training as Training
+from .posthoc.checkpoint_probes import probe_checkpoint as probe_checkpoint
 from .probes.attention_entropy import AttentionEntropy as AttentionEntropy
 from .probes.attention_maps import AttentionMaps as AttentionMaps
 from .probes.effective_rank import EffectiveRank as EffectiveRank

@@ -63,6 +63,11 @@ class Teaching(ABC):
         self._device = CPU
         self.record = record
 
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self._model
+
     @abstractmethod
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         """Compute logits [B, T, vocabulary] of any precision."""

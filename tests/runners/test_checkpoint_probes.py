@@ -1,0 +1,102 @@
+"""Public checkpoints: layers are those that transformers computes, and their probes are logged as a run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hugging_face import gpt2_config, llama_config, save_model
+from teachers import prose
+
+from grid.errors import SpecError
+from runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
+from runners.probes import AttentionMaps, FirstKey, GradientNorms, MassiveActivation, Probing, SinkShare
+from store import Campaign
+
+
+def opt_config() -> object:
+    sizes = {"vocab_size": 256, "hidden_size": 8, "ffn_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return transformers.OPTConfig(**sizes, max_position_embeddings=16, word_embed_proj_dim=8)
+
+
+def pythia_config() -> object:
+    sizes = {"vocab_size": 256, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2}
+    return transformers.GPTNeoXConfig(**sizes, num_attention_heads=2, max_position_embeddings=16, rotary_pct=0.5)
+
+
+def mistral_config(**fields: object) -> object:
+    return llama_config(transformers.MistralConfig, **fields)
+
+
+CONFIGS = [gpt2_config, opt_config, pythia_config, llama_config, mistral_config]
+LAYERS = Probing(probes=(SinkShare(eps=(0.2,)), MassiveActivation(), FirstKey()), sequences=5, length=6)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=["gpt2", "opt", "pythia", "llama", "mistral"])
+def test_layers_are_those_of_transformers(tmp_path: Path, config: Callable) -> None:
+    model, tokens = save_model(tmp_path, config()), torch.randint(1, 256, (3, 7))
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        wanted = model(input_ids=tokens, output_attentions=True, output_hidden_states=True)
+    found = list(_Checkpoint(model, "model").trace_layers(tokens, None))
+    assert len(found) == 2
+    for layer, trace in enumerate(found):
+        torch.testing.assert_close(trace.worked.attended.weights, wanted.attentions[layer], rtol=0, atol=1e-5)
+        torch.testing.assert_close(trace.entering, wanted.hidden_states[layer], rtol=0, atol=1e-4)
+        torch.testing.assert_close(trace.leaving, wanted.hidden_states[layer + 1], rtol=0, atol=1e-4)
+
+
+def test_hidden_documents_have_no_weight(tmp_path: Path) -> None:
+    model, tokens = save_model(tmp_path, llama_config()), torch.randint(1, 256, (1, 8))
+    side = torch.arange(8) >= 4
+    alike = (side[:, None] == side[None, :])[None]
+    for trace in _Checkpoint(model, "model").trace_layers(tokens, alike):
+        assert not trace.worked.attended.weights[0, :, 4:, :4].any()
+
+
+def test_the_sink_share_is_the_paper_s_formula_on_transformers_weights(tmp_path: Path) -> None:
+    model, task = save_model(tmp_path / "tiny", gpt2_config()), prose(tmp_path)
+    campaign = Campaign(tmp_path / "campaign")
+    for _ in range(2):  # the second time there is nothing to do
+        probe_checkpoint(tmp_path / "tiny", task, LAYERS, campaign)
+    model.set_attn_implementation("eager")
+    tokens = task.open().examples(5).inputs[:, :6]
+    with torch.no_grad():
+        maps = model(input_ids=tokens, output_attentions=True).attentions
+    rows = campaign.sql("SELECT layer, head, value FROM probe WHERE name = 'sink_share' ORDER BY ALL").rows()
+    assert len(rows) == 4
+    for layer, head, value in rows:
+        importance = maps[layer][:, head, :, 0].mean(-1)
+        assert value == pytest.approx((importance > 0.2).float().mean().item())
+    assert campaign.sql("SELECT count(*) FROM attempt").item() == 1
+    names = set(campaign.sql("SELECT DISTINCT name FROM probe").to_series())
+    assert {"activation_ratio", "first_key_norm", "first_qk_cosine", "importance"} <= names
+
+
+@pytest.mark.parametrize("probe", [AttentionMaps(), GradientNorms()], ids=["file", "training"])
+def test_other_probes_are_refused(tmp_path: Path, probe: object) -> None:
+    with pytest.raises(SpecError, match="leave it out"):
+        probe_checkpoint(tmp_path, prose(tmp_path), Probing(probes=(probe,)), Campaign(tmp_path / "campaign"))
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (lambda: gpt2_config(n_positions=4), "4 positions"),
+        (lambda: gpt2_config(vocab_size=300), "300 tokens"),
+        (lambda: mistral_config(sliding_window=3), "sliding_window"),
+        (lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2), "0 were handed over"),
+    ],
+    ids=["positions", "tokens", "window", "other attention"],
+)
+def test_models_that_do_not_fit_are_refused(tmp_path: Path, config: Callable, words: str) -> None:
+    save_model(tmp_path / "tiny", config())
+    with pytest.raises(SpecError, match=words):
+        probe_checkpoint(tmp_path / "tiny", prose(tmp_path), LAYERS, Campaign(tmp_path / "campaign"))
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"there is no directory .*gpt2; give that of a model"):
+        probe_checkpoint(tmp_path / "gpt2", prose(tmp_path), LAYERS, Campaign(tmp_path / "campaign"))
