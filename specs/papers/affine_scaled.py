@@ -127,6 +127,12 @@ def _both_gated(link: str = "clipped") -> list[Operator]:
     return [affine_gated(link), affine_gated(link, n="context", name="Affine-Scaled + Gated, N of context")]
 
 
+def _without_bias(gated: Operator) -> Operator:
+    """A gate without a bias, which gives the paper's numbers of parameters."""
+    gate = gated.output_gate
+    return gated.changed(output_gate=gate.changed(opening=gate.opening.changed(bias=False)))
+
+
 def table1(scale: PaperScale) -> Grid:
     """Softmax, a learned sink, one fixed at 0 (off by one) and Affine-Scaled by size of the model."""
     return _by_size(scale, ("0.5B", "1B", "3B"), [softmax(), learned_sink(), off_by_one(), *_both()])
@@ -134,7 +140,8 @@ def table1(scale: PaperScale) -> Grid:
 
 def table2(scale: PaperScale) -> Grid:
     """Gated attention with and without Affine-Scaled by size of the model."""
-    return _by_size(scale, ("1B", "3B"), [softmax(), gated_elements(), *_both_gated()])
+    gated = [gated_elements(), *_both_gated()]
+    return _by_size(scale, ("1B", "3B"), [softmax(), *(map(_without_bias, gated) if scale == "paper" else gated)])
 
 
 def table3(scale: PaperScale) -> Grid:
@@ -142,6 +149,8 @@ def table3(scale: PaperScale) -> Grid:
     operators = [softmax()]
     for link, words in (("unit", "sigmoid"), ("clipped", "clipped")):
         operators += [each.changed(name=f"{each.name}, {words}") for each in (*_both(link), *_both_gated(link))]
+    if scale == "paper":
+        operators = [each if each.output_gate.label == "none" else _without_bias(each) for each in operators]
     return _by_size(scale, ("1B",), operators)
 
 

@@ -265,7 +265,7 @@ def figure8(scale: PaperScale) -> Grid:
     return _over(_base(scale), over("model.norm_position", ["pre", "post"]), scale, baseline={"norm_position": "pre"})
 
 
-_PUBLIC = "public checkpoints (GPT-2, OPT, Pythia, Mistral, LLaMA), which nothing here trains"
+_PUBLIC = "public checkpoints, which no grid trains: `probe_checkpoint` measures one in a local directory"
 
 paper = PaperGrids(
     "004",
