@@ -86,11 +86,13 @@ def attend(
     """Compute the whole equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
     `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
-    float16, bfloat16, float32 or float64.
+    float16, bfloat16, float32 or float64, or the mask another than bool.
     """
     for x in (q, k, v):
         if x.dtype not in _PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
+    if mask is not None and mask.dtype != torch.bool:
+        raise SpecError(f"a mask is boolean, True where a query may look; got {mask.dtype}")
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)

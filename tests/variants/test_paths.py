@@ -205,6 +205,13 @@ def test_heads_that_are_not_of_a_supported_precision_are_refused(dtype: torch.dt
         attend(Operator(), x, x, x.to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_masks_of_numbers_are_refused(dtype: torch.dtype) -> None:
+    q = torch.zeros(1, 1, 3, 4)
+    with pytest.raises(SpecError, match=f"a mask is boolean, True where a query may look; got {dtype}"):
+        attend(Operator(), q, q, q, mask=torch.ones(3, 3, dtype=dtype))
+
+
 @pytest.mark.parametrize("path", ["sdpa", "reference"])
 def test_a_norm_of_empty_rows_in_float16_has_finite_gradients(path: Any) -> None:
     operator = differential()

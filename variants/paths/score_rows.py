@@ -41,9 +41,9 @@ _NORMALISED: dict[str, Normalised] = {
 }  # fmt: skip
 
 
-def cannot_fold(operator: Operator, path: str) -> str | None:
-    """Return why `path` cannot run `operator`, or None if it can."""
-    if (reason := refuse_kinds(path, _KINDS, operator)) is not None:
+def cannot_fold(operator: Operator, path: str, **kinds: tuple[str, ...]) -> str | None:
+    """Return why `path` cannot run `operator`, or None if it can. `kinds` are those of stages of which it has fewer."""
+    if (reason := refuse_kinds(path, {**_KINDS, **kinds}, operator)) is not None:
         return reason
     for stage, label in _BESIDE_FORGETTING.items() if operator.forgetting.label != "none" else ():
         if (given := getattr(operator, stage).label) != label:

@@ -14,10 +14,11 @@ from variants.attend import Heads, definition, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import Case
 from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
-from variants.paths.tiles import POWERS, Given
+from variants.paths.tiles import Given
 
 WIDEST = 128
 """Channels of the widest head, and of the widest gate."""
+_NORMALISERS = ("total", "absolute", "ground", "none", "count")
 _INSTALLED = find_spec("triton") is not None
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LOG2_E = 1 / math.log(2)
@@ -30,11 +31,7 @@ def cannot(operator: Operator) -> str | None:
     score, normaliser = operator.score.label, operator.normaliser.label
     if not operator.normaliser.shared and score not in ("sigmoid", "elu_plus_one"):
         return f"triton computes score {score!r} only where weights are divided by their sum, not {normaliser!r}"
-    if operator.forgetting.label != "none":
-        return f"triton computes no forgetting {operator.forgetting.label!r}"
-    if normaliser in POWERS:
-        return f"triton divides weights by their sum, and computes no normaliser {normaliser!r}"
-    return cannot_fold(operator, "triton")
+    return cannot_fold(operator, "triton", normaliser=_NORMALISERS, forgetting=("none",))
 
 
 def cannot_call(case: Case) -> str | None:
