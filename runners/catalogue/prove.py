@@ -65,7 +65,7 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
     quick = "" if everything else "; each distinct choice was tried once, --full tries all combinations"
     took = format_duration(time.monotonic() - started)
-    say(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
+    write(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
     return 4 if failed else 0
 
 

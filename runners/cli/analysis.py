@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
+from grid.names import some
 from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
-from runners.cli.resolve import open_grid
+from runners.cli.resolve import MOST_NAMED, open_grid
 from runners.cli.verdict_text import (
     LONG_LABEL,
     ONE_COMPARISON,
@@ -110,11 +111,13 @@ def _write_tests(found: "Factorial", measure: dict[str, Any], *, interactions: b
         return
     pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"
     write_prose(f"F tests of whole axes, about these seeds{pairs if found.terms.height > 1 else ''}")
-    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
-    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
+    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to"]
+    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high"]
     rows = found.terms.select(columns).rows()
     cells = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows]
-    write_table(*_without_notes(headings, cells), labels=1)
+    write_table(headings, cells, labels=1)
+    for term, note in found.terms.filter(found.terms["note"] != "").select("term", "note").rows():
+        write_prose(f"{term}: {note}")
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
@@ -230,7 +233,8 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     first = len(labels) + 1
     later = [at + 3 * place for at in (first, first + 2, first + 1) for place in range(len(firsts) - 1, 0, -1)]
     write_table(headings, cells, spare=(*later, len(labels), first), labels=len(labels))
-    write_remarks(note for part in parts for note in part["note"] if note)
+    notes = [(row["cell"], row["note"]) for part in parts for row in part.iter_rows(named=True) if row["note"]]
+    write_remarks(note for _, note in dict.fromkeys(notes))  # a cell has a row per question
     write_prose("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
 
@@ -260,9 +264,23 @@ def pareto(
         shown = keep_cells(store, name, found, query)
         if columns is None and of.as_text:
             _write_pareto_title(header, measure, ways)
+            _write_unlisted(store, name, found)
             _write_standings(store, name, shown, [measure.name, *ways], measure.better)
             return
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+
+
+def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
+    """Name the cells of the grid that `found` lacks, which count in the families."""
+    import polars as pl
+
+    from store.database.queries import in_plan_order
+
+    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    absent = in_plan_order(store.sql, store.grid(grid), cells.filter(~pl.col("cell").is_in(found["cell"])))
+    if absent.height:
+        named = some(absent["label"].to_list(), MOST_NAMED)
+        write_prose(f"{format_count(absent.height, 'cell')} of these not listed, as no run has all values: {named}")
 
 
 def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: Sequence[str], better: str) -> None:

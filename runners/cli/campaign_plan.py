@@ -41,6 +41,8 @@ class GridPlan(NamedTuple):
     axes: Mapping[str, Sequence[str]]
     """The labels on each axis, by its name."""
     overrides: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Arguments without which nothing is compared."""
 
 
 class CellPlan(NamedTuple):
@@ -180,7 +182,12 @@ def _grid_plan(grid: Grid) -> GridPlan:
     header = grid.header()
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
     axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
-    return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides)
+    missing = tuple(f"{name}={value}" for name, value in _COMPARED_BY.items() if header[name] is None)
+    return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides, missing)
+
+
+_COMPARED_BY = {"measure": "Measure(name=...)", "baseline": "{axis name: label}"}
+"""Arguments of a grid that verdicts need."""
 
 
 def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
@@ -230,8 +237,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         for rule in grid.pruned:
             yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
         yield from _cell_lines([each for each in plan.cells if each.grid == grid.name])
-        found = [each for each in plan.resolutions if each.grid == grid.name]
-        yield from (f"  {line}" for each in found for line in resolution_lines(each))
+        yield from (f"  {line}" for line in _comparison_lines(plan, grid))
     yield f"campaign {plan.root}"
     counts = {
         "done": plan.ok,
@@ -253,6 +259,18 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"  could not be measured: {problem}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
+
+
+def _comparison_lines(plan: RunPlan, grid: GridPlan) -> Iterator[str]:
+    """Yield what the seeds of a grid can tell, or why its cells are not compared."""
+    if grid.missing and grid.cells > 1:
+        yield (
+            f"no cells are compared without {' and '.join(grid.missing)} in the Grid; "
+            "if it is added later, the same `ablate run` trains nothing anew"
+        )
+    for each in plan.resolutions:
+        if each.grid == grid.name:
+            yield from resolution_lines(each)
 
 
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:

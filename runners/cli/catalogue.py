@@ -116,7 +116,7 @@ def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_
     if as_json:
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        write_table(columns, rows)
+        write_table(["description" if name == "line" else name for name in columns], rows)
 
 
 def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
@@ -153,7 +153,8 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
     module = None if spec is None else import_spec_file(spec)
     if name is None:
         rows = kinds(*of, defined_in=module)
-        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("kind", "name", "line"), rows)
+        table = [row._asdict() for row in rows]
+        write_json(command, table) if as_json else write_table(("kind", "name", "description"), rows)
     else:
         found = explain_choice(name, *of)
         write_json(command, data(found)) if as_json else _write_choice(found)

@@ -138,5 +138,5 @@ def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
         for damage in found:
             write(": ".join(filter(None, (damage.file, damage.problem))))
             write(f"    {damage.remedy}")
-        tell(format_count(len(found), "problem") if found else "all is sound")
+        write(format_count(len(found), "problem") if found else "all is sound")
     return 6 if found else 0

@@ -84,8 +84,11 @@ def _annotate(
             store.grid(grid)
         layout = store.layout
     with ingest_lock(layout, wait=True):
-        annotate(layout, subjects, add=add, remove=remove, note=note)
-    tell(f"written on {f'grid {grid}' if grid is not None else format_count(len(subjects), 'trial')}")
+        changed = annotate(layout, subjects, add=add, remove=remove, note=note)
+    if changed:
+        tell(f"written on {f'grid {grid}' if grid is not None else format_count(changed, 'trial')}")
+    else:
+        tell("no tag has changed")
 
 
 def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:

@@ -222,14 +222,25 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     found = find_several(store, words)
     if len(found) == 1:
         return found[0]
-    rows = store.sql(
-        "SELECT trial, any_value(label), any_value(seed) FROM grid_trial WHERE list_contains($keys, trial) "
-        "GROUP BY trial ORDER BY any_value(position)",
-        {"keys": found[:MOST_NAMED]},
-    ).rows()
-    named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in rows)
+    trials = _in_spec_order(store, found)
+    named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in trials[:MOST_NAMED])
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
+
+
+def _in_spec_order(store: "Store", keys: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return key, label and seed of trials: the first seed of all cells, then the second."""
+    from store.database.queries import in_plan_order
+
+    query = "SELECT trial, label, seed, cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)"
+    found = {
+        row[0]: row[:3]
+        for grid in store.grids()
+        for row in in_plan_order(store.sql, store.grid(grid), store.sql(query, {"grid": grid, "keys": keys}))
+        .sort("seed", maintain_order=True)
+        .rows()
+    }
+    return list(found.values())
 
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:

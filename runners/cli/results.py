@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from cyclopts import Parameter
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import AblateError, NotFoundError, SpecError
 from runners.cli.options import (
     BY_EFFECT,
     AnyGrid,
@@ -27,6 +27,8 @@ from runners.output import tell, write, write_frame, write_json, write_prose, wr
 from store.export.plain import plain
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.store import Store
 
 _MOST_INGEST_S = 1.0
@@ -71,7 +73,7 @@ def table(
     rows: Listing = BY_EFFECT,
     why: str | None = None,
     best_over: Sequence[str] = (),
-) -> None:
+) -> int:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
     Parameters
@@ -85,45 +87,52 @@ def table(
     """
     import polars as pl
 
-    from store.analysis.tuned_verdicts import selected_verdicts
-    from store.analysis.verdicts import verdicts
-
-    if why is not None and (best_over or of.as_csv):
-        raise SpecError(
-            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
-        )
-    if why is not None and len(of.campaign) > 1:
-        raise SpecError("--why is about one cell of one campaign; give one --campaign")
-    several, frames, warnings = len(of.campaign) > 1, [], []
+    if why is not None:
+        _write_why(of, why, best_over)
+        return 0
+    several, code = len(of.campaign) > 1, 0
+    frames: list[pl.DataFrame] = []
+    warnings: list[str] = []
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
-        with open_grid(flags) as (store, name, notes):
-            if why is not None:
-                _write_why(store, name, _find_cell(store, name, why), notes, as_json=of.as_json)
-                return
-            if several and flags.as_text:
-                write(f"campaign {path}")
-            found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
-            shown = keep_cells(store, name, sort_cells(found, rows.sort, store.grid(name)["measure"]["better"]), query)
-            if rows.columns is None and flags.as_text:
-                write_verdicts(store, name, found, shown)
-                continue
-            shown = select_columns(shown, rows.columns)
-            frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
-            warnings += notes
+        try:
+            with open_grid(flags) as (store, name, notes):
+                found = _judge(store, name, rows.sort, best_over)
+                shown = keep_cells(store, name, found, query)
+                if rows.columns is None and flags.as_text:
+                    if several:
+                        write(f"campaign {path}")
+                    write_verdicts(store, name, found, shown, best_over)
+                    continue
+                shown = select_columns(shown, rows.columns)
+                frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
+                warnings += notes
+        except AblateError as error:
+            if not several:
+                raise
+            code = code or error.exit_code
+            tell(f"{path}: {error}")
+            warnings.append(f"{path}: {error}")
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+    return code
+
+
+def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "pl.DataFrame":
+    from store.analysis.tuned_verdicts import selected_verdicts
+    from store.analysis.verdicts import verdicts
+
+    found = selected_verdicts(store, grid, best_over) if best_over else verdicts(store, grid)
+    return sort_cells(found, sort, store.grid(grid)["measure"]["better"])
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
     """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean no cell, or several."""
-    names = dict(
-        store.sql(
-            "SELECT cell, any_value(label) FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
-            {"grid": grid},
-        ).rows()
-    )
+    from store.database.queries import in_plan_order
+
+    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    names = dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
     exact = [cell for cell, label in names.items() if words in (cell, label)]
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     found = exact or begun or find_cells(store, grid, words.split())
@@ -134,11 +143,18 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     return found[0]
 
 
-def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *, as_json: bool) -> None:
+def _write_why(of: GridsFlags, words: str, best_over: Sequence[str]) -> None:
     from store.analysis.explain_verdict import why, why_text
 
-    found = why(store, grid, cell)
-    if as_json:
+    if best_over or of.as_csv:
+        raise SpecError(
+            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
+        )
+    if len(of.campaign) > 1:
+        raise SpecError("--why is about one cell of one campaign; give one --campaign")
+    with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
+        found = why(store, grid, _find_cell(store, grid, words))
+    if of.as_json:
         write_json("why", found, warnings)
     else:
         write(f"{found['label']}, grid {grid}")

@@ -48,7 +48,7 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
     """Keep the rows whose cell the query means; all without a query.
 
     Raises:
-        SpecError: a word names an unknown field.
+        SpecError: a word names an unknown field, or seeds.
         NotFoundError: the query means no cell of the grid, or the baseline alone.
     """
     if not query:
@@ -60,25 +60,30 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
 
 
 def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
-    """List the cells of `grid` that a query means, in the order of the plan. Raises as `keep_cells`."""
+    """List the cells of `grid` that a query means, in the order of the spec. Raises as `keep_cells`."""
     from runners.monitoring.trial_query import select
+    from store.database.queries import in_plan_order
 
+    for word in query:
+        if word.startswith("seed="):
+            raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")
     keys = select(store, [*query, f"grid={grid}"])
     cells = store.sql(
-        "SELECT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial) GROUP BY cell "
-        "ORDER BY min(position)",
+        "SELECT DISTINCT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
         {"grid": grid, "keys": keys},
     )
-    return [str(cell) for cell in cells["cell"]]
+    return [str(cell) for cell in in_plan_order(store.sql, store.grid(grid), cells)["cell"]]
 
 
-def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> None:
-    """Write the rows `shown` of the verdicts `found` of a grid."""
+def write_verdicts(
+    store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame", best_over: Sequence[str] = ()
+) -> None:
+    """Write the rows `shown` of the verdicts `found` of a grid, and the baselines; `best_over` axes were selected."""
     header = store.grid(grid)
-    measure, tuned = header["measure"], "selected" in found.columns
+    measure, matched = header["measure"], [name for name in header.get("matched", ()) if name not in best_over]
     rows = shown.rows(named=True)
-    bases = [] if tuned else _baseline_rows(store, grid, found, shown)
-    for line in _heading(header, found, bases):
+    bases = _baseline_rows(store, grid, found, shown, best_over)
+    for line in _heading(header, found, bases, matched):
         write_prose(line)
     rows = [*bases, *rows]
     columns, names = name_cells(store, grid, rows)
@@ -94,14 +99,18 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
+        if matched:
+            write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 
 
-def _heading(header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _heading(
+    header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[Mapping[str, Any]], matched: Sequence[str]
+) -> Iterator[str]:
     measure = header["measure"]
     yield f"{describe_measure(header)}, {measure['better']} is better"
     against = f"against {bases[0]['label']}, " if bases else ""
-    if header.get("matched"):
-        against = f"against the baseline of the same {', '.join(header['matched'])}, "
+    if matched:
+        against = f"against the baseline of the same {', '.join(matched)}, "
     family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"
     yield f"p by Holm over {family}, alpha {measure['alpha']:g}; {ONE_COMPARISON}"
@@ -116,13 +125,28 @@ def equal_words(measure: Mapping[str, Any]) -> str:
     return f", less than {margin} counts as equal" if measure["rope"] else ""
 
 
-def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> list[dict[str, Any]]:
+def _baseline_rows(
+    store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame", best_over: Sequence[str]
+) -> list[dict[str, Any]]:
     """The rows of the baselines of `shown`; with all cells shown, those of baselines without another cell, too."""
-    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
+    import polars as pl
 
-    every, measure = shown.height == found.height, measure_of(store, grid, None)
-    rows = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
-    return [{**row, "verdict": "baseline"} for row in rows if every or row["cell"] in shown["baseline"]]
+    from store.analysis.tuned_verdicts import tuned_baselines
+    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
+    from store.database.queries import in_plan_order
+
+    if best_over:
+        rows = tuned_baselines(store, grid, best_over)
+    else:
+        measure = measure_of(store, grid, None)
+        rows = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    every = shown.height == found.height
+    kept = [{**row, "verdict": "baseline"} for row in rows if every or row["cell"] in shown["baseline"]]
+    return (
+        in_plan_order(store.sql, store.grid(grid), pl.DataFrame(kept, infer_schema_length=None)).rows(named=True)
+        if kept
+        else []
+    )
 
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

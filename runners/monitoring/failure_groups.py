@@ -257,7 +257,7 @@ def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:
     else:
         span = _format_time(group.first) if group.n == 1 else f"{_format_time(group.first)} to {ago}"
         yield f"{group.n} x {group.reason}  {group.fingerprint}  {group.message}"
-        yield f"    of     {some(group.labels, _MOST_NAMES)}"
+        yield f"    cells  {some(group.labels, _MOST_NAMES)}"
         yield f"    on     {_hosts(group.hosts, group.n)}, {span}"
         yield f"    first  trial {group.example[:12]}"
         yield from (f"           {line}" for line in group.trace)

@@ -75,23 +75,36 @@ def why_lines(row: Mapping[str, Any]) -> list[str]:
     paired = row["method"] == "paired t"
     runs = f"{row['pairs']} pairs of {row['planned']} planned"
     runs = runs if paired else f"{row['runs']} and {row['baseline_runs']} runs"
-    share = "-" if row["superiority"] is None else f"{100 * row['superiority']:.0f} %"
+    p = "no p" if row["p"] is None else f"p {_number(row['p'])}, after Holm {_number(row['p_holm'])}"
     return [
         f"verdict: {row['verdict']}; {row['reason']}",
         f"method: {row['method']}, {runs}",
         f"seeds: {_list(row['seeds'])} here, {_list(row['baseline_seeds'])} in the baseline",
-        f"difference: {_number(row['difference'])} in units of the scale, "
-        f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone",
-        f"family: {row['family']} comparison{'s' * (row['family'] != 1)}; "
-        f"p {_number(row['p'])}, after Holm {_number(row['p_holm'])}",
-        f"size: Hedges g {_number(row['hedges_g'])}; the cell is better in {share} of "
-        f"{'pairs' if paired else 'all pairs of runs'}",
+        f"difference: {_difference(row)}",
+        f"family: {row['family']} comparison{'s' * (row['family'] != 1)}; {p}",
+        f"size: {_size(row)}",
         f"assumptions: {_assumptions(row)}",
         f"failures: {row['failed_here']} only here, {row['failed_baseline']} only in the baseline, "
         f"{row['failed_both']} in both",
-        f"budgets: {_list(row['budgets'])} steps",
+        f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
     ]
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    if row["difference"] is None:
+        return "unknown"
+    interval = "no interval"
+    if row["low"] is not None:
+        interval = f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone"
+    return f"{_number(row['difference'])} in units of the scale, {interval}"
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    pairs = "pairs" if row["method"] == "paired t" else "all pairs of runs"
+    share, g = row["superiority"], row["hedges_g"]
+    better = None if share is None else f"the cell is better in {100 * share:.0f} % of {pairs}"
+    return "; ".join(filter(None, (None if g is None else f"Hedges g {_number(g)}", better))) or "unknown"
 
 
 def _assumptions(row: Mapping[str, Any]) -> str:

@@ -2,20 +2,30 @@
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from grid.errors import SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from store.analysis.verdicts import baselines_of, judge_runs, measure_of, runs
+from store.analysis.verdicts import GridMeasure, baseline_rows, baselines_of, judge_runs, measure_of, runs
 from store.statistics import Baseline
 from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
 from store.store import Store
 
 _AXIS: Final = "axis: "
 """Keeps an axis that is called like a column of the runs apart from it."""
+
+
+class _Tuned(NamedTuple):
+    """The runs of the chosen cells on the seeds that are reported, and what they are compared with."""
+
+    chosen: Selected
+    values: pl.DataFrame
+    """Without the values of a cell that nothing chose, which say nothing of its setting."""
+    baseline: Baseline
+    measure: GridMeasure
 
 
 def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Split = "apart") -> pl.DataFrame:
@@ -31,6 +41,17 @@ def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Sp
     reason then counts the runs on these seeds that failed or are not finished.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
+    chosen, values, baseline, by = _tune(store, grid, over, split)
+    return _with_choices(judge_runs(values, baseline, by), chosen)
+
+
+def tuned_baselines(store: Store, grid: str, over: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of `baseline_rows` for the baselines of `selected_verdicts`. Raises as it does."""
+    _, values, baseline, by = _tune(store, grid, over, "apart")
+    return baseline_rows(values, baseline, by)
+
+
+def _tune(store: Store, grid: str, over: Sequence[str], split: Split) -> _Tuned:
     by = measure_of(store, grid, None)
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
     for name in over:
@@ -55,9 +76,9 @@ def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Sp
             f"the grid has the axes {names}"
         )
     base = _represent(wide, chosen, within, baselines_of(store, grid, None))
-    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]  # says nothing of its setting
+    unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
     value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")
-    return _with_choices(judge_runs(chosen.values.with_columns(value), base, by), chosen)
+    return _Tuned(chosen, chosen.values.with_columns(value), base, by)
 
 
 def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:

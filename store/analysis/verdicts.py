@@ -119,7 +119,8 @@ def _advise(header: Mapping[str, Any], argument: str) -> str:
     """How to give a grid a measure or a baseline."""
     if header.get("logged"):
         return f"say Campaign(...).grid({header['grid']!r}, {argument}) once"
-    return f"write {argument} into its Grid and run it again, which trains nothing anew"
+    overrides = f" with {' '.join(header['overrides'])}" if header.get("overrides") else ""
+    return f"write {argument} into its Grid and run it again{overrides}, which trains nothing anew"
 
 
 def _some(names: Iterable[str]) -> str:

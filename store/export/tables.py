@@ -32,9 +32,7 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
         found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
         return found.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
-        first = "SELECT grid, cell, min(position) AS position FROM grid_trial GROUP BY ALL"
-        source = f"SELECT s.*, p.position FROM v_cell_stats s JOIN ({first}) p USING (grid, cell) WHERE grid = $grid"
-        order = "name, source, position, point::VARCHAR"
+        source, order = "SELECT *, 0 AS position FROM v_cell_stats WHERE grid = $grid", "point::VARCHAR"
     else:
         view, order = MEASUREMENTS[table], "position, step, name"
         source = f"SELECT {_WHO}, m.*, g.position FROM {view} m JOIN grid_trial g USING (trial) WHERE g.grid = $grid"
@@ -45,7 +43,10 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     taken = store.sql(f"FROM ({source})", asked, most=0).columns
     named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
     points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
-    return store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
+    found = store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
+    if table == "cells":
+        found = in_plan_order(store.sql, store.grid(grid), found).sort("name", "source", maintain_order=True)
+    return found
 
 
 def trials(store: Store, grid: str) -> pl.DataFrame:

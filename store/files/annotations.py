@@ -61,11 +61,22 @@ def annotate(
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
     note: str | None,
-) -> None:
-    """Write tags or a note on each of `subjects`; the caller holds the ingest lock."""
+) -> int:
+    """Write a note or tags on each of `subjects` that they change; the caller holds the ingest lock.
+
+    Returns:
+        How many it changed.
+    """
     said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
-    lines = [{"trial": trial, "grid": grid, **said} for trial, grid in subjects]
-    write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(encode_json, lines)))
+    tags = read_annotations(layout).tags
+    lines = [
+        {"trial": subject[0], "grid": subject[1], **said}
+        for subject in subjects
+        if note is not None or not set(add) <= set(tags.get(subject, ())) or set(remove) & set(tags.get(subject, ()))
+    ]
+    if lines:
+        write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(encode_json, lines)))
+    return len(lines)
 
 
 def rename_annotated(layout: Layout, old: str, new: str) -> None:

@@ -32,9 +32,9 @@ def fits(values: Floats, scale: Scale) -> bool:
 def misfit(scale: Scale) -> str:
     """Why a comparison whose values do not fit has no verdict."""
     if scale == "logit":
-        return "a value is not between 0 and 1, where the logit scale has a meaning; judge it on the linear scale"
+        return "a value is not between 0 and 1, where the logit scale has a meaning; give the measure scale='linear'"
     if scale == "linear":
-        return f"a value is beyond {_LARGEST:g}, which no spread can be computed of; judge it on the log scale"
+        return f"a value is beyond {_LARGEST:g}, which no spread can be computed of; give the measure scale='log'"
     return "a value is zero or negative, so the log scale has no meaning"
 
 

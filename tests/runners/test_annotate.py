@@ -48,6 +48,17 @@ def test_a_tag_counts_until_it_is_removed(campaign: Campaign) -> None:
         assert store.content_hash() == before
 
 
+def test_only_trials_that_a_tag_changes_count(campaign: Campaign, ablate: Ablate) -> None:
+    def said(*words: str) -> str:
+        return str(ablate("tag", *words, "--campaign", campaign.root).err)
+
+    assert "no tag has changed" in said("operator=SSA", "-nosuch")
+    assert not (campaign.root / "notes.jsonl").exists()
+    assert "written on 1 trial" in said("operator=SSA", "seed=1", "+odd")
+    assert "written on 2 trials" in said("operator=SSA", "+odd")
+    assert "no tag has changed" in said("operator=SSA", "+odd", "-nosuch")
+
+
 def test_a_tag_on_a_grid_is_one_on_its_trials(campaign: Campaign, ablate: Ablate) -> None:
     assert run(campaign, "tag", "--grid", "quickstart", "+paper") == 0
     assert len(tagged(campaign, "paper")) == 6

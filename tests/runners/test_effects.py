@@ -107,3 +107,28 @@ def test_mixed_code_is_told_beside_costs(tmp_path: Path, ablate: Callable) -> No
     write_start(written.layout, written.line("SSA", 0)["trial"], 1, **other)
     for words in (["curves", "--by", "steps"], ["pareto", "--against", "loss"]):
         assert "mix versions of the code" in ablate(*words, "--campaign", tmp_path).err
+
+
+def test_notes_of_tests_leave_room_for_the_names_of_axes(
+    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    factors = {"learning rate": (1, 2, 3)}
+    pending = [(f"{operator} · 3", seed) for operator in ("softmax", "SSA") for seed in range(5)]
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, pending=pending)
+    said = ablate("effects", "--campaign", tmp_path).out
+    assert "\nlearning rate   1 " in said.partition("F tests")[2]
+    assert "\nlearning rate: no run with learning rate 3 has a value" in said
+
+
+def test_a_cell_without_values_counts_once_and_is_named(tmp_path: Path, ablate: Callable) -> None:
+    lost = {("SSA", seed): "diverged" for seed in range(3)}
+    pending = [("Integral", seed) for seed in range(3)]
+    write_campaign(
+        tmp_path, operators=("softmax", "SSA", "Integral", "linear"), seeds=range(3), failed=lost, pending=pending
+    )
+    lines = ablate("curves", "--by", "steps", "--campaign", tmp_path).out.splitlines()
+    assert sum(line.startswith("1 cell: ") for line in lines) >= 1
+    assert not any(line.startswith("2 cells: ") for line in lines)
+    said = ablate("pareto", "--against", "loss", "--campaign", tmp_path).out
+    assert "2 cells of these not listed, as no run has all values: SSA, Integral" in said

@@ -198,3 +198,68 @@ def test_a_baseline_that_no_cell_is_compared_with_is_listed(tmp_path: Path, abla
 
 def test_an_operator_without_its_field_is_suggested_with_it(campaign: Path, ablate: Callable) -> None:
     assert "did you mean operator=SSA?" in ablate("status", "SSA", "--campaign", campaign, code=3).err
+
+
+def write_matched(root: Path) -> None:
+    """SSA at two rates against softmax at the same one; 2 is the better, and the plan has the last cell first."""
+    campaign = write_campaign(
+        root,
+        operators=("softmax", "SSA"),
+        factors={"gate": ("head", "layer"), "lr": (1, 2)},
+        effect=lambda axes: -float(axes["lr"]),
+        seeds=range(6),
+        **SMALL,
+    )
+    cells = {tuple(line["axes"].values()): line["cell"] for line in campaign.lines}
+    bases = {cell: cells["softmax", *levels] for (operator, *levels), cell in cells.items() if operator == "SSA"}
+    header = {**campaign.header, "baselines": bases, "matched": ["gate", "lr"]}
+    publish_grid(campaign.layout, header, campaign.lines[::-1])
+
+
+def test_baselines_and_candidates_have_the_order_of_the_spec(tmp_path: Path, ablate: Callable) -> None:
+    write_matched(tmp_path)
+    said = ablate("table", "--campaign", tmp_path).out.splitlines()
+    order = ["softmax · head · 1", "softmax · head · 2", "softmax · layer · 1", "softmax · layer · 2"]
+    assert [line.partition("  ")[0] for line in said if line.startswith("softmax")] == order
+    assert said[-1].startswith("ablate effects compares levels of gate, lr")
+    several = ablate("table", "--why", "softmax", "--campaign", tmp_path, code=3).err
+    assert several.rstrip().endswith("; ".join(order))
+    trials = ablate("logs", "operator=softmax", "--campaign", tmp_path, code=3).err
+    assert [trials.index(f"{label} seed 0") for label in order] == sorted(
+        trials.index(f"{label} seed 0") for label in order
+    )
+    rows = ablate("export", "cells", "-", "--format", "csv", "--campaign", tmp_path).out.splitlines()
+    labels_of = [line.split(",")[2] for line in rows if ",loss," in line]
+    assert labels_of == [*order, *(label.replace("softmax", "SSA") for label in order)]
+
+
+def test_tuned_cells_are_listed_with_the_baselines_that_they_are_compared_with(
+    tmp_path: Path, ablate: Callable
+) -> None:
+    write_matched(tmp_path)
+    lines = ablate("table", "--best-over", "lr", "--campaign", tmp_path).out.splitlines()
+    assert lines[1].startswith("against the baseline of the same gate, paired")
+    shown = [line.partition("  ")[0] for line in lines if "·" in line]
+    assert shown[:2] == ["softmax · head · 2", "softmax · layer · 2"]
+    assert set(shown[2:]) == {"SSA · head · 2", "SSA · layer · 2"}
+
+
+@pytest.mark.parametrize("words", [["table"], ["pareto", "--against", "loss"], ["curves", "loss", "--by", "steps"]])
+def test_a_query_of_cells_takes_no_seed(words: list[str], campaign: Path, ablate: Callable) -> None:
+    said = ablate(*words, "seed=1", "--campaign", campaign, code=2).err
+    assert "a cell is compared on all of its seeds; got 'seed=1'" in said
+
+
+def test_a_campaign_that_cannot_be_compared_hides_no_other(tmp_path: Path, ablate: Callable) -> None:
+    written = write_campaign(tmp_path / "a", operators=("softmax", "SSA"), seeds=range(3))
+    header = {**written.header, "baseline": None, "overrides": ["seeds=0..2"]}
+    publish_grid(written.layout, header, written.lines)
+    write_campaign(tmp_path / "b", operators=("softmax", "SSA"), seeds=range(3))
+    both = ("--campaign", tmp_path / "a", "--campaign", tmp_path / "b")
+    said = ablate("table", *both, code=2)
+    assert f"campaign {tmp_path / 'b'}" in said.out
+    assert f"{tmp_path / 'a'}: grid 'quickstart' has no baseline" in said.err
+    assert "run it again with seeds=0..2, which trains nothing anew" in said.err
+    found = json.loads(ablate("table", "--json", *both, code=2).out)
+    assert [row["campaign"] for row in found["data"]] == [str(tmp_path / "b")]
+    assert "no baseline" in found["warnings"][-1]

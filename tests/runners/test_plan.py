@@ -240,12 +240,14 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline_and_tells_of_a_da
     assert any(damaged.noise.remark in line for line in lines_of(tmp_path, judged_grid(seeds=3)))
 
 
-def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path: Path) -> None:
+def test_two_seeds_tell_nothing_and_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
     assert line_of(plan).startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
-    assert plan_campaign(tmp_path, [alone]).resolutions == ()
+    plan = plan_campaign(tmp_path, [alone])
+    assert plan.resolutions == ()
+    assert "without measure=Measure(name=...) and baseline={axis name: label} in the Grid" in line_of(plan, "compared")
 
 
 def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:

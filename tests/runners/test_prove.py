@@ -87,9 +87,8 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_choice_of_a_user_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: list[str]) -> None:
     assert prove(write(tmp_path, SOUND), None, full=True) == 0
-    out, err = capsys.readouterr()
+    *own, end = capsys.readouterr().out.splitlines()
     silent, stated = "identities, limits, ties, running means, small weights", len(LAWS) - 5
-    own = out.splitlines()
     assert own[:2] == [
         f"score halved_here: keeps {stated} of {stated} laws; nothing stated for {silent}",
         f"halved: keeps {stated} of {stated} laws; nothing stated for {silent}",
@@ -97,8 +96,8 @@ def test_a_choice_of_a_user_is_proved(tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(beside) > 20
     assert all("halved_here" in name for name in beside)
     assert {line.partition(":")[0] for line in own[2:]} == BESIDE
-    told = rf"{len(own)} operators in (\d+ min )?\d+ s: no law is broken that is not declared\n"
-    assert re.fullmatch(told, err.splitlines(keepends=True)[-1])
+    told = rf"{len(own)} operators in (\d+ min )?\d+ s: no law is broken that is not declared"
+    assert re.fullmatch(told, end)
 
 
 @pytest.mark.usefixtures("beside")
@@ -112,22 +111,22 @@ def test_what_is_wrong_beside_another_choice_only_is_found(tmp_path: Path, capsy
 
 def test_a_wrong_formula_is_told_and_ends_with_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert prove(write(tmp_path, WRONG), None, full=True) == 4
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     head, *rest = out.partition("halved: ")[2].splitlines()
     assert head.startswith("keeps ")
     assert "BREAKS score, oracle, any numbers" in head
     assert re.fullmatch(r"  score: f\(-1\.3\), share=\S+: the oracle says \S+, the function gives .*", rest[0])
     place = r"the oracle says -?\S+, the function -?\S+ at head \d, query \d, channel \d \(.*\), for a causal mask"
     assert re.fullmatch(f"  oracle: {place}", rest[1])
-    assert "2 operators in" in err
-    assert "2 with a broken law" in err
-    assert re.search(r"; \d\d combinations of its choices were not tried, repair these first", err)
+    assert "2 operators in" in rest[-1]
+    assert "2 with a broken law" in rest[-1]
+    assert re.search(r"; \d\d combinations of its choices were not tried, repair these first", rest[-1])
 
 
 def test_an_error_in_a_formula_is_told_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raises = SOUND.replace("return a * share\n", "return a * share + a.missing\n", 1)
     assert prove(write(tmp_path, raises), "halved") == 4
-    told = capsys.readouterr().out.splitlines()[1:]
+    told = capsys.readouterr().out.splitlines()[1:-1]
     line = 1 + raises[: raises.index("a.missing")].count("\n")
     words = rf"Halved\.log_score, mine\.py:{line}: AttributeError: .* 'missing'.*; and \d\d more laws"
     assert len(told) == 1
@@ -136,7 +135,7 @@ def test_an_error_in_a_formula_is_told_once_with_its_line(tmp_path: Path, capsys
 
 def test_numbers_that_are_not_finite_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert prove(write(tmp_path, SOUND.replace("return a * share\n", "return a.log() * share\n", 1)), "halved") == 4
-    head, *told = capsys.readouterr().out.splitlines()
+    head, *told, _ = capsys.readouterr().out.splitlines()
     assert head == f"halved: keeps 0 of 1 laws; {len(LAWS) - 1} not tried; BREAKS finite"
     assert [line.partition(":")[0] for line in told] == ["  finite"]
 
@@ -171,9 +170,9 @@ def test_by_default_each_choice_is_tried_once(
     monkeypatch.setattr("runners.catalogue.prove.LINE_EVERY_S", 0.0)
     assert prove(path, None) == 0
     out, err = capsys.readouterr()
-    assert [line.partition(": keeps ")[0] for line in out.splitlines()] == [operator.label for operator in few]
-    progress, end = err.splitlines()[:-1], err.splitlines()[-1]
-    assert [re.sub(r"· \d+ s left ·", "·", line) for line in progress] == [
+    *lines, end = out.splitlines()
+    assert [line.partition(": keeps ")[0] for line in lines] == [operator.label for operator in few]
+    assert [re.sub(r"· \d+ s left ·", "·", line) for line in err.splitlines()] == [
         f"{done}/5 operators · at {operator.label}" for done, operator in enumerate(few) if done
     ]
     assert end.startswith("5 operators in ")

@@ -240,7 +240,7 @@ def test_values_whose_squares_are_no_numbers_have_no_verdict_on_the_linear_scale
     huge = frame({"softmax": [1e308 * base for base in BASE], "SSA": [-1e308 * value for value in times(0.5)]})
     row = only(huge, scale="linear")
     assert (row["verdict"], row["difference"], row["p_holm"]) == ("no verdict", None, None)
-    assert row["reason"] == "a value is beyond 1e+150, which no spread can be computed of; judge it on the log scale"
+    assert row["reason"] == "a value is beyond 1e+150, which no spread can be computed of; give the measure scale='log'"
     with pytest.raises(SpecError, match=r"linear scale needs values below 1e\+150; got 1e\+308; give"):
         response(np.array([1.0, 1e308]), "linear")
     assert only(huge.with_columns(pl.col("value").abs()))["verdict"] == "better"
