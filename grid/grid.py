@@ -11,10 +11,11 @@ from grid.columns import Columns
 from grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from grid.errors import SpecError
 from grid.measure import Measure
-from grid.names import require_slug
+from grid.names import require_slug, some
 from grid.part import Part
 from grid.rule import CellRule
 from grid.spec import Spec
+from grid.suggestions import suggest_name
 
 HEADER_SCHEMA = 1
 
@@ -107,7 +108,7 @@ class Grid:
         seeds = tuple(self.seeds)
         if not seeds or len(set(seeds)) < len(seeds) or any(type(seed) is not int for seed in seeds):
             rule = "the seeds of a grid are whole numbers, at least one and all different"
-            raise SpecError(f"{rule}; {self.name!r} has {seeds!r}")
+            raise SpecError(f"{rule}; {self.name!r} has {some([repr(seed) for seed in seeds], 5) or 'none'}")
         object.__setattr__(self, "seeds", seeds)
         for part in self.parts:
             part.check()
@@ -120,9 +121,9 @@ class Grid:
 
     def cells(self) -> Iterator[Planned]:
         """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
-        for planned in self.enumerate():
-            if planned.turn[0] == 0:
-                yield planned
+        for cell in self._cells.all(Counter()):
+            row = self.columns.row(cell.place.part, cell.picks)
+            yield self._plan_trial(cell, cell.trial, row, (0, next(iter(self.seeds))))
 
     def enumerate(self) -> Iterator[Planned]:
         """Yield every trial cell by cell in one pass; sort by `turn` for execution order."""
@@ -219,10 +220,16 @@ class Grid:
         wanted = self.baseline or {}
         best = max(one.agrees for one in agreed)
         nearest = [one for one in agreed if one.agrees == best]
-        some = ", ".join(repr(one.label) for one in nearest[:3]) + (", ..." if len(nearest) > 3 else "")
+        nearby = some([repr(one.label) for one in nearest], 3)
         told = ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in wanted.items())
         if best < len(wanted):
-            raise SpecError(f"the baseline of grid {self.name!r} is one of its cells; no cell has {told}, near: {some}")
+            near = "".join(
+                suggest_name(str(value), self.columns.labels(name))
+                for name, value in wanted.items()
+                if isinstance(value, str) and value not in self.columns.labels(name)
+            )
+            rule = f"the baseline of grid {self.name!r} is one of its cells"
+            raise SpecError(f"{rule}; no cell has {told}, near: {nearby}{near}")
         if len(nearest) == 1:
             return nearest[0].cell, {}
         exact = {one.others: one.cell for one in nearest}
@@ -234,7 +241,7 @@ class Grid:
                 if len(fitting) != 1:
                     raise SpecError(
                         f"the baseline of a cell has its levels on the other axes; in grid {self.name!r}, {told} "
-                        f"selects {some}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
+                        f"selects {nearby}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
                     )
                 matched[one.cell] = fitting[0]
         return nearest[0].cell, matched

@@ -53,6 +53,8 @@ def _seeds(text: str) -> tuple[int, ...]:
             found += range(int(first), int(last if dots else first) + 1)
         except ValueError:
             raise SpecError(f"seeds are written seeds=0..9 or seeds=0,2,5; got {text!r}") from None
+        if dots and int(first) > int(last):
+            raise SpecError(f"seeds are written seeds=0..9, the first before the last; got {text!r}")
     return tuple(found)
 
 

@@ -1,6 +1,7 @@
 """Rules: cells a grid leaves out, each with its reason."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from grid.errors import SpecError
@@ -29,11 +30,18 @@ def forbid(predicate: Predicate, *, reason: str) -> CellRule:
 
 
 def verdict(predicate: Predicate, trial: Spec, who: str) -> bool:
-    """Return `predicate(trial)`; raise `SpecError` with `who` if it raises or returns no bool."""
+    """Return `predicate(trial)`; raise `SpecError` with `who` and its line if it raises or returns no bool."""
     try:
         answer = predicate(trial)
     except Exception as error:  # a user's function may raise anything
-        raise SpecError(f"{who} raised {type(error).__name__}: {error}; a predicate answers for every cell") from error
+        told = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{who} raised {told}{_place(predicate)}; a predicate answers for every cell") from error
     if not isinstance(answer, bool):
-        raise SpecError(f"{who} answered {answer!r}; a predicate answers True or False")
+        raise SpecError(f"{who} answered {answer!r}{_place(predicate)}; a predicate answers True or False")
     return answer
+
+
+def _place(predicate: Predicate) -> str:
+    """Return where a function begins: ` (spec.py:7)`; nothing for another callable."""
+    code = getattr(predicate, "__code__", None)
+    return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""

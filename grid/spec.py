@@ -311,13 +311,14 @@ class Choice(Spec):
         if member is not None:
             return member.model_validate(value)
         known = ", ".join(sorted(cls._members)) or "none yet"
+        wanted = f"{'an' if cls.__name__[0] in 'AEIOU' else 'a'} {cls.__name__} spec"
         if isinstance(value, type) and issubclass(value, cls):
-            told = f"expected a {cls.__name__} spec, got the class {value.__name__}; call it: {value.__name__}()"
+            told = f"expected {wanted}, got the class {value.__name__}; call it: {value.__name__}()"
             raise PydanticCustomError("choice", "{told}", {"told": told})
         told = (
             f"{cls.__name__} has no kind {kind!r}; it has {known}{suggest_name(str(kind), list(cls._members))}"
             if isinstance(value, dict)
-            else f"expected a {cls.__name__} spec (kinds: {known}), got {value!r}"
+            else f"expected {wanted} (kinds: {known}), got {value!r}"
         )
         raise PydanticCustomError("choice", "{told}", {"told": told})
 

@@ -49,7 +49,9 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
     if kind == "model_type":
         name = given if isinstance(given, str) else getattr(given, "__name__", "")
         called = f"; write {name}()" if name.isidentifier() else ""
-        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_short.repr(given)}{called}"
+        what = "class" if isinstance(given, type) else "function"
+        came = f"the {what} {name}" if called and given is not name else _short.repr(given)
+        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {came}{called}"
     rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
     one_of = " or ".join(rule if not at else rule.removeprefix("should be ") for at, rule in enumerate(rules))
     return f"{path} {one_of}, got {_short.repr(given)}"

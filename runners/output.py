@@ -98,13 +98,18 @@ def write_frame(
 
 
 def write_table(
-    headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[int] = (), labels: int = 0
+    headings: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    spare: Sequence[int] = (),
+    labels: int = 0,
+    *,
+    whole: bool = False,
 ) -> None:
     """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
 
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
-    If that is not enough, the first column is broken.
+    If that is not enough, the first column is broken, unless it stays `whole`.
     """
     from rich.console import Console
     from rich.table import Table
@@ -114,7 +119,7 @@ def write_table(
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
     widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
     titles = [escape_control(heading) for heading in headings]
-    shown, blanks, whole = [*range(len(headings))], 2, 0
+    shown, blanks, unbroken = [*range(len(headings))], 2, 0
     if _measure(titles, widths, shown, blanks) > console.width:
         blanks = 1
         titles = [
@@ -128,11 +133,11 @@ def write_table(
             widths[at] = max(map(len, texts), default=0)
             for row, text in zip(cells, texts, strict=True):
                 row[at] = text
-        if _measure(titles, widths, shown, blanks) > console.width:
-            whole = len(headings) - 1
+        if _measure(titles, widths, shown, blanks) > console.width and not whole:
+            unbroken = len(headings) - 1
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at in shown:
-        least = widths[at] if numeric[at] or (at == whole and widths[at] <= _LONGEST) else None
+        least = widths[at] if numeric[at] or (at == unbroken and widths[at] <= _LONGEST) else None
         table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=least, overflow="fold")
     for row in cells:
         table.add_row(*(row[at] for at in shown))

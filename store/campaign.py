@@ -23,13 +23,12 @@ _COUNTS = ("planned", "ok", "failed", "running", "pending")
 def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
     """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing."""
     if wanted is not None and wanted not in known:
-        raise NotFoundError(
-            f"{where} has no {what} {wanted!r}; it has {list(known)}{suggest_name(wanted, list(known))}"
-        )
+        near = suggest_name(wanted, list(known))
+        raise NotFoundError(f"{where} has no {what} {wanted!r}; it has {', '.join(map(repr, known)) or 'none'}{near}")
     if not known:
         raise NotFoundError(f"{where} has no {what} yet")
     if wanted is None and len(known) > 1:
-        raise SpecError(f"{where} has several {what}s: {list(known)}; say which one")
+        raise SpecError(f"{where} has several {what}s: {', '.join(map(repr, known))}; say which one")
     return known[0] if wanted is None else wanted
 
 

@@ -118,7 +118,9 @@ def line(operator: Operator, findings: list[LawFinding]) -> str:
     parts += [f"nothing stated for {', '.join(silent)}"] if silent else []
     parts += [f"breaks {each.law}, as it says: {each.declared}" for each in findings if each.proved and not each.kept]
     if wrong:
-        parts.append(f"BREAKS {', '.join(each.law for each in wrong)}")
+        for said, tried in (("BREAKS", True), ("IS NOT FINITE, so not tried:", False)):
+            laws = [each.law for each in wrong if each.tried is tried]
+            parts += [f"{said} {', '.join(laws)}"] if laws else []
     return "\n".join(["; ".join(parts), *_wrong(wrong)])
 
 

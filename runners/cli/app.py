@@ -10,10 +10,10 @@ import sys
 import threading
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from cyclopts import App, Parameter
-from cyclopts.exceptions import CycloptsError
+from cyclopts.exceptions import CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.cli.analysis import curves, effects, pareto
@@ -56,10 +56,11 @@ app = App(
 
 for _command in (
     plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
-    operators, tasks, probes, prove, papers, evaluate, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
+    operators, tasks, probes, prove, papers, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
     note,
 ):  # fmt: skip
     app.command(_command)
+app.command(evaluate, synonym="judge")
 
 
 @app.command
@@ -89,13 +90,21 @@ def report(
 
 
 @app.command
-def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path | None = None) -> None:
+def dash(
+    *campaigns: Path,
+    campaign: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
+    port: int = 8050,
+    host: str = "127.0.0.1",
+    spec: Path | None = None,
+) -> None:
     """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
 
     Parameters
     ----------
     campaigns
         Campaign directories; default the working directory if it is one, or all below campaigns/.
+    campaign
+        The same, as other commands take them.
     port
         Where it listens; 0 takes a free port.
     host
@@ -115,7 +124,7 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
         write(line)
         sys.stdout.flush()
 
-    roots, maths = find_campaigns(campaigns), OperatorMaths(spec)
+    roots, maths = find_campaigns((*campaigns, *campaign)), OperatorMaths(spec)
     serve(roots, host=host, port=port, ready=write_now, say=tell, maths=maths)
 
 
@@ -131,7 +140,7 @@ def execute(arguments: list[str]) -> int:
         result = app([each for each in arguments if each != "--debug"], exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _refuse(arguments, 2, f"{str(error).rstrip('.')}; `ablate --help` lists commands and options")
+        return _refuse(arguments, 2, _usage_text(error))
     except KeyboardInterrupt:
         return _refuse(arguments, 130, "interrupted; the same command goes on")
     except BrokenPipeError:
@@ -146,6 +155,23 @@ def execute(arguments: list[str]) -> int:
             return _refuse(arguments, error.exit_code, str(error))
         text = f"internal error, a bug in ablate: {type(error).__name__}: {error}; --debug shows where"
         return _refuse(arguments, 1, text)
+
+
+def _usage_text(error: CycloptsError) -> str:
+    """Say what is wrong with a command line, and where the help for it is."""
+    command = " ".join(["ablate", *(error.command_chain or ())])
+    text = str(error).partition(" Available commands:")[0].rstrip(".")
+    if isinstance(error, UnusedCliTokensError):
+        text = f"`{command}` has no use for {' '.join(map(repr, error.unused_tokens or ()))}"
+    elif isinstance(error, MissingArgumentError) and error.argument is not None and error.command_chain:
+        about = app[error.command_chain[0]].assemble_argument_collection(parse_docstring=True)
+        words = next((each.parameter.help or "" for each in about if each.name == error.argument.name), "")
+        first = " ".join(words.split()).partition(". ")[0].rstrip(".")
+        text = (
+            f"`{command}` needs a value for {error.argument.name}{f': {first[0].lower()}{first[1:]}' if first else ''}"
+        )
+    listed = "lists what it takes" if error.command_chain else "lists the commands"
+    return f"{text}{'' if text.endswith('?') else ';'} `{command} --help` {listed}"
 
 
 def _refuse(arguments: list[str], code: int, text: str) -> int:

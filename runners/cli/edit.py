@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from grid.errors import SpecError
+from grid.names import some
 from runners.cli.options import Campaign, Json, WholeGrid
 from runners.cli.resolve import choose_grid, find_several, open_campaign
-from runners.output import format_count, tell, write, write_frame
+from runners.output import format_count, tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.files.annotations import Subject
 
 _TAGGED = """
@@ -45,11 +48,33 @@ def tag(
         with open_campaign(campaign) as store:
             keys = find_several(store, query) if query else None
             rows = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
-        write_frame("tag", rows if keys is None else rows.filter(rows["trial"].is_in(keys)), as_json=as_json)
+        rows = rows if keys is None else rows.filter(rows["trial"].is_in(keys))
+        if as_json:
+            write_json("tag", rows.rows(named=True))
+        else:
+            _write_tags(rows)
         return
     if both := sorted(set(add) & set(remove)):
         raise SpecError(f"a tag is added or removed; got +{both[0]} and -{both[0]}")
     _annotate(query, grid, campaign, add, remove)
+
+
+def _write_tags(rows: "pl.DataFrame") -> None:
+    """Write a line for the trials of a cell with the same tags, then each note with its trials."""
+    import polars as pl
+
+    if rows.is_empty():
+        write("no trial has a tag or a note")
+        return
+    kept = ["label", "tags"] if rows["grid"].n_unique() == 1 else ["label", "grid", "tags"]
+    groups = rows.filter(pl.col("tags") != "").group_by(kept, maintain_order=True).agg(pl.len(), pl.col("run"))
+    if groups.height:
+        cells = [(*row[:-1], some(row[-1], 3)) for row in groups.rows()]
+        write_table(["cell", *kept[1:], "n", "trials"], cells, spare=(len(kept) + 1,), labels=1)
+    named = pl.format("{} seed {}", "label", "seed").alias("named")
+    notes = rows.drop_nulls("note").group_by("note", maintain_order=True).agg(named.unique(maintain_order=True))
+    for text, trials in notes.rows():
+        write_prose(f"note on {some(trials, 3)}: {text}")
 
 
 def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> None:

@@ -76,8 +76,8 @@ def sql(
     Parameters
     ----------
     query
-        For example "select label, mean, n from v_cell_stats where name = 'mse'"; the name of a saved query; or - to
-        read one from stdin. Without a query, the SQL client harlequin opens.
+        For example "select label, mean, n from v_cell_stats where name = 'mse' order by mean limit 10"; the name of a
+        saved query; or - to read one from stdin. Without a query, the SQL client harlequin opens.
     file
         Read the query from this file.
     save
@@ -303,7 +303,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     saved = QUERIES.every(store.layout)
     if what not in saved:
         known = [*TABLES, *saved]
-        raise NotFoundError(f"there is no table {what!r}; there are {known}{suggest_name(what, known)}")
+        raise NotFoundError(f"there is no table {what!r}; there are {', '.join(known)}{suggest_name(what, known)}")
     return encode(store.sql(saved[what]), kind)
 
 

@@ -23,7 +23,7 @@ Campaigns = Annotated[
 OneGrid = Annotated[str | None, Parameter(help="One of its grids, when it has several.")]
 AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")]
 WholeGrid = Annotated[str | None, Parameter(help="A grid as a whole, instead of a query.")]
-Cells = Annotated[str, Parameter(help="Only these cells: operator=SSA, training.lr=0.001, or a label.")]
+Cells = Annotated[str, Parameter(help="Only these cells: operator=SSA, lr=0.001, or a label.")]
 OneTrial = Annotated[
     str,
     Parameter(

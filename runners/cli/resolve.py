@@ -13,7 +13,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
-from runners.output import tell
+from runners.output import slow_notice, tell
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -43,7 +43,7 @@ def find_campaign(campaign: Path | None) -> Path:
         return found[0]
     if not found:
         raise NotFoundError(f"there is no campaign below {CAMPAIGNS}/; run a spec first, or name one with --campaign")
-    raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
+    raise SpecError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
 def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
@@ -57,7 +57,7 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
 def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
     """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them.
 
-    Raises NotFoundError if there is no such campaign or grid.
+    Raises NotFoundError if there is no such campaign or grid, SpecError if there are several to choose from.
     """
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
@@ -163,19 +163,29 @@ def load_grids(
 
     Returns:
         The campaign's directory, by default campaigns/FILE, and the grids.
+
+    Raises:
+        SpecError: the file, an override or a cell is invalid.
+        NotFoundError: the file or the grid is not there.
     """
     from grid.overrides import override
     from runners.provenance.specfile import load_spec_file
 
     grids, root = load_spec_file(spec), campaign or CAMPAIGNS / spec.stem
     if wanted is not None and wanted not in grids:
-        raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{suggest_name(wanted, list(grids))}")
+        near = suggest_name(wanted, list(grids))
+        raise NotFoundError(f"{spec} has no grid {wanted!r}; it has {', '.join(map(repr, grids))}{near}")
     if wanted is None and one and len(grids) > 1:
         raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
     chosen = grids.values() if wanted is None else [grids[wanted]]
     loaded = [override(each, overrides) for each in chosen]
     for grid in loaded:
         _note_other_overrides(root, grid)
+        try:
+            with slow_notice("planning: building every cell"):
+                _ = grid.survey
+        except SpecError as error:  # it names the cell, not the file
+            raise SpecError(f"{spec}: {error}") from error
     return root, loaded
 
 
@@ -184,11 +194,9 @@ def _note_other_overrides(root: Path, grid: "Grid") -> None:
         header = read_json(Layout(root).grid_header(grid.name))
     except (NotFoundError, StoreError):  # it is absent or damaged, and is written anew
         return
-    before, now = (
-        f"the overrides {' '.join(each)}" if each else "no overrides"
-        for each in (header.get("overrides", ()), grid.overrides)
-    )
-    if before != now:
+    both = header.get("overrides", ()), grid.overrides
+    before, now = (f"the overrides {' '.join(each)}" if each else "no overrides" for each in both)
+    if len(set(map(frozenset, both))) > 1:
         tell(
             f"grid {grid.name!r} had {before} before, and now has {now}; "
             "trials of the earlier plan that the new one lacks leave the grid"
@@ -208,14 +216,14 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
         if damage:
             raise StoreError(f"no grid of {store.layout.root} can be read{damage}; `ablate check` says what repairs it")
         raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
-    raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
+    raise SpecError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
 
 
 def find_one(store: "Store", words: Sequence[str]) -> str:
     """Find the key of the one trial that `words` mean: the beginning of its key, or a query.
 
-    Raises SpecError if there are no words, or one has no meaning.
-    Raises NotFoundError if they mean no trial, or several, which are named.
+    Raises SpecError if there are no words, or they mean several trials, which are named.
+    Raises NotFoundError if they mean no trial.
     """
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
@@ -225,7 +233,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     trials = _in_spec_order(store, found)
     named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in trials[:MOST_NAMED])
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
+    raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
 
 
 def _in_spec_order(store: "Store", keys: Sequence[str]) -> list[tuple[str, str, int]]:
@@ -246,7 +254,7 @@ def _in_spec_order(store: "Store", keys: Sequence[str]) -> list[tuple[str, str, 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     """Find the keys of the trials that `words` mean, in the order of the plan.
 
-    Raises SpecError if a word has no meaning. Raises NotFoundError if they mean no trial.
+    Raises SpecError if a word means several. Raises NotFoundError if they mean no trial.
     """
     from runners.monitoring.trial_query import select
 
@@ -265,9 +273,9 @@ def find_trial(store: "Store", key: str) -> str:
         return found[0]
     if not found:
         raise NotFoundError(
-            f"no trial's key begins with {key!r}; `ablate sql 'select trial, label from grid_trial'` lists them"
+            f"no trial's key begins with {key!r}; `ablate sql 'select trial, label, seed from grid_trial'` lists them"
         )
-    raise NotFoundError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
+    raise SpecError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
 
 
 def _keys(store: "Store", beginning: str) -> list[str]:

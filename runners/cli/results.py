@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, final
 
 from cyclopts import Parameter
 
@@ -21,9 +21,17 @@ from runners.cli.options import (
     Listing,
     OneGrid,
 )
-from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
+from runners.cli.resolve import (
+    MOST_NAMED,
+    choose_grid,
+    find_several,
+    find_trial,
+    open_campaign,
+    open_grid,
+    read_warnings,
+)
 from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
-from runners.output import tell, write, write_frame, write_json, write_prose, write_table
+from runners.output import format_count, tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
+_MOST_COMPARED = 12
+_ABSENT = "(not there)"
 
 
 def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
@@ -45,7 +55,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     from runners.monitoring.trial_query import select_planned
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
-        names = store.grids() if grid is None else [choose_grid(store, grid)]
+        names = (store.grids() if grid is None else []) or [choose_grid(store, grid)]
         state = read_status(store, locate_trials(store, done=False), names, grid)
         state = state.keep(store, select_planned(store, query)) if query else state
     if as_json:
@@ -72,7 +82,7 @@ def table(
     of: GridsFlags = GridsFlags(),
     rows: Listing = BY_EFFECT,
     why: str | None = None,
-    best_over: Sequence[str] = (),
+    best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
 ) -> int:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
@@ -80,7 +90,7 @@ def table(
     ----------
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
-        a query that only this cell fits: "operator=SSA training.lr=0.001".
+        a query that only this cell fits: "operator=SSA lr=0.001".
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
@@ -128,7 +138,7 @@ def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "p
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
-    """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean no cell, or several."""
+    """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean none, SpecError if several."""
     from store.database.queries import in_plan_order
 
     cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
@@ -139,7 +149,7 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     if len(found) > 1:
         several = "; ".join(names[cell] for cell in found[:MOST_NAMED])
         more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise NotFoundError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
+        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
     return found[0]
 
 
@@ -168,21 +178,27 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     Parameters
     ----------
     trials
-        Keys of trials, or their beginnings. A trial that is in several of the campaigns is compared with itself.
+        Keys of trials, or their beginnings; or a query that fits them: operator=SSA seed=1. A trial that is in several
+        of the campaigns is compared with itself.
     """
+    wanted = [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
     runs: list[_ComparedTrial] = []
-    problems: dict[str, NotFoundError] = {}
+    found: set[Sequence[str]] = set()
+    problems: dict[Sequence[str], NotFoundError] = {}
     warnings: list[str] = []
     for path in campaign or (None,):
         with open_campaign(path) as store:
             warnings += read_warnings(store, quiet=as_json)
-            for word in dict.fromkeys(trials):
+            for words in wanted:
                 try:
-                    runs.append(_read_trial(store, find_trial(store, word), path if len(campaign) > 1 else None))
+                    keys = find_several(store, words) if "=" in "".join(words) else [find_trial(store, words[0])]
                 except NotFoundError as error:
-                    problems[word] = error
-    for word, problem in problems.items():
-        if not any(run.key.startswith(word.lower()) for run in runs):
+                    problems[words] = error
+                    continue
+                found.add(words)
+                runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
+    for missing, problem in problems.items():
+        if missing not in found:
             raise problem
     if len(runs) < 2:
         same = f", which is one trial, {runs[0].key[:8]}" if len(trials) > 1 else ""
@@ -192,17 +208,34 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
 
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
     is_pair, spec, (columns, rows) = len(runs) == 2, _differences([run.spec for run in runs]), _results(runs)
-    lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
     if as_json:
+        lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
         results = [dict(zip(columns, row, strict=True)) for row in rows]
         write_json("compare", {"spec": lines if is_pair else spec, "results": results}, warnings)
         return
+    if len(runs) > _MOST_COMPARED:
+        raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
     write("\n".join(run.about for run in runs))
+    fields = [each for each in spec if not _follows(*each, spec)]
     if is_pair:
-        write("\n".join(lines) or "the specs are equal")
+        write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     else:
-        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in spec])
-    write_table(columns, rows)
+        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], whole=True)
+    different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
+    if different:
+        write_table(columns, different)
+    left_out = (
+        (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
+        (len(rows) - len(different), "result that is equal", "results that are equal"),
+    )
+    if words := " and ".join(format_count(*each) for each in left_out if each[0]):
+        write(f"left out: {words}; --json has all")
+
+
+def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Return True if a field is there only since the kind of a choice differs, and is equal wherever it is there."""
+    kinds = [each.removesuffix("kind") for each, of in spec if each.endswith(".kind") and _ABSENT not in of]
+    return _ABSENT in values and len(set(values)) == 2 and path.startswith(tuple(kinds))
 
 
 class _ComparedTrial(NamedTuple):
@@ -250,7 +283,7 @@ def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any,
 def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     leaves = [dict(_leaves(spec)) for spec in specs]
     paths = dict.fromkeys(path for each in leaves for path in each)
-    found = [(path, [each.get(path, "(not there)") for each in leaves]) for path in paths]
+    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
     return [(path, values) for path, values in found if len(set(values)) > 1]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import NotFoundError
 from grid.names import label_of
 from grid.suggestions import suggest_name
 from runners.output import average_of, describe_measure, format_count, write, write_prose, write_table
@@ -24,13 +24,13 @@ _MOST_REMARKS = 4
 
 
 def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
-    """Select the columns that --columns names; all without it. Raise SpecError for an unknown one."""
+    """Select the columns that --columns names; all without it. Raise NotFoundError for an unknown one."""
     if names is None:
         return frame
     columns = [name.strip() for name in names.split(",")]
     for name in columns:
         if name not in frame.columns:
-            raise SpecError(
+            raise NotFoundError(
                 f"--columns takes {', '.join(frame.columns)}; got {name!r}{suggest_name(name, frame.columns)}"
             )
     return frame.select(columns)
@@ -48,8 +48,8 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
     """Keep the rows whose cell the query means; all without a query.
 
     Raises:
-        SpecError: a word names an unknown field, or seeds.
-        NotFoundError: the query means no cell of the grid, or the baseline alone.
+        SpecError: a word names seeds.
+        NotFoundError: a field is unknown, or the query means no cell of the grid, or the baseline alone.
     """
     if not query:
         return frame

@@ -152,8 +152,9 @@ def _notes(store: Store, grids: Sequence[str]) -> pl.DataFrame:
 def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
     """Write a table per grid, the running trials, the workers, and failures by kind."""
     for name, frame in status.grids.items():
-        columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
-        columns += ["tags"] if any(frame["tags"]) else []
+        tags = ["tags"] if any(frame["tags"]) else []  # its column replaces those without a trial
+        always = _ALWAYS[:3] if tags else _ALWAYS
+        columns = [name for name in ("label", "planned", *OF_STATE) if name in always or frame[name].sum()] + tags
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
@@ -162,7 +163,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
     for row in status.notes.head(_MOST_NOTES).rows(named=True):
         trial = row["trial"]
         about = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"
-        write(f"note, {age(row['written'])} old, on {about}: {row['note']}")
+        write_prose(f"note, {age(row['written'])} old, on {about}: {row['note']}")
     _write_running(status.where.at_work)
     for line in submission_lines(status.where.submissions):
         write(line)

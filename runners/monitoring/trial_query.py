@@ -3,7 +3,7 @@
 A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
 label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
 Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
-the grids.
+the grids, by name or by path.
 """
 
 import json
@@ -49,15 +49,18 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
     """Return the keys of the trials that `words` match, in the order of the plan; without words, of all.
 
     Raises:
-        SpecError: a word names an unknown field.
-        NotFoundError: no trial matches; the text names the nearest value.
+        SpecError: a word is the beginning of several keys.
+        NotFoundError: a field is unknown, or no trial matches; the text names the nearest value.
     """
     return list(dict.fromkeys(trial for _, trial in select_planned(store, words)))
 
 
 def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
     """Return grid and key of the trials that `words` match. Raises as `select` does."""
-    rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
+    names: dict[str, dict[str, str]] = {}
+    for grid, path, name in store.sql("SELECT grid, path, name FROM axis").rows():
+        names.setdefault(grid, {})[path] = name
+    rows = [_candidate(row, names.get(row["grid"], {})) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}
     for word in words:
         field, value = _parse(word, rows)
@@ -72,12 +75,14 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
     return matching
 
 
-def _candidate(row: Mapping[str, Any]) -> Candidate:
+def _candidate(row: Mapping[str, Any], names: Mapping[str, str]) -> Candidate:
+    """Read a trial; `names` are those of its axes by path."""
     values = {name: {label_of(value)} for name, value in json.loads(row["axes"]).items()}
     for name in FIELDS:
         texts = row[name] if isinstance(row[name], list) else [row[name]]
         if texts := {str(text) for text in texts if text is not None}:
             values.setdefault(name, set()).update(texts)
+    values |= {path: values[name] for path, name in names.items() if path not in values and name in values}
     values[_NAME] = {row["trial"], *values["label"]}
     return Candidate(row["grid"], row["trial"], values)
 
@@ -90,7 +95,8 @@ def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
         return _NAME, _find_name(word, rows, labels)
     known = sorted({name for row in rows for name in row.values if name != _NAME} | set(FIELDS))
     if field not in known:
-        raise SpecError(f"trials have no field {field!r}; they have {', '.join(known)}{suggest_name(field, known)}")
+        names = ", ".join(name for name in known if "." not in name)
+        raise NotFoundError(f"trials have no field {field!r}; they have {names}{suggest_name(field, known)}")
     values = sorted({each for row in rows for each in row.values.get(field, ())}, key=lambda each: (len(each), each))
     equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)]
     if not equal:
@@ -112,9 +118,13 @@ def _find_name(word: str, rows: Sequence[Candidate], labels: set[str]) -> str:
     keys = sorted({row.trial for row in rows if row.trial.startswith(word.lower())}) if word else []
     names = [label for label in labels if label == word] or keys or [label for label in labels if _alike(label, word)]
     if len(keys) > 1 and names == keys:
-        raise NotFoundError(f"several keys begin with {word!r}: {', '.join(keys[:5])}; write more digits")
+        raise SpecError(f"several keys begin with {word!r}: {', '.join(keys[:5])}; write more digits")
     if not names:
-        fields = sorted({field for row in rows for field, values in row.values.items() if field and word in values})
-        near = f"; did you mean {fields[0]}={word}?" if fields else suggest_name(word, sorted(labels))
+        fields = {field for row in rows for field, values in row.values.items() if field and word in values}
+        near = (
+            f"; did you mean {min(fields, key=lambda field: ('.' in field, field))}={word}?"
+            if fields
+            else suggest_name(word, sorted(labels))
+        )
         raise NotFoundError(f"{word!r} is no label, no beginning of a key and no condition such as seed=3{near}")
     return names[0]

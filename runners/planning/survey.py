@@ -1,5 +1,6 @@
 """The trials of some grids, each once, with its state in a campaign."""
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, final
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError, StoreError
 from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
-from runners.output import format_count, slow_notice
+from runners.output import LINE_EVERY_S, format_count, say, slow_notice
 from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
 from store.files.layout import Layout
@@ -163,9 +164,20 @@ def survey(
     count = format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), "trial")
     with slow_notice(f"planning {count}"):
         for grid in grids:
-            lines = _collect(layout, cells, trial_lines(grid), trials, started)
+            planned = _with_progress(grid.name, trial_lines(grid), walked[grid.name] * len(list(grid.seeds)))
+            lines = _collect(layout, cells, planned, trials, started)
             deque(lines, maxlen=0) if take is None else take(grid, lines)
     return Survey(layout, tuple(trials.values()), cells, retry, again)
+
+
+def _with_progress(grid: str, lines: Iterable[Mapping[str, Any]], count: int) -> Iterator[Mapping[str, Any]]:
+    """Pass on `count` lines of a grid; tell from time to time how many were passed on."""
+    last_line = time.monotonic()
+    for done, line in enumerate(lines):
+        if (now := time.monotonic()) - last_line >= LINE_EVERY_S:
+            last_line = now
+            say(f"planned {done} of {count} trials of {grid}")
+        yield line
 
 
 def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:

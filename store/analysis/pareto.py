@@ -176,7 +176,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     if found.is_empty():
         names = [*known, *store.list_names(grid, "v_probe")]
         raise NotFoundError(
-            f"grid {grid!r} has no {wanted.name!r}; there are {names}{suggest_name(wanted.name, names)}"
+            f"grid {grid!r} has no {wanted.name!r}; there are {', '.join(names)}{suggest_name(wanted.name, names)}"
         )
     if (found["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")

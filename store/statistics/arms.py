@@ -131,7 +131,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             )
         if row["status"] not in STATUSES:
             raise StoreError(
-                f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
+                f"a status is one of {', '.join(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
         about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
         about["code"] = current_core(about["code"])

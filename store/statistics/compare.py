@@ -92,7 +92,7 @@ def compare(
 def _check(scale: str, better: str, rope: float, alpha: float) -> None:
     for name, given, known in (("scale", scale, get_args(Scale)), ("better", better, get_args(Better))):
         if given not in known:
-            raise SpecError(f"a measure's {name} is one of {list(known)}; got {given!r}")
+            raise SpecError(f"a measure's {name} is one of {', '.join(known)}; got {given!r}")
     if not (math.isfinite(rope) and rope >= 0):
         raise SpecError(f"a measure's rope is a finite number >= 0; got {rope!r}")
     if not 0 < alpha < 1:

@@ -125,6 +125,7 @@ def test_the_baseline_may_be_where_an_axis_does_not_apply() -> None:
     ("baseline", "told"),
     [
         ({"operatr": "SSA"}, "'g' has no axis 'operatr', it has operator, layers"),
+        ({"operator": "SSa"}, "; did you mean 'SSA'?"),
         ({"operator": "SSA", "layers": 9}, "no cell has operator='SSA', layers=9, near: 'SSA · layers=1', "),
     ],
 )

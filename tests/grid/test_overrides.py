@@ -67,7 +67,7 @@ def test_the_header_has_them_and_that_of_other_grids_is_as_before() -> None:
         ([], "sedes=3", ["'sedes'", "did you mean 'seed"]),
         ([], "seed=3", ["seeds=0"]),
         ([], "seeds=a..b", ["'a..b'"]),
-        ([], "seeds=3..1", ["at least one"]),
+        ([], "seeds=3..1", ["'3..1'", "the first before the last"]),
         ([], "seeds=1,1", ["all different"]),
         ([], "model.layers", ["PATH=VALUE", "'model.layers'"]),
         ([], "--model=3", ["PATH=VALUE"]),

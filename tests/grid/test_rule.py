@@ -57,7 +57,9 @@ def test_rules_that_leave_nothing_are_an_error_with_their_counts() -> None:
     "predicate", [lambda trial: trial.training.evaluate_every, lambda trial: trial.modle, lambda: True]
 )
 def test_a_rule_that_cannot_say_is_named_with_its_cell(predicate: object) -> None:
-    with pytest.raises(SpecError, match=r"cell 'layers=1' of grid 'g': rule 'why' (answered|raised)"):
+    with pytest.raises(
+        SpecError, match=r"cell 'layers=1' of grid 'g': rule 'why' (answered|raised) .*\(test_rule.py:\d+\)"
+    ):
         grid(LAYERS, rules=[forbid(predicate, reason="why")]).header()  # type: ignore[arg-type]
 
 

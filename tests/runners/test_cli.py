@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -38,7 +39,13 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["tabel"], 2, 'Did you mean "table"'),
+        (["tabel"], 2, 'Did you mean "table"? `ablate --help`'),
+        (["judge"], 2, 'Did you mean "evaluate"?'),
+        (["plan"], 2, "`ablate plan` needs a value for SPEC: a Python file that defines grids"),
+        (["table", "--why"], 2, "`ablate table` needs a value for --why: a cell"),
+        (["papers", "x", "y"], 2, "`ablate papers` has no use for 'y'; `ablate papers --help`"),
+        (["plan", "specs/quickstart.py", "--grid", "quickstrat"], 3, "it has 'quickstart'; did you mean 'quickstart'"),
+        (["dash", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
         (["plan", "nowhere.py"], 2, "nowhere.py"),
         (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
@@ -118,7 +125,15 @@ def test_the_only_campaign_is_found_and_several_are_named(
     (tmp_path / "campaigns" / "one").symlink_to(campaign)
     ablate("status")
     (tmp_path / "campaigns" / "two").symlink_to(campaign)
-    assert "campaigns/one, campaigns/two" in ablate("status", code=3).err
+    assert "campaigns/one, campaigns/two" in ablate("status", code=2).err
+
+
+def test_a_campaign_without_a_grid_says_so(campaign: Path, tmp_path: Path, ablate: Callable) -> None:
+    empty = tmp_path / "empty"
+    shutil.copytree(campaign, empty)
+    ablate("rm", "--grid", "quickstart", "--campaign", empty)
+    for command in ("status", "table"):
+        assert "has no grid yet" in ablate(command, "--campaign", empty, code=3).err
 
 
 def test_every_command_is_in_the_readme_or_the_docs() -> None:

@@ -124,7 +124,7 @@ def test_columns_are_chosen_by_name(campaign: Path, ablate: Callable) -> None:
     assert len(said.splitlines()) == 6
     assert (
         "did you mean 'label'"
-        in ablate("pareto", "--against", "loss", "--columns", "labels", "--campaign", campaign, code=2).err
+        in ablate("pareto", "--against", "loss", "--columns", "labels", "--campaign", campaign, code=3).err
     )
 
 
@@ -132,7 +132,7 @@ def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: C
     whole = ablate("table", "--why", "SSA · 0.001", "--campaign", campaign).out
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
     assert ablate("table", "--why", "Principled · 0.003", "--campaign", campaign).out.startswith("Principled · 0.003")
-    several = ablate("table", "--why", "SSA", "--campaign", campaign, code=3).err
+    several = ablate("table", "--why", "SSA", "--campaign", campaign, code=2).err
     assert "5 fit 'SSA': SSA · 0.0001; SSA · 0.0003" in several
 
 

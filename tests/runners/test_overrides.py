@@ -72,6 +72,15 @@ def test_a_command_says_that_a_grid_had_other_overrides(spec: Path, here: list[s
     said = ablate("plan", spec, *here).err
     assert "grid 'tried' had the overrides seeds=0 training.steps=1 before, and now has no overrides" in said
     assert "before, and now" not in ablate("plan", spec, *few, *here).err
+    assert "before, and now" not in ablate("plan", spec, *reversed(few), *here).err
+
+
+def test_an_error_of_a_cell_names_the_file(spec: Path, here: list[str], ablate: Callable) -> None:
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(text.replace("seeds=", 'baseline={"operator": "softmx"}, seeds='), encoding="utf-8")
+    said = ablate("plan", spec, *here, code=2).err
+    assert f"{spec}: the baseline of grid 'tried'" in said
+    assert "did you mean 'softmax'?" in said
 
 
 def test_plan_shows_them(spec: Path, here: list[str], ablate: Callable) -> None:

@@ -171,6 +171,14 @@ def test_words_about_one_field_widen_and_about_several_narrow(factored: Campaign
         assert select(store, words) == expected
 
 
+def test_the_path_of_an_axis_means_the_axis(factored: Campaign, store: Store) -> None:
+    (path,) = store.sql("SELECT path FROM axis WHERE name = 'lr'")["path"]
+    assert path != "lr"
+    assert select(store, [f"{path}=0.5", "seed=1"]) == select(store, ["lr=0.5", "seed=1"])
+    with pytest.raises(NotFoundError, match=r"did you mean lr=0\.5"):
+        select(store, ["0.5"])
+
+
 def test_a_label_and_a_key_name_trials_and_either_is_enough(factored: Campaign, store: Store) -> None:
     one = factored.line("SSA · 2.0 · none", 2)["trial"]
     labelled = [line["trial"] for line in factored.lines if line["label"] == "add · 0.5 · true"]
@@ -184,16 +192,16 @@ def test_what_means_nothing_is_refused(factored: Campaign, store: Store) -> None
     keys = sorted(line["trial"] for line in factored.lines)
     ambiguous = next(a for a, b in pairwise(keys) if a[0] == b[0])[0]
     cases: list[tuple[list[str], type[AblateError], str]] = [
-        (["oprator=SSA"], SpecError, "did you mean 'operator'"),
+        (["oprator=SSA"], NotFoundError, "did you mean 'operator'"),
         (["operator=SSB"], NotFoundError, "did you mean 'SSA'"),
         (["seed=9"], NotFoundError, "there are 0, 1, 2"),
         (["sofmax · 2.0 · true"], NotFoundError, "did you mean 'softmax · 2.0 · true'"),
         (["ffffffffffff"], NotFoundError, "no beginning of a key"),
         ([""], NotFoundError, "no label"),
-        (["="], SpecError, "no field ''"),
+        (["="], NotFoundError, "no field ''"),
         (["reason=diverged", "operator=softmax"], NotFoundError, "no trial fits all of"),
         (["reason="], NotFoundError, "there are diverged"),
-        ([ambiguous], NotFoundError, "several keys begin"),
+        ([ambiguous], SpecError, "several keys begin"),
     ]
     for words, kind, message in cases:
         with pytest.raises(kind, match=re.escape(message)):

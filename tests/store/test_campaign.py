@@ -113,7 +113,7 @@ def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, r
     [
         (
             lambda c: c.trials("quickstrat"),
-            "has no grid 'quickstrat'; it has .'quickstart'.; did you mean 'quickstart'",
+            "has no grid 'quickstrat'; it has 'quickstart'; did you mean 'quickstart'",
         ),
         (lambda c: c.curves("los"), "has no metric 'los'; .*did you mean 'loss'"),
         (lambda c: c.evaluations("mes"), "has no evaluation 'mes'; it has .'mse'"),
@@ -134,7 +134,7 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest(
 
 
 def test_of_several_grids_one_must_be_named() -> None:
-    with pytest.raises(SpecError, match=r"x has several grids: \['a', 'b'\]; say which one"):
+    with pytest.raises(SpecError, match=r"x has several grids: 'a', 'b'; say which one"):
         only("grid", None, ["a", "b"], "x")
     with pytest.raises(NotFoundError, match="x has no grid yet"):
         only("grid", None, [], "x")

@@ -15,7 +15,7 @@ from variants import AttentionWeights, Ground, Operator, Suppress, Total, Values
 from variants.laws.battery import LAWS, MAY_BREAK, LawBroken, find, prove
 from variants.laws.examples import around, every_choice, examples, family, named_operators
 from variants.laws.inputs import fit
-from variants.laws.law import near
+from variants.laws.law import NotFinite, near
 from variants.operator import KINDS
 from variants.papers.catalogue import catalogue
 from variants.score_map import Scores
@@ -97,6 +97,20 @@ def test_what_differs_is_said_with_its_place() -> None:
     came = torch.tensor([[1.0, 2.0], [3.0, torch.nan]])
     with pytest.raises(LawBroken, match=r"expected 4, came nan at \[1, 1\] \(1 of 4 entries\), for numbers"):
         near(came, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "numbers")
+
+
+def test_numbers_that_are_nowhere_finite_are_no_difference() -> None:
+    numbers = torch.tensor([1.0, torch.nan, torch.inf])
+    with pytest.raises(NotFinite, match=r"not finite, so the law could not be tried: nan \(1 of 3 entries\)"):
+        near(numbers, numbers.clone(), "numbers")
+    with pytest.raises(LawBroken, match=r"expected 2, came 1 at \[0\] \(1 of 3 entries\)"):
+        near(numbers, torch.tensor([2.0, torch.nan, torch.inf]), "numbers")
+
+
+def test_different_numbers_are_written_differently() -> None:
+    one = torch.tensor([0.1], dtype=torch.float64)
+    with pytest.raises(LawBroken, match=r"expected 0.10000000000000002, came 0.10000000000000001 at"):
+        near(one, one.nextafter(one + 1), "numbers")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from variants.laws import gradients, layers, limits, models, precision, scores, starts, symmetry, values, visibility
 from variants.laws.inputs import fit
-from variants.laws.law import Law, LawBroken, NothingStated
+from variants.laws.law import Law, LawBroken, NotFinite, NothingStated
 from variants.operator import Operator
 from variants.stages.stage import Stage
 
@@ -45,6 +45,8 @@ class LawFinding(NamedTuple):
     """False if the law does not apply to the operator; then it is not broken either."""
     raised: str = ""
     """Place and class of an error in the formula: "N.weights, mine.py:23: RuntimeError"; empty without an error."""
+    tried: bool = True
+    """False if numbers that the law compares are not finite; the operator fails, and nothing is known of the law."""
 
     @property
     def proved(self) -> bool:
@@ -60,7 +62,8 @@ def find(operator: Operator, law: Law) -> LawFinding:
     except NothingStated:
         return LawFinding(law.name, kept=True, declared=declared, words="", stated=False)
     except LawBroken as broken:
-        return LawFinding(law.name, kept=False, declared=declared, words=str(broken))
+        tried = not isinstance(broken, NotFinite)
+        return LawFinding(law.name, kept=False, declared=declared if tried else None, words=str(broken), tried=tried)
     except Exception as error:  # noqa: BLE001  # a user's formula raises anything
         place = f"{_place(operator, error)}: {type(error).__name__}"
         return LawFinding(law.name, kept=False, declared=None, words=f"{place}: {error}", raised=place)

@@ -13,6 +13,10 @@ class LawBroken(Exception):
     """A law does not hold; the text says what was expected, what came, and for which inputs."""
 
 
+class NotFinite(LawBroken):
+    """A law could not be tried: numbers are finite neither in what was expected nor in what came."""
+
+
 class NothingStated(Exception):
     """A law does not apply: the operator has no such part."""
 
@@ -40,6 +44,8 @@ def near(
 ) -> None:
     """Raise LawBroken unless |came - expected| <= atol + rtol |expected| everywhere; NaN equals nothing.
 
+    Raise NotFinite if they differ only where both are not finite.
+
     `inputs` names the inputs in the message. `oracle` is True if `expected` is the oracle's.
     """
     came, expected = came.detach(), expected.detach()
@@ -48,14 +54,21 @@ def near(
     wrong = ~((excess <= 0) | (came == expected))
     if not wrong.any():
         return
+    strange = wrong & ~came.isfinite() & ~expected.isfinite()
+    if strange.equal(wrong):
+        count = f"{int(wrong.sum())} of {came.numel()} entries"
+        raise NotFinite(f"not finite, so the law could not be tried: {came[wrong][0].item()} ({count}), for {inputs}")
+    wrong &= ~strange
     worst = int(torch.where(wrong, excess.nan_to_num(torch.inf), -torch.inf).argmax())
     at = [int(index) for index in torch.unravel_index(torch.tensor(worst), came.shape)]
     place = str(at)
     if oracle or len(at) == len(_AXES):
         place = ", ".join(f"{axis} {index}" for axis, index in zip(_AXES[-len(at) :], at, strict=True))
     first, second = ("the oracle says", "the function") if oracle else ("expected", "came")
+    one, other = expected.flatten()[worst].item(), came.flatten()[worst].item()
+    form = ".9g" if f"{one:.9g}" != f"{other:.9g}" else ".17g"
     raise LawBroken(
-        f"{first} {expected.flatten()[worst].item():.9g}, {second} {came.flatten()[worst].item():.9g} at {place} "
+        f"{first} {one:{form}}, {second} {other:{form}} at {place} "
         f"({int(wrong.sum())} of {came.numel()} entries), for {inputs}"
     )
 

@@ -60,7 +60,7 @@ def _hidden(operator: Operator) -> None:
         k, v = _fill_hidden(inputs.k, garbage), _fill_hidden(inputs.v, garbage)
         came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
         for name, value in came.items():
-            words = f"{garbage:g} in key and value 9 of 13, which is hidden: {name}"
+            words = f"the {name}, with {garbage:g} in key and value of the hidden token 9 of 13"
             near(value, expected[name], words)
     expected = _with_gradients(operator, inputs, mask, of_others=True)
     for garbage in (0.0, 20.0, -20.0):
@@ -68,7 +68,8 @@ def _hidden(operator: Operator) -> None:
         q, k, v = (_fill_hidden(x, garbage) for x in (inputs.q, inputs.k, inputs.v))
         came = _with_gradients(operator, Inputs(q, k, v, numbers), mask, of_others=True)
         for name, value in came.items():
-            words = f"{garbage:g} in query, key and value 9 of 13, which is hidden, and other numbers there: {name}"
+            what = f"{garbage:g} in query, key and value of the hidden token 9 of 13, and other numbers of it"
+            words = f"the {name}, with {what}"
             near(value, expected[name], words)
 
 
