@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grid.errors import NotFoundError
+from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
 from runners.output import average_of, describe_measure, format_count, write, write_prose, write_table
