@@ -9,7 +9,8 @@ backward. Its ratio is to fused attention. Inputs are random, causal and float32
 With `--device cuda`, inputs are bfloat16, and time is that of the GPU between two events. Fused attention is measured
 with each backend of PyTorch, and the fastest counts. FlexAttention, compiled, and the package flash-attn, if installed,
 are further sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of
-softmax attention's matrix products over that of one large product. Above 2,048 tokens, the definition is left out.
+the operator's matrix products over that of one large product; hidden pairs and recomputed products do not count.
+Above 2,048 tokens, the definition is left out.
 """
 
 import argparse
@@ -23,12 +24,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch._dynamo
 from measurement import Results, machine
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.utils.flop_counter import FlopCounterMode
 
+from runners.attempts.attempt import gpu_software
+from runners.provenance.environment import ask_gpus
 from runners.training.cost import peak_flops_per_s
 from variants import Heads, Operator
 from variants.model.seeding import generator
@@ -146,21 +151,52 @@ def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
 
     backends = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
     found = {backend.name: steps_of(by(backend), inputs) for backend in backends}
-    flex = torch.compile(flex_attention, dynamic=False)
-
-    @cache
-    def mask() -> BlockMask:
-        return create_block_mask(lambda _b, _h, i, j: i >= j, None, None, length, length, device=setup.device)
-
-    found["FLEX"] = steps_of(lambda: flex(q, k, v, block_mask=mask()), inputs)
+    found["FLEX"] = steps_of(by_flex(length, setup, inputs), inputs)
     if find_spec("flash_attn") is not None:
         flash = import_module("flash_attn").flash_attn_func  # [B, T, H, D]
         found["FLASH_ATTN"] = steps_of(lambda: flash(*(x.transpose(1, 2) for x in (q, k, v)), causal=True), inputs)
     return found
 
 
+def by_flex(length: int, setup: Setup, inputs: list[Tensor]) -> Callable[[], Tensor]:
+    """Return FlexAttention of q, k, v, compiled for this length."""
+    flex = torch.compile(flex_attention, dynamic=False)
+
+    @cache
+    def mask() -> BlockMask:
+        return create_block_mask(lambda _b, _h, i, j: i >= j, None, None, length, length, device=setup.device)
+
+    q, k, v = inputs
+    return lambda: flex(q, k, v, block_mask=mask())
+
+
+def flops_of(operator: Operator, path: ExecutionPath, length: int, setup: Setup) -> dict[str, float]:
+    """Count the operations of matrix products, without those of hidden pairs.
+
+    Path "linear" has products of its own; other paths count as the definition. The count is a T^2 + b T in the length.
+    Its quadratic part is that of pairs, and causality hides half of them.
+    """
+    counted = path if path.name == "linear" else PATHS[-1]
+    found: dict[str, list[int]] = {}
+    for tokens in (length, 2 * length):
+        with torch.device("meta"):
+            steps = on_path(operator, counted, tokens, setup._replace(device="meta"))
+        for what, step in steps.items():
+            with FlopCounterMode(display=False) as counter:
+                step()
+            found.setdefault(what, []).append(counter.get_total_flops())
+    return {what: once - (twice - 2 * once) / 4 for what, (once, twice) in found.items()}
+
+
+def forget_graphs() -> None:
+    """Forget all compiled graphs. From now on, too many graphs of one function are an error, not eager execution."""
+    torch._dynamo.reset()
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+
+
 def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> list[dict[str, Any]]:
     """Measure every operator on every path that can run it, in turns."""
+    forget_graphs()
     case, known = Case(length, length, setup.device, setup.dtype, channels=setup.channels), catalogue()
     every = {("fused attention", name): steps for name, steps in fused(length, setup).items()}
     operators = {name: known[name].make() for name in names}
@@ -186,8 +222,7 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         )
         for what in ("forward", "both")
     }
-    # two products of T x T per head and channel, half of them hidden; 2.5 times as much backward
-    products = 2 * setup.batch * setup.heads * length**2 * setup.channels
+    by_name, softmax = {path.name: path for path in PATHS}, known["softmax"].make()
     peak = peak_flops_per_s(torch.device(setup.device), "bfloat16") if setup.device == "cuda" else None
     rows: list[dict[str, Any]] = [
         {"length": length, "operator": name, "path": path, "error": error} for (name, path), error in errors.items()
@@ -195,11 +230,12 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
     for name, path in every:
         row: dict[str, Any] = {"length": length, "operator": name, "path": path}
         row["chosen"] = name in operators and choose(operators[name], case).path.name == path
+        counted = operators.get(name, softmax), by_name.get(path, PATHS[-1])
+        flops = flops_of(*counted, length, setup) if peak else {}
         for what, best in fastest.items():
             row[f"{what}_ms"] = round(1e3 * median[name, path, what], 3)
             row[f"{what}_ratio"] = round(median[name, path, what] / best, 3)
-            work = products * (1 if what == "forward" else 3.5)
-            row[f"{what}_roofline"] = peak and round(work / median[name, path, what] / peak, 3)
+            row[f"{what}_roofline"] = peak and round(flops[what] / median[name, path, what] / peak, 3)
         row["extra_bytes"] = setup.extra_bytes(every[name, path]["both"])
         rows.append(row)
     return rows
@@ -210,7 +246,8 @@ def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[
     errors = {}
     for side, steps in every.items():
         try:
-            steps["both"]()
+            for step in steps.values():
+                step()
         except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
             errors[side] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     for side in errors:
@@ -220,8 +257,11 @@ def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[
 
 def describe(device: str) -> dict[str, object]:
     """Describe the machine and, if `device` is "cuda", its GPU."""
-    gpu = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if device == "cuda" else {}
-    return {**machine(), "threads": torch.get_num_threads(), **gpu}
+    about = {**machine(), "threads": torch.get_num_threads()}
+    if device == "cuda":
+        drivers = ask_gpus("driver_version") or [["unknown"]]
+        about |= {"gpu": torch.cuda.get_device_name(), "driver": drivers[0][0], **gpu_software(device)}
+    return about
 
 
 def main() -> None:

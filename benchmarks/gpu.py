@@ -3,8 +3,8 @@
 python benchmarks/gpu.py NAME [--minutes 8] [--device cuda]
 
 NAME names the GPU in the file names, such as h200. Each part is a process with a share of the time. Rows that it has
-measured when its time ends are kept. It needs torch with CUDA, triton, pydantic, pyarrow, entmax, rich, cyclopts and
-nvidia-ml-py; neither a store nor a dashboard.
+measured when its time ends are kept. It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax,
+lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse
@@ -31,14 +31,17 @@ class Part(NamedTuple):
     command: tuple[str, ...]
 
 
-ATTENTION = ("attention.py", "--lengths", "1024", "2048", "4096", "8192", "16384", "--rounds", "8", "--operators", *FEW)
+ATTENTION = (
+    "attention.py", "--lengths", "1024", "2048", "4096", "8192", "16384", "--rounds", "8",
+    "--operators", *FEW, "cog", "sigmoid",
+)  # fmt: skip
 PARTS = (
-    Part("attention-{}-d64", 0.2, (*ATTENTION, "--channels", "64")),
-    Part("attention-{}-d128", 0.2, (*ATTENTION, "--channels", "128")),
+    Part("attention-{}-d64", 0.24, (*ATTENTION, "--channels", "64")),
+    Part("attention-{}-d128", 0.24, (*ATTENTION, "--channels", "128")),
     Part("training-{}-tiny", 0.1, ("training.py", "--eager", "--steps", "100", "--operators", "softmax", "principled")),
     Part("training-{}-60m", 0.1, ("training.py", "--size", "60m", "--steps", "40", "--operators", "softmax", "ssa")),
-    Part("training-{}-125m", 0.2, ("training.py", "--size", "125m", "--steps", "40", "--operators", *FEW)),
-    Part("training-{}-125m-triton", 0.2, (
+    Part("training-{}-125m", 0.16, ("training.py", "--size", "125m", "--steps", "40", "--operators", *FEW)),
+    Part("training-{}-125m-triton", 0.16, (
         "training.py", "--size", "125m", "--steps", "40", "--path", "triton", "--operators", *KERNELS,
     )),
 )  # fmt: skip

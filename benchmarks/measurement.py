@@ -103,7 +103,9 @@ class Results:
         self._rows.append(row)
         tell(row)
         if self._file is not None:
-            self._file.write_text(json.dumps({**self._about, "rows": self._rows}, indent=1) + "\n", encoding="utf-8")
+            part = self._file.with_suffix(".part")
+            part.write_text(json.dumps({**self._about, "rows": self._rows}, indent=1) + "\n", encoding="utf-8")
+            part.replace(self._file)
 
 
 def tell(line: Mapping[str, object]) -> None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import torch
-from attention import OPERATORS, describe
+from attention import OPERATORS, describe, forget_graphs
 from measurement import Results
 
 from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
+from runners.training import compilation
 from runners.training.cost import flops, peak_flops_per_s
 from runners.training.flops import Shape
 from runners.training.loop import _TrainingRun
@@ -62,8 +63,8 @@ class ByHand:
         self._device, self._lower = device, trial.training.precision == "bfloat16"
         self._data = trial.task.open()
         self._model = build_model(trial).to(device)
-        on_gpu = device.type == "cuda"
-        self._forward = torch.compile(self._model) if on_gpu else self._model
+        compiled = trial.execution.compile == "on"
+        self._forward = torch.compile(self._model, backend=compilation.BACKEND) if compiled else self._model
         self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=LR, fused=True)
 
     def step(self, number: int) -> None:
@@ -79,6 +80,7 @@ class ByHand:
 
 def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
     """Return the row of one operator."""
+    forget_graphs()  # models by hand share a function, and eight graphs are its limit
     device, size = torch.device(given.device), given.size
     on_gpu = device.type == "cuda"
     trial, world = trial_of(size, operator, device, given.path, compiled=on_gpu), World(RankPlace(), device)

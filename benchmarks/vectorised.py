@@ -1,18 +1,21 @@
 """Gradients of eight seeds of a small model in one `torch.func.vmap`, beside one seed after the other.
 
-    OMP_NUM_THREADS=1 python benchmarks/vectorised.py
+    OMP_NUM_THREADS=1 python benchmarks/vectorised.py [--write FILE]
 
-Prints JSON lines. Times are the processor time of forward and backward of all eight, medians of 30 turns.
+Prints JSON lines, and writes them if asked. Times are the processor time of forward and backward of all eight, medians
+of 30 turns.
 """
 
+import argparse
 import statistics
 import time
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 
 import torch
-from measurement import machine, tell
+from measurement import Results, machine
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
@@ -64,11 +67,13 @@ def measure(width: int) -> dict[str, object]:
 
 def main() -> None:
     """Print the machine, then a line per width."""
-    tell(machine())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path)
+    results = Results({**machine(), "threads": torch.get_num_threads()}, parser.parse_args().write)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch has no batching rule for the CPU's fused attention, and says so
         for width in (32, 64):
-            tell(measure(width))
+            results.add(measure(width))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Compile the Triton kernels for an H100 without a GPU; print registers spilled and shared memory of each as JSON.
+"""Compile the Triton kernels for an H100 without a GPU; print registers, stack and shared memory of each as JSON.
 
 TRITON_INTERPRET=0 PYTHONPATH=. python tests/compile_kernels.py [--all]
 
@@ -59,15 +59,15 @@ SAMPLE = [
     Case(kernel, dtype, width, gated, score, "ground", shifted=score == "sigmoid")
     for dtype, widths, gates, scores in (
         ("bf16", (64, 128), (False, True), ("ssa", "sigmoid")),
-        ("fp32", (64,), (False,), ("ssa",)),
+        ("fp32", (64, 128), (False, True), ("ssa",)),
     )
     for kernel, width, gated, score in product(KERNELS, widths, gates, scores)
 ]
-"""Cases that need most registers."""
+"""Cases of every entry of `TILES` that need most registers."""
 
 
 def compile_kernel(case: Case, tile: Tile) -> dict[str, int]:
-    """Compile; return bytes that a thread spills and shared memory."""
+    """Compile; return registers, bytes of stack and shared memory."""
     own, width, gate_width = f"*{case.dtype}", case.width, case.width * case.gated
     gate, output = own if case.gated else SINGLE, SINGLE if case.normalised == "none" else own
     results = {
@@ -112,7 +112,10 @@ def places(at: int, kind: Any) -> list[tuple[int, ...]]:
 
 
 def read_usage(cubin: bytes) -> dict[str, int]:
-    """Return registers and bytes of stack that a thread uses, by NVIDIA's own tool, which Triton brings."""
+    """Return registers and bytes of stack that a thread uses, by NVIDIA's own tool, which Triton brings.
+
+    The stack holds spilled registers: no kernel has an array or a call. ptxas reports the same number of bytes.
+    """
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

@@ -1,27 +1,41 @@
 """Benchmarks for a GPU machine run with the packages of training alone."""
 
+import ast
+import functools
 import importlib
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
+import torch._dynamo
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from torch._dynamo.utils import counters
+
+from runners.training import compilation
+from variants import gpt2
+from variants.papers.catalogue import catalogue
+from variants.paths.choose import PATHS
 
 ROOT = Path(__file__).parent.parent
 RUN = """
 import json, runpy, sys
+from importlib.machinery import PathFinder
 
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("dash", "duckdb", "plotly", "polars", "scipy", "submitit"):
-            raise ImportError(f"{name} is not on a bare machine")
-
-sys.meta_path.insert(0, Missing())
-root = sys.argv[1]
+root, commands, missing = sys.argv[1], *map(json.loads, sys.argv[2:])
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name.partition(".")[0] in missing else find(name, *more)
 sys.path[:0] = [root, root + "/benchmarks"]
-for before, name, *words in json.loads(sys.argv[2]):
+for before, name, *words in commands:
     exec(before)
     sys.argv = [f"{root}/benchmarks/{name}", *words]
     print("[]", flush=True)
@@ -32,6 +46,20 @@ BREAKS = (
 )
 """An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
 SHORT = ("attention.py", "--lengths", "40", "--rounds", "1", "--operators")
+
+
+def missing_packages() -> list[str]:
+    """List what can be imported here, but not on a machine with the packages that gpu.py names and what they need."""
+    words = ast.get_docstring(ast.parse((ROOT / "benchmarks" / "gpu.py").read_text()))
+    left, there = re.split(r",\s|\sand\s", re.search(r"the packages (.*?);", words, re.DOTALL)[1]), {"ablate"}
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in there:
+            there.add(name)
+            needed = map(Requirement, metadata.requires(name) or ())
+            left += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    installed = metadata.packages_distributions().items()
+    return [module for module, owners in installed if there.isdisjoint(map(canonicalize_name, owners))]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +76,7 @@ def measured(written: Path) -> list[list[dict]]:
         (BREAKS, *SHORT, "ssa", "softmax"),
         ("", "training.py", "--path", "cpu", "--operators", "ssa", "softmax"),
     ]
-    words = [sys.executable, "-P", "-c", RUN, str(ROOT), json.dumps(commands)]
+    words = [sys.executable, "-P", "-c", RUN, str(ROOT), json.dumps(commands), json.dumps(missing_packages())]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -84,18 +112,21 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
     page = importlib.import_module("performance_page")
     files = {path.stem: json.loads(path.read_text()) for path in page.RESULTS.glob("*.json")}
-    attention, training = files["attention-cpu"], files["training-cpu"]
+    attention, training, vectorised = (files[f"{name}-cpu"] for name in ("attention", "training", "vectorised"))
+    vectorised["rows"][1]["ratio"] = 1.254
     for each in (attention, training):
         each |= {"gpu": "NVIDIA H200", "commit": None}
     attention["rows"] = [{**row, "chosen": row["chosen"] and row["operator"] != "ssa"} for row in attention["rows"]]
     training["rows"] = [{"size": "125m", "operator": "ssa", "path": "triton", "error": "OutOfResources: shared memory"}]
-    for name, each in {"attention-h200": attention, "training-h200": training}.items():
+    given = {"attention-h200": attention, "training-h200": training, "vectorised-cpu": vectorised}
+    for name, each in given.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     text = page.make_performance_page()["performance.md"]
     assert "No accelerator was measured" not in text
     assert "commit unknown" in text
     assert "No operator could be measured" in text
+    assert " and 1.25 (64 channels) times" in text
     (line,) = [line for line in text.splitlines() if line.startswith("| `ssa`")]
     assert line.split("|")[2:5] == ["  "] * 3
 
@@ -115,3 +146,111 @@ def test_the_gpu_command_fails_if_a_part_did(
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["part"] for line in told] == ["attention-none-d64", "training-none-tiny"]
     assert all(line["exit"] not in (0, "time is up") for line in told)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Load a benchmark whose graphs are run as they are traced, and at most one of a function."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    monkeypatch.setattr(compilation, "BACKEND", "eager")
+    trace = logging.getLogger("torch.__trace")
+    level = trace.level
+    trace.setLevel(logging.WARNING)  # else pytest keeps every word of it
+    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=False):
+        yield importlib.import_module
+    trace.setLevel(level)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+def test_both_sides_of_training_are_compiled_for_every_operator(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a GPU they are; here the trial asks for it. At the limit the loop by hand fails, too."""
+    training = load("training")
+    compiled = functools.partial(training.trial_of, compiled=True)
+    monkeypatch.setattr(training, "trial_of", lambda *given, **_: compiled(*given))
+    monkeypatch.setattr(training, "TURN", 1)
+    monkeypatch.setitem(training.SIZES, "tiny", (gpt2(layers=1, heads=1, width=8, max_positions=32), training._SMALL))
+    monkeypatch.setattr(sys, "argv", ["training.py", "--steps", "2", "--operators", "softmax", "ssa"])
+    before = counters["stats"]["unique_graphs"]
+    training.main()
+    assert counters["stats"]["unique_graphs"] == before + 4
+    torch._dynamo.config.recompile_limit = 0
+    training.main()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    errors = [row.get("error", "")[:23] for row in rows if "operator" in row]
+    assert errors == ["", "", *["FailOnRecompileLimitHit"] * 2]
+
+
+def test_flex_attention_is_compiled_for_every_length(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the limit there is no number. On a CPU it has no backward."""
+    attention = load("attention")
+    setup = attention.Setup(1, 2, 16, "cpu", torch.float32)
+    plain = attention.fused
+
+    def fused(length: int, setup: object) -> dict:
+        found = plain(length, setup)
+        made = torch.Generator().manual_seed(0)
+        inputs = [setup.draw(2, length, 16, made).detach() for _ in range(3)]
+        forward = attention.steps_of(attention.by_flex(length, setup, inputs), inputs)["forward"]
+        return {**found, "FLEX": {"forward": forward, "both": forward}}
+
+    monkeypatch.setattr(attention, "fused", fused)
+    errors = []
+    for limit in (1, 0):
+        torch._dynamo.config.recompile_limit = limit
+        for length in (128, 256):
+            rows = attention.measure(length, (), 1, setup)
+            errors += [row.get("error", "")[:23] for row in rows if row["path"] == "FLEX"]
+    assert errors == ["", "", *["FailOnRecompileLimitHit"] * 2]
+
+
+def test_rows_survive_a_break_of_a_later_length(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Even if it comes while the file is written."""
+    attention, file = load("attention"), tmp_path / "a.json"
+
+    def cut(path: Path, text: str, **_: object) -> None:
+        with path.open("w") as half:
+            half.write(text[: len(text) // 2])
+        raise KeyboardInterrupt
+
+    def measure(length: int, *_: object) -> list[dict]:
+        if length == 41:
+            monkeypatch.setattr(Path, "write_text", cut)
+        return [{"length": length}]
+
+    monkeypatch.setattr(attention, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["attention.py", "--lengths", "40", "41", "--write", str(file)])
+    with pytest.raises(KeyboardInterrupt):
+        attention.main()
+    assert json.loads(file.read_text())["rows"] == [{"length": 40}]
+
+
+def test_the_roofline_counts_the_products_of_the_operator(load: Callable[[str], ModuleType]) -> None:
+    attention, paths = load("attention"), {path.name: path for path in PATHS}
+    setup = attention.Setup(2, 4, 16, "cpu", torch.float32)
+
+    def count(name: str, path: str, length: int = 256) -> dict[str, float]:
+        return attention.flops_of(catalogue()[name].make(), paths[path], length, setup)
+
+    pairs = 2 * 4 * 256**2 / 2 * 2 * 2 * 16
+    """Visible pairs of all heads, with two products of 16 channels."""
+    assert count("softmax", "sdpa") == count("softmax", "cpu") == {"forward": pairs, "both": 3 * pairs}
+    assert count("principled", "cpu")["forward"] > pairs
+    linear = count("linear_elu", "linear")
+    assert linear["forward"] < pairs
+    assert count("linear_elu", "linear", 512) == {what: 2 * each for what, each in linear.items()}
+
+
+def test_a_record_of_a_gpu_has_its_software(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = load("attention")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(attention, "ask_gpus", lambda *_: [["570.1"]])
+    monkeypatch.setattr(attention, "gpu_software", lambda _: {"cuda": "12.8", "cudnn": "91002"})
+    about = attention.describe("cuda")
+    assert [about[name] for name in ("gpu", "driver", "cuda", "cudnn")] == ["NVIDIA H200", "570.1", "12.8", "91002"]

@@ -202,16 +202,20 @@ def test_memory_is_linear_in_the_length() -> None:
 
 @pytest.mark.slow
 def test_kernels_fit_an_h100() -> None:
-    """Compiled for it without a GPU, threads spill no registers, and a block has its 227 KiB of shared memory.
+    """Compiled for it without a GPU, threads spill no more than `TILES` says, and blocks have 227 KiB of shared memory.
 
-    `TILES` says where threads spill. Below the most registers, stack is for predicates.
+    Spilled registers are all that the kernels keep on the stack.
     """
+    from variants.paths.triton_ops import TILES
+
     script = Path(__file__).parent.parent / "compile_kernels.py"
     environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(script.parent.parent)}
     lines = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
     kernels = [json.loads(line) for line in lines.stdout.splitlines()]
-    assert len(kernels) == 27
+    assert len(kernels) == 36
+    precisions = {"bf16": "half", "fp32": "single"}
+    assert {(precisions[each["dtype"]], each["width"], each["gated"]) for each in kernels} == {*TILES}
     for each in kernels:
-        spills = each["dtype"] == "fp32" or (each["width"] == 128 and each["gated"])
-        assert each["stack"] <= 64 * spills or each["registers"] < 255, each
+        most = 64 if each["dtype"] == "fp32" else 56 * (each["width"] == 128 and each["gated"])
+        assert each["stack"] <= most, each
         assert each["shared"] <= 227 * 1024, each
