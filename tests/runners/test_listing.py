@@ -222,9 +222,9 @@ def test_baselines_and_candidates_have_the_order_of_the_spec(tmp_path: Path, abl
     order = ["softmax · head · 1", "softmax · head · 2", "softmax · layer · 1", "softmax · layer · 2"]
     assert [line.partition("  ")[0] for line in said if line.startswith("softmax")] == order
     assert said[-1].startswith("ablate effects compares levels of gate, lr")
-    several = ablate("table", "--why", "softmax", "--campaign", tmp_path, code=3).err
+    several = ablate("table", "--why", "softmax", "--campaign", tmp_path, code=2).err
     assert several.rstrip().endswith("; ".join(order))
-    trials = ablate("logs", "operator=softmax", "--campaign", tmp_path, code=3).err
+    trials = ablate("logs", "operator=softmax", "--campaign", tmp_path, code=2).err
     assert [trials.index(f"{label} seed 0") for label in order] == sorted(
         trials.index(f"{label} seed 0") for label in order
     )
