@@ -1,13 +1,18 @@
-"""Draws docs/gallery.md and its pictures from the synthetic campaign of the tests: `python -m benchmarks.gallery`."""
+"""Draws the pictures of docs/gallery/ from the synthetic campaign of the tests: `python -m benchmarks.gallery`.
+
+They are those that docs/gallery.md shows, which `python docs/generate/all.py` writes.
+"""
 
 import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parent.parent
@@ -15,7 +20,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from gallery_campaign import figure_grids, grid_of, table_grids, write_gallery  # noqa: E402
 
-from dashboards.data.formatting import count  # noqa: E402
 from dashboards.data.grid_context import campaign_styles, grid_context  # noqa: E402
 from dashboards.data.user_errors import catch_user_error  # noqa: E402
 from dashboards.figures.table import Sheet  # noqa: E402
@@ -29,25 +33,32 @@ from store import Store  # noqa: E402
 from store.published.tables import papers  # noqa: E402
 
 WIDTH = 1000
-SYNTHETIC: Final = "Synthetic data: no model was trained for this, and no number of a paper is shown."
+BADGE: Final = 132, 26
+"""Width and height of the words "synthetic data" in the upper right corner of a picture."""
+_MARGIN: Final = 12
 
 
 def main(chromium: str = "/usr/bin/chromium") -> None:
-    """Write the page and a picture per item; `chromium` is a browser's path."""
+    """Draw a picture of every item that the page shows so; `chromium` is a browser's path."""
     docs = ROOT / "docs"
+    keys = shown_keys((docs / "gallery.md").read_text(encoding="utf-8"))
     with TemporaryDirectory() as folder:
         root = write_gallery(Path(folder) / "synthetic", figure_grids() | table_grids())
         with Store.open(root) as store:
-            found = gallery(store, {item.key: grid_of(item.key) for item in ITEMS})
+            found = gallery(store, {key: grid_of(key) for key in keys})
         page = Path(folder) / "gallery.html"
         page.write_text(gallery_html(found), encoding="utf-8")
-        (docs / "gallery.md").write_text(gallery_markdown(found), encoding="utf-8")
-        shoot(page, docs / "gallery", chromium)
+        shoot(page, found, docs / "gallery", chromium)
     size = sum(path.stat().st_size for path in (docs / "gallery").iterdir())
     print(f"{len(found.drawn)} items, pictures of {size / 1e6:.2f} MB")
 
 
-def shoot(page: Path, out: Path, chromium: str) -> None:
+def shown_keys(page: str) -> list[str]:
+    """The items whose drawings the page shows."""
+    return re.findall(r"\]\(gallery/([\w-]+)\.png\)", page)
+
+
+def shoot(page: Path, found: "Gallery", out: Path, chromium: str) -> None:
     """A picture of every item of the page."""
     out.mkdir(exist_ok=True)
     for old in out.glob("*.png"):
@@ -59,20 +70,35 @@ def shoot(page: Path, out: Path, chromium: str) -> None:
         tab.wait_for_selector("html[data-drawn]", state="attached")
         tab.add_style_tag(content=".scroll { max-height: none !important; overflow: visible !important; }")
         tab.add_style_tag(content="figure > details, figure > h3 { display: none; } thead th { position: static; }")
-        for item in ITEMS:
+        for item, drawn in found.drawn:
             shot = tab.locator(f"[id='{item.key}']").screenshot(scale="css")
-            save_picture(shot, out / f"{item.key}.png")
+            save_picture(shot, out / f"{item.key}.png", drawn.caption, synthetic=bool(item.needs))
         browser.close()
 
 
-def save_picture(shot: bytes, path: Path) -> None:
+def save_picture(shot: bytes, path: Path, caption: str, *, synthetic: bool) -> None:
     """Write a PNG with at most 256 colours, which takes a third of the bytes."""
-    with Image.open(io.BytesIO(shot)) as picture:
-        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    top = _MARGIN + (BADGE[1] if synthetic else 0)
+    with Image.open(io.BytesIO(shot)) as drawing:
+        picture = Image.new("RGB", (drawing.width + 2 * _MARGIN, drawing.height + top + _MARGIN), "white")
+        picture.paste(drawing.convert("RGB"), (_MARGIN, top))
+    if synthetic:
+        picture.paste(draw_badge(), (picture.width - BADGE[0], 0))
+    about = PngInfo()
+    about.add_itxt("Description", caption)
+    picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, pnginfo=about)
+
+
+def draw_badge() -> Image.Image:
+    """The words "synthetic data"."""
+    badge = Image.new("RGB", BADGE, "#b45309")
+    centre = BADGE[0] / 2, BADGE[1] / 2
+    ImageDraw.Draw(badge).text(centre, "synthetic data", "white", ImageFont.load_default(16), anchor="mm")
+    return badge
 
 
 class Gallery(NamedTuple):
-    """Every item with its drawing."""
+    """Items with their drawings."""
 
     drawn: Sequence[tuple[Item, Drawn]]
     styles: Sequence[Style]
@@ -80,11 +106,11 @@ class Gallery(NamedTuple):
 
 
 def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
-    """Draw all items from grids of an open store; `grids` has the name of the grid by the key of the item."""
+    """Draw items from grids of an open store; `grids` has the name of the grid by the key of the item."""
     operators = campaign_styles(store)
     drawn, styles = [], [REST, *operators.values()]
     contexts = {grid: grid_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
-    for each in ITEMS:
+    for each in (item for item in ITEMS if item.key in grids):
         about = contexts[grids[each.key]]
         found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
         shown = found if found is not None else Drawn(message=problem or "")
@@ -95,7 +121,7 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
 
 def gallery_html(found: Gallery) -> str:
     """All items in one offline HTML document."""
-    body = tag("p", text(SYNTHETIC), class_="lead")
+    body = tag("p", text("Synthetic data and formulas: no model was trained for this."), class_="lead")
     for paper, title in papers().items():
         items = [_block(item, drawn) for item, drawn in found.drawn if item.paper == paper]
         body += tag("section", tag("h2", text(f"{paper} {title}")) + "".join(items))
@@ -129,30 +155,6 @@ def _table(sheet: Sheet) -> str:
         body += tag("tr", cells)
     inner = tag("thead", tag("tr", heads)) + tag("tbody", body)
     return tag("div", tag("table", inner, class_="plain"), class_="scroll", tabindex="0")
-
-
-def gallery_markdown(found: Gallery) -> str:
-    """The page of the documentation; pictures lie in `gallery/`."""
-    figures = sum(item.kind == "figure" for item, _ in found.drawn)
-    lines = [
-        "# Gallery",
-        "Generated by `python -m benchmarks.gallery`; edit the code, not this page.",
-        f"Every one of the {count(figures, 'figure')} and {count(len(found.drawn) - figures, 'table')} of the five "
-        "papers, drawn by the code that draws them from a campaign. Your own results stand in the same places on the "
-        "page Published of `ablate dash`, beside what the papers print.",
-        f"**{SYNTHETIC}**",
-    ]
-    for paper, title in papers().items():
-        lines.append(f"## {paper} {title}")
-        for item, drawn in found.drawn:
-            if item.paper == paper:
-                needs = ", ".join(f"`{name}`" for name in item.needs) or "nothing: it is drawn from formulas"
-                lines.append(f"### {item.name.capitalize()}: {item.title}")
-                lines.append(f"{item.shows[:1].upper()}{item.shows[1:]}. Needs {needs}.")
-                lines += [f"A spec that has something of it: `{item.spec}`."] if item.spec else []
-                lines.append(drawn.message or f"![{item.title}, synthetic data](gallery/{item.key}.png)")
-                lines.append(drawn.caption)
-    return "\n\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -196,11 +196,17 @@ def weights(label: str, seed: int, layer: int) -> np.ndarray[Any, Any]:
     return found
 
 
+def is_of_others(cell: PublishedCell) -> bool:
+    """Whether a printed cell is of a public model, which no paper trained: it gets no number."""
+    return cell.operator is None and cell.data is None
+
+
 def table_grids() -> dict[str, list[Made]]:
     """A grid for every table of values: a cell for each operator, model and setup that it prints."""
     found: dict[str, list[Made]] = {}
-    for paper, table in dict.fromkeys((cell.paper, cell.paper_table.partition("-")[0]) for cell in cells()):
-        printed = [c for c in cells() if c.paper == paper and c.paper_table.partition("-")[0] == table]
+    ours = [cell for cell in cells() if not is_of_others(cell)]
+    for paper, table in dict.fromkeys((cell.paper, cell.paper_table.partition("-")[0]) for cell in ours):
+        printed = [c for c in ours if c.paper == paper and c.paper_table.partition("-")[0] == table]
         found[f"{paper}-table-{table[1:]}"] = list(_cells_of(printed))
     return found
 
@@ -278,19 +284,19 @@ def figure_grids() -> dict[str, list[Made]]:
         "003-figures": _variants(("softmax", "ssa"), _rows_003(), task="linear_functions"),
         "003-boundaries": _variants(("softmax",), _rows_003(), task="linear_functions", feedforward=("gelu", "none")),
         "003-quantifiers": _variants(("softmax", "ssa"), _rows_003(), quantifier=("every", "some")),
-        "003-models": _variants(
-            ("softmax",), _rows_003(), model=("Llama 70B", "Llama 8B"), quantifier=("every", "some")
-        ),
+        "003-models": _variants(("softmax",), _rows_003(), model=MODELS, quantifier=("every", "some")),
         "003-sizes": _variants(
             ("softmax",), _rows_003(), task="linear_functions", model=("1 layer, 1 head", "3 layers, 4 heads")
         ),
-        "004-lengths": _variants(("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), length=("16", "64", "256")),
+        "004-lengths": _variants(("softmax",), _rows_004(), model=MODELS, length=("16", "64", "256")),
         "004-dynamics": _one_at_a_time(_rows_004()),
         "004-variants": _variants(("softmax", "sigmoid", "key_bias", "value_bias"), _rows_004()),
-        "004-domains": _variants(
-            ("softmax",), _rows_004(), model=("GPT2-XL", "LLaMA2-7B"), domain=("arxiv", "github", "books")
-        ),
+        "004-domains": _variants(("softmax",), _rows_004(), model=MODELS, domain=("arxiv", "github", "books")),
     }
+
+
+MODELS = ("model A", "model B")
+"""Stand for public models."""
 
 
 def grid_of(key: str) -> str:

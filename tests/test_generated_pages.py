@@ -15,14 +15,16 @@ from runners.tasks import Task
 from variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("operators", "performance", "probes", "results", "tasks")
+PAGES = ("gallery", "operators", "performance", "probes", "results", "tasks")
 
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     (folder / "tasks").mkdir()
+    (folder / "gallery").mkdir()
     (folder / "tasks" / "removed_task.svg").touch()
+    (folder / "gallery" / "measured-by-now.png").touch()
     subprocess.run([sys.executable, ROOT / "docs/generate/all.py", folder], check=True, capture_output=True)
     return folder
 
@@ -46,11 +48,15 @@ def test_links_lead_to_headings_or_files_and_tables_have_even_rows(page: str, ge
         for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings
-    pictures = {path.relative_to(generated).as_posix() for path in (generated / page).glob("*.svg")}
-    assert set(re.findall(rf"\]\(({page}/[\w-]+\.svg)\)", text)) == pictures
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
     assert "/tmp" not in text
+
+
+def test_every_picture_is_on_a_page_and_every_page_has_its_pictures(generated: Path) -> None:
+    text = "".join((generated / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
+    pictures = {path.relative_to(generated).as_posix() for path in generated.rglob("*.svg")}
+    assert set(re.findall(r"\]\((\w+/[\w-]+\.svg)\)", text)) == pictures
 
 
 def test_every_kind_of_the_package_has_a_section_with_its_fields(generated: Path) -> None:

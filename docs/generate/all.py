@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from choice_pages import make_probes_page, make_tasks_page
+from gallery_page import make_gallery_page
 from operators_page import make_operators_page
 from performance_page import make_performance_page
 from results_page import make_results_page
@@ -15,16 +16,18 @@ from grid.errors import AblateError
 def main(folder: Path) -> None:
     """Write all pages and remove pictures that no page shows any more."""
     files = {
+        **make_gallery_page(),
         **make_operators_page(),
         **make_performance_page(),
         **make_probes_page(),
         **make_results_page(),
         **make_tasks_page(),
     }
-    for name in ("operators", "performance", "probes", "results", "tasks"):
+    pages = "".join(text for name, text in files.items() if name.endswith(".md"))
+    for name in ("gallery", "operators", "performance", "probes", "results", "tasks"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        for path in (folder / name).glob("*.svg"):
-            if f"{name}/{path.name}" not in files:
+        for path in (folder / name).iterdir():
+            if f"]({name}/{path.name})" not in pages:
                 path.unlink()
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

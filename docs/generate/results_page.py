@@ -24,21 +24,18 @@ from typing import Final, NamedTuple
 import polars as pl
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
-from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from result_files import GridResult, read
+from result_pictures import Forest, Values, draw_band, label_ticks
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from store.statistics import seed_contrasts
-from store.statistics.scales import margin
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
-_SHOWN: Final = ("better", "worse", "real, size unproven")
-"""Verdicts on differences that are shown not to be zero."""
 _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
 
 
@@ -70,12 +67,18 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
             return _write_means(result, words)
         measure = _measure(result, words)
         if call[1] == "figure":
-            name = "-".join(re.sub(r"\W+", "-", word) for word in (about.parent.name, grid, *words))
-            pictures[f"results/{name}.svg"] = _draw(result, measure)
-            return f"![{grid}: difference from the baseline by cell](results/{name}.svg)"
+            picture = name_picture(about.parent.name, grid, *words)
+            pictures[picture] = draw(result, measure)
+            return f"![{grid}: difference from the baseline by cell]({picture})"
         return _TABLES[call[1]](result, measure)
 
     return _CALL.sub(answer, about.read_text(encoding="utf-8")).rstrip("\n") + "\n"
+
+
+def name_picture(*words: str) -> str:
+    """Return the path below docs/ of the picture of a paper's grid."""
+    name = "-".join(re.sub(r"\W+", "-", word) for word in words)
+    return f"results/{name}.svg"
 
 
 def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
@@ -122,13 +125,14 @@ def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, aga
     unit = result.header["measure"]["unit"]
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
-        f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. "
+        f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. "
         f"Against {against or 'the baseline of the same other levels'}, "
         f"paired by seed; differences below {band} count as equal; p by Holm over {found['family'][0]} comparisons."
     )
 
 
-def _name(measure: GridMeasure) -> str:
+def name_measure(measure: GridMeasure) -> str:
+    """Return the name and the point of a measure, such as "`mse` at sigma_f 3"."""
     point = ", ".join(f"{axis} {value:g}" for axis, value in measure.point.items())
     return f"`{measure.name}`{f' at {point}' if point else ''}"
 
@@ -197,7 +201,7 @@ def _write_means(result: GridResult, probes: Sequence[str]) -> str:
             shown.append(f"{_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
         rows.append((labels[0], str(len(known)), *shown))
     unit = result.header["measure"]["unit"]
-    said = f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
+    said = f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
     names = [probe.replace(":", ", ").replace("=", " ") for probe in probes]
     said += f" {' and '.join(names)}: mean over layers and heads, and the range over runs." if probes else ""
     return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *names), rows)}"
@@ -254,61 +258,6 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
     return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
 
 
-def _draw_band(axes: Axes, measure: GridMeasure) -> None:
-    band = margin(measure.rope, measure.scale)
-    axes.axvspan(-band, band, color="#eef0f2")
-    axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
-
-
-def _label_ticks(axes: Axes, measure: GridMeasure) -> None:
-    """Write differences of logarithms in per cent."""
-    if measure.scale != "linear":
-        ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
-        axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
-
-
-class _Forest(NamedTuple):
-    """Differences from the baseline with their intervals: thick uncorrected, thin corrected."""
-
-    found: pl.DataFrame
-    measure: GridMeasure
-
-    @property
-    def height(self) -> float:
-        return 0.18 * self.found.height + 0.82
-
-    def draw(self, figure: SubFigure) -> None:
-        """Draw a row per cell; the band of equality is grey."""
-        rows, height = self.found.rows(named=True), self.height
-        names = [f"{row['label']}: {row['verdict']}" for row in rows]
-        left = max(0.42, 0.01 + 0.0075 * max(map(len, names)))
-        axes = figure.add_axes((left, 0.67 / height, 0.97 - left, 1 - 0.72 / height))
-        _draw_band(axes, self.measure)
-        for place, row in enumerate(rows):
-            gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
-            colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
-            for low, high, width in (
-                (row["corrected_low"], row["corrected_high"], 0.7),
-                (row["low"], row["high"], 2.4),
-            ):
-                if low is not None:
-                    axes.plot((low, high), (place, place), color=colour, linewidth=width, solid_capstyle="butt")
-            if row["difference"] is not None:
-                axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
-        axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=range(len(rows)))
-        axes.set_yticklabels(names, fontsize=6.5)
-        axes.tick_params(length=0)
-        axes.tick_params(axis="x", labelsize=7)
-        _label_ticks(axes, self.measure)
-        pairs, family = self.found["pairs"].max(), self.found["family"].max()
-        unit = "difference" if self.measure.scale == "linear" else "difference in per cent"
-        axes.set_xlabel(
-            f"{unit} of {self.measure.name}; {self.measure.better} is better\n{pairs} pairs; grey counts as equal\n"
-            f"thick: {100 * (1 - self.measure.alpha):g} % interval, thin: corrected for {family} comparisons",
-            fontsize=7,
-        )
-
-
 class _MainEffects(NamedTuple):
     """Differences between the two levels of each axis that has two, a panel per grid."""
 
@@ -325,7 +274,7 @@ class _MainEffects(NamedTuple):
             measure = result.measure()
             found = _contrasts(result, measure)
             axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
-            _draw_band(axes, measure)
+            draw_band(axes, measure)
             for row, each in enumerate(found.rows(named=True)):
                 good = (each["effect"] > 0) == (measure.better == "higher")
                 style = "plain" if each["p_holm"] > measure.alpha else "mark" if good else "odd"
@@ -336,10 +285,10 @@ class _MainEffects(NamedTuple):
             axes.set_yticklabels(found["factor"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
             axes.tick_params(axis="x", labelsize=6.5)
             axes.tick_params(axis="y", length=0)
-            _label_ticks(axes, measure)
+            label_ticks(axes, measure)
             axes.set_title(f"{result.header['grid']}, {found['n'][0]} seeds", loc="left")
             bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
-            axes.set_xlabel(f"{_name(measure).replace('`', '')}\n{bar}", fontsize=7)
+            axes.set_xlabel(f"{name_measure(measure).replace('`', '')}\n{bar}", fontsize=7)
 
 
 def _draw_main(results: Sequence[GridResult]) -> str:
@@ -349,9 +298,12 @@ def _draw_main(results: Sequence[GridResult]) -> str:
     return draw_picture(title, [_MainEffects(results)])
 
 
-def _draw(result: GridResult, measure: GridMeasure) -> str:
-    title = f"{result.header['grid']}: {_name(measure).replace('`', '')}"
-    return draw_picture(title, [_Forest(_verdicts(result, measure), measure)])
+def draw(result: GridResult, measure: GridMeasure) -> str:
+    """Draw differences from the baseline; without one, values."""
+    title = f"{result.header['grid']}: {name_measure(measure).replace('`', '')}"
+    if result.header["baseline"] is None and not result.header.get("baselines"):
+        return draw_picture(title, [Values(result.runs(measure), measure)])
+    return draw_picture(title, [Forest(_verdicts(result, measure), measure)])
 
 
 _CALLS: Final = ("verdicts", "figure", "contrasts", "main", "means", "numbers", "cost")

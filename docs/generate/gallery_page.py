@@ -1,0 +1,97 @@
+"""docs/gallery.md: every figure and table of the papers, measured where `results/` has its grid.
+
+A table that is a view of another item's grid leads to the picture of that grid. So does such a figure if the result
+files have its measurements. `python -m benchmarks.gallery` draws the other pictures.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from markdown import fill_template
+from result_files import GridResult, read
+from results_page import RESULTS, draw, name_measure, name_picture
+
+from dashboards.data.formatting import join_words
+from dashboards.papers.item import Item
+from dashboards.papers.items import ITEMS
+from grid import PaperGrids, PaperItem
+from runners.cli.resolve import load_paper, paper_files
+from store.published.tables import papers
+
+_SMALL: Final = {"paper": "", "gpu": "small models, ", "cpu": "small models, "}
+
+
+class Published(NamedTuple):
+    """A grid that `results/` has."""
+
+    grid: str
+    scale: str
+    result: GridResult
+    picture: str
+
+    @property
+    def origin(self) -> str:
+        """How it was measured."""
+        seeds = len(self.result.header["seeds"])
+        return f"{_SMALL[self.scale]}scale {self.scale}, {seeds} seeds; see [results](results.md)"
+
+
+def make_gallery_page() -> dict[str, str]:
+    """Write the page and a picture of each published grid, by path below docs/."""
+    specs = {found.number: (name, found) for name in paper_files() for found in [load_paper(name).registry]}
+    pictures: dict[str, str] = {}
+    sections = []
+    for number, title in papers().items():
+        sections.append(f"## {number} {title}")
+        name, grids = specs[number]
+        for item in (each for each in ITEMS if each.paper == number):
+            planned = grids.item(f"{item.kind}{item.number}" if item.number is not None else "design")
+            published = _find(name, grids, planned)
+            if published is not None and published.picture not in pictures:
+                pictures[published.picture] = draw(published.result, published.result.measure())
+            sections += [*_introduce(item), *_show(item, planned, published)]
+    return {"gallery.md": fill_template("gallery", {"sections": "\n\n".join(sections)}), **pictures}
+
+
+def _find(paper: str, grids: PaperGrids, planned: PaperItem) -> Published | None:
+    """Find the grid of an item, or the grid that it is a view of, at the largest published scale."""
+    for scale in () if planned.reason else grids.grid_item(planned.name).scales:
+        grid = grids.grid_name(planned.name, scale)
+        if (RESULTS / paper / f"{grid}.json").exists():
+            return Published(grid, scale, read(RESULTS / paper, grid), name_picture(paper, grid))
+    return None
+
+
+def _introduce(item: Item) -> list[str]:
+    needs = _list_code(item.needs) or "nothing: it is drawn from formulas"
+    about = [f"### {item.name.capitalize()}: {item.title}"]
+    about.append(f"{item.shows[:1].upper()}{item.shows[1:]}. Needs {needs}.")
+    return [*about, *([f"A spec that has something of it: `{item.spec}`."] if item.spec else [])]
+
+
+def _show(item: Item, planned: PaperItem, published: Published | None) -> list[str]:
+    """Show what was measured; else a drawing of synthetic data or of formulas."""
+    picture = f"gallery/{item.key}.png"
+    if not item.needs:
+        return [f"![{item.title}, by formulas]({picture})"]
+    synthetic = f"![{item.title}, synthetic data]({picture})"
+    if published is None:
+        return [f"Not drawn: {planned.reason}."] if planned.reason and item.kind == "table" else [synthetic]
+    lacking = sorted({*item.needs} - {*published.result.rows["name"]})
+    if lacking and planned.of and item.kind == "figure":
+        names = _list_code(lacking)
+        return [synthetic, f"Its grid has run ([results](results.md)), but the result files do not have {names}."]
+    measure = published.result.measure()
+    name, origin = name_measure(measure), published.origin
+    if item.kind == "figure" and measure.name not in item.needs:
+        also = sorted({*item.needs} - {*lacking})
+        origin += f". The result files have {_list_code(also)}, too" if also else ""
+    if planned.make is not None:
+        return [f"![{item.title}, measured]({published.picture})", f"Measured: {name}; {origin}."]
+    other = re.sub(r"(\d+)", r" \1", planned.of)
+    return [f"Measured with {other}: [{name}]({published.picture}) of the grid `{published.grid}`; {origin}."]
+
+
+def _list_code(names: Sequence[str]) -> str:
+    return join_words([f"`{name}`" for name in names])
