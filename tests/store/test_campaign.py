@@ -116,7 +116,7 @@ def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, r
             "has no grid 'quickstrat'; it has 'quickstart'; did you mean 'quickstart'",
         ),
         (lambda c: c.curves("los"), "has no metric 'los'; .*did you mean 'loss'"),
-        (lambda c: c.evaluations("mes"), "has no evaluation 'mes'; it has .'mse'"),
+        (lambda c: c.evaluations("mes"), "has no evaluation 'mes'; it has 'mse'"),
         (lambda c: c.probes("nothing like it"), "has no probe 'nothing like it'; it has"),
         (lambda c: c.compare(baseline="sofmax · 8"), "no cell 'sofmax · 8'.*did you mean 'softmax · 8'"),
         (lambda c: c.compare(measure={"nmae": "mse"}), "got 'nmae'; did you mean 'name'"),
