@@ -7,6 +7,7 @@
     {figure GRID}                    the same as a picture
     {contrasts GRID}                 what each axis of two levels does, with seeds as the sample
     {main GRID ...}                  the same as a picture, a panel per grid
+    {effects GRID}                   every level of each axis against its first, with seeds as the sample
     {means GRID sink_share}          the measure and probes of every cell, compared with nothing
     {means GRID sink_share:position=2}    the same for a probe that has several positions
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
@@ -35,6 +36,8 @@ from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from store.statistics import seed_contrasts
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
+MOST_ROWS: Final = 40
+"""Cells of a picture."""
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
 _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
 
@@ -122,13 +125,16 @@ def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
 
 
 def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, against: str | None) -> str:
-    unit = result.header["measure"]["unit"]
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
-        f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. "
-        f"Against {against or 'the baseline of the same other levels'}, "
+        f"{_say_measure(result, measure)} Against {against or 'the baseline of the same other levels'}, "
         f"paired by seed; differences below {band} count as equal; p by Holm over {found['family'][0]} comparisons."
     )
+
+
+def _say_measure(result: GridResult, measure: GridMeasure) -> str:
+    unit = result.header["measure"]["unit"]
+    return f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
 
 
 def name_measure(measure: GridMeasure) -> str:
@@ -161,10 +167,10 @@ def _number(value: float | None) -> str:
 
 
 def _contrasts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
-    """Estimate what the second level of each axis of two levels does, with seeds as the sample."""
+    """Compare the levels of each axis with its first, with seeds as the sample."""
     values = result.runs(measure)
     levels = levels_of(result.header, values["axes"].to_list())
-    order = {axis["name"]: axis["labels"] for axis in result.header["axes"] if len(axis["labels"]) == 2}
+    order = {axis["name"]: axis["labels"] for axis in result.header["axes"] if len(axis["labels"]) > 1}
     values = values.with_columns(pl.Series(name, levels[name], pl.String) for name in order)
     rules = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
     return seed_contrasts(values, order, **rules).effects.filter(order=1)
@@ -187,6 +193,24 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     return f"With a component less without it, n = {found['n'][0]} seeds.\n\n{table(heads, rows)}"
 
 
+def _write_effects(result: GridResult, measure: GridMeasure) -> str:
+    found = _contrasts(result, measure)
+    rows = [
+        (
+            row["factor"].replace("_", " "),
+            f"{row['level']} against {row['against']}",
+            _change(row["effect"], measure),
+            f"{_change(row['corrected_low'], measure)} to {_change(row['corrected_high'], measure)}",
+            format_p(row["p_holm"]) or "",
+            row["verdict"],
+        )
+        for row in found.rows(named=True)
+    ]
+    heads = ("axis", "levels", "difference", "corrected interval", "p (Holm)", "verdict")
+    said = f"{_say_measure(result, measure)} Averaged over the other axes; one value per seed, n = {found['n'][0]}"
+    return f"{said}; p by Holm over {found.height} comparisons.\n\n{table(heads, rows)}"
+
+
 def _write_means(result: GridResult, probes: Sequence[str]) -> str:
     """Write the mean of the measure over seeds, and the mean and range over seeds of probes by layer and head."""
     measure = result.measure()
@@ -200,8 +224,7 @@ def _write_means(result: GridResult, probes: Sequence[str]) -> str:
             runs = found_of[probe].filter(cell=cell)["value"].to_list()
             shown.append(f"{_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
         rows.append((labels[0], str(len(known)), *shown))
-    unit = result.header["measure"]["unit"]
-    said = f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
+    said = _say_measure(result, measure)
     names = [probe.replace(":", ", ").replace("=", " ") for probe in probes]
     said += f" {' and '.join(names)}: mean over layers and heads, and the range over runs." if probes else ""
     return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *names), rows)}"
@@ -303,12 +326,17 @@ def draw(result: GridResult, measure: GridMeasure) -> str:
     title = f"{result.header['grid']}: {name_measure(measure).replace('`', '')}"
     if result.header["baseline"] is None and not result.header.get("baselines"):
         return draw_picture(title, [Values(result.runs(measure), measure)])
-    return draw_picture(title, [Forest(_verdicts(result, measure), measure)])
+    found = _verdicts(result, measure)
+    if found.height > MOST_ROWS:
+        title += f"; the first and the last of {found.height} cells"
+        found = pl.concat((found.head(MOST_ROWS // 2), found.tail(MOST_ROWS // 2)))
+    return draw_picture(title, [Forest(found, measure)])
 
 
-_CALLS: Final = ("verdicts", "figure", "contrasts", "main", "means", "numbers", "cost")
+_CALLS: Final = ("verdicts", "figure", "contrasts", "effects", "main", "means", "numbers", "cost")
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
     "contrasts": _write_contrasts,
+    "effects": _write_effects,
     "numbers": _write_numbers,
 }
