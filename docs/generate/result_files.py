@@ -10,6 +10,7 @@
 
 import argparse
 import json
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import Submission, submission_records
 from store.analysis.verdicts import GridMeasure, measure_of, runs
 from store.files.layout import Layout
@@ -131,4 +132,8 @@ if __name__ == "__main__":
     parser.add_argument("campaign", type=Path)
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
-    collect(arguments.campaign, arguments.folder)
+    try:
+        collect(arguments.campaign, arguments.folder)
+    except AblateError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
