@@ -145,5 +145,7 @@ class _Fused(TorchFunctionMode):
         del types
         given = dict(kwargs or {})
         if function is F.scaled_dot_product_attention and args[0].shape[-1] == args[2].shape[-1]:
-            return _FUSED(*args, 0.0, given["is_causal"], attn_mask=given["attn_mask"], scale=given["scale"])[0]
+            mask = given["attn_mask"]
+            mask = None if mask is None else mask.detach()  # the kernel gives it no gradient, which has no products
+            return _FUSED(*args, 0.0, given["is_causal"], attn_mask=mask, scale=given["scale"])[0]
         return function(*args, **given)

@@ -17,7 +17,7 @@ from runners.training.energy import Energy, processors, rapl
 from runners.training.flops import Shape, count_flops
 from runners.training.loop import train
 from runners.trial import Trial
-from variants import gpt2, principled, softmax, ssa
+from variants import T5, Tokens, gpt2, llama2, principled, softmax, ssa
 
 EXACT = ("steps", "tokens", "flops")
 
@@ -53,6 +53,16 @@ def test_operations_are_those_of_the_definition(tiny: Trial, monkeypatch: pytest
     if operator == softmax():
         of = (trials[0].model, trials[0].operators(), trials[0].task.inputs)
         assert 3 * count_flops(*of, "auto", Shape(8, 9), training=True) > float(flops(trials[0], shapes) or 0)
+
+
+def test_a_learned_position_bias_adds_no_products() -> None:
+    """The fused kernel refuses a mask with a gradient."""
+    model = llama2(layers=1, heads=2, width=8, feedforward_width=16)
+    rotary, learned = (
+        count_flops(model.changed(positions=each), (softmax(),), Tokens(9), "auto", Shape(2, 6), training=True)
+        for each in (model.positions, T5())
+    )
+    assert rotary == learned > 0
 
 
 def test_two_attempts_add_up_to_one(growing: Trial, memory: Callable) -> None:
