@@ -50,3 +50,15 @@ def test_a_campaign_of_the_release_before_the_move_needs_no_training(
     table = json.loads(capsys.readouterr().out)
     assert [row["pairs"] for row in table["data"]] == [2]
     assert table["warnings"] == []
+
+
+def test_results_of_both_releases_are_compared_with_one_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(RELEASED / "campaign", tmp_path / "campaign")
+    campaign = ["--campaign", str(tmp_path / "campaign")]
+    assert execute(["run", str(RELEASED / "spec.py"), "seeds=0..3", *campaign, "--on", "inline"]) == 0
+    capsys.readouterr()
+    assert execute(["table", *campaign, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["data"][0]
+    assert (row["pairs"], row["verdict"] != "no verdict") == (4, True), row["reason"]

@@ -11,6 +11,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.names import some
 from grid.suggestions import suggest_name
 from store.database import queries
+from store.files.code_aliases import current_core, current_sources
 from store.statistics import Baseline, Better, Scale, compare, failures
 from store.statistics.arms import STATUSES, arms
 from store.statistics.scales import back, fits, forward
@@ -152,19 +153,22 @@ def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 
 
 def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
-    """Append to `code` each source that has several versions in this grid.
+    """Append to `code` each source that has several versions in this grid, all as the present release names them.
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
-    made = [{"spec": "", **json.loads(text)} if text else {} for text in about["sources"]]  # no effects: no entry
+    made = [  # no effects: no entry
+        (current_sources({"spec": "", **json.loads(text)}) if text else None) or {} for text in about["sources"]
+    ]
     versions: dict[str, set[str]] = {}
     for sources in made:
         for name, version in sources.items():
             versions.setdefault(name, set()).add(version)
     mixed = sorted(name for name, found in versions.items() if len(found) > 1)
+    cores = [code and " ".join(sorted({str(current_core(each)) for each in code.split()})) for code in about["code"]]
     codes = [
         code and " ".join([code, *(f"{name} {sources[name]}" for name in mixed if name in sources)])
-        for code, sources in zip(about["code"], made, strict=True)
+        for code, sources in zip(cores, made, strict=True)
     ]
     return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
 
