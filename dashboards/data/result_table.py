@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
-LONGEST: Final = 400  # letters of a cell; files have all
+LONGEST: Final = 400  # characters of a cell; files have all
 _EXACT: Final = 2**53  # beyond it the browser's numbers skip integers
-_DIGITS: Final = 15  # so many of a decimal the browser's numbers keep
+_DIGITS: Final = 15  # digits of a decimal that the browser's numbers keep
 
 
 def as_browser_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -25,7 +25,7 @@ def definitions(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def align_numbers(kind: pl.DataType) -> dict[str, Any]:
-    """How a column of numbers stands in a table: to the right, with four digits; nothing for other columns."""
+    """How a column of numbers stands in a table: to the right, decimals with four digits; nothing for other columns."""
     if not kind.is_numeric():
         return {}
     shown = {"function": "params.value == null ? '–' : d3.format('.4g')(params.value)"}
@@ -61,7 +61,7 @@ def _fits(column: pl.Series) -> bool:
 
 
 def _unnest(value: object) -> Any:
-    """A value or nested values, with numbers that JSON has no form for as text."""
+    """A value or nested values, with numbers that the browser cannot hold as text."""
     if isinstance(value, Mapping):
         return {str(name): _unnest(each) for name, each in value.items()}
     if isinstance(value, list | tuple | pl.Series):

@@ -44,7 +44,7 @@ class PlanFlags:
     noise_from
         Another campaign, whose noise of seeds is used if this one has too few finished trials.
     calibrate
-        Measure five steps of each model and operator that has no finished trials, on this machine.
+        Measure five steps of each model and operator on this machine, in grids without finished trials.
     """
 
     on: Literal["local", "slurm"] = "local"

@@ -39,9 +39,9 @@ class Which:
     Parameters
     ----------
     failed
-        Those that failed; with a query, of these.
+        Only failed trials, of the query if there is one.
     lost
-        Those that were begun and that nobody will take; with a query, of these.
+        Only trials that were begun and that nobody will take, of the query if there is one.
     spec
         The spec file; default the one that was submitted.
     """
@@ -65,7 +65,7 @@ def retry(
     campaign: Campaign = None,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
-    """Train trials once more that failed or were lost, on the same machine. Without words, say what failed."""
+    """Train trials again that failed, were lost or, with a query, are pending; --on as before. Else say what failed."""
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
     from runners.slurm.spec import Slurm, cluster_of
@@ -148,7 +148,7 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "S
 
 
 def last_submission(layout: Layout, keys: Iterable[str]) -> "Submission | None":
-    """Read the latest submission that had any of `keys`: by their attempts, else by the latest manifest."""
+    """Read the latest submission that had any of `keys`; if none was begun, the latest of all."""
     from runners.attempts.submission_record import read_submission_record
 
     names = {str(last.start["submission"]) for key in keys for last in trial_state(layout, key).attempts[-1:]}

@@ -49,7 +49,7 @@ class TrainingContext:
         return False
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write everything logged so far, then the checkpoint (tensors and plain data; never pickled code)."""
+        """Write the checkpoint (tensors and plain data; never pickled code), with the rows logged so far."""
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         """Keep the trained weights beyond the end of the trial."""

@@ -25,7 +25,7 @@ _BY_NOW_S = 600.0
 """Without locks, a submission whose record is older than this is abandoned."""
 
 _SURELY_S = 180.0
-"""The same with locks, which may hold on one host only. The record is written before each sbatch, which takes less."""
+"""The same with locks, which may hold on one host only; longer than one sbatch takes."""
 
 
 @final
@@ -42,7 +42,7 @@ class AlreadyQueued:
 def queued_elsewhere(
     layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]]
 ) -> AlreadyQueued:
-    """Find which of `wanted` workers of earlier submissions will take; `planned` are the keys of grids.
+    """Find the `wanted` trials that workers of earlier submissions will take; `planned` maps a grid to its keys.
 
     Raises EnvironmentProblem if the scheduler does not answer.
     """
@@ -163,7 +163,7 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
     for record in _slurm_records(layout):
         try:
             cancelled = read_cancelled(layout, record.submission).all
-        except StoreError:  # it may have been
+        except StoreError:  # it may have been cancelled
             cancelled = True
         if record.released or record.has_unknown_jobs or cancelled:
             continue
@@ -177,7 +177,9 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
         write_submission_record(layout, replace(record, released=True))
         if jobs:
             listed = " ".join(map(str, jobs))
-            notes.append(f"submission {record.submission} was cut off before its jobs were released; {listed} are now")
+            notes.append(
+                f"submission {record.submission} was cut off before its jobs were released; jobs {listed} are released now"
+            )
     return notes
 
 

@@ -1,4 +1,4 @@
-"""A teacher from a campaign: a finished trial that kept its weights, computed as it was evaluated."""
+"""A teacher from a campaign: a finished trial that kept its weights, computed in the teacher's own `precision`."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ nine of ten hidden tokens, a random token the others.
 
 In the released code one epoch shows each sentence once with each pattern, and short sentences have fewer patterns. Here
 a batch draws sentences and patterns with replacement. Our patterns depend on the trial's seed and the sentence only.
-Inputs are padded to a multiple of 16, and padding is hidden as a key.
+Inputs are padded to a multiple of 16, or to `context`. Padding is no visible key.
 
     P(pattern) = prod_i p^(h_i) (1 - p)^(1 - h_i) / (1 - (1 - p)^n)      h in {0, 1}^n, not all 0
 
@@ -134,7 +134,7 @@ class MaskedTextData(TokenData):
 
     @property
     def constant_loss(self) -> float:
-        """Every token as likely as it is in training."""
+        """Loss if every token is as likely as in the training text."""
         costs, there = self._unigram, self._counts > 0
         return float((costs * self._counts)[there].sum() / self._counts.sum())
 
@@ -237,7 +237,7 @@ class Masking:
     def batch(self, sentences: Sentences, chosen: Tensor, pattern: Tensor, draws: Draws) -> Batch:
         """Return ids, targets (-100 if not hidden) [B, T] and visible keys [B, 1, T] of the `chosen` sentences.
 
-        The `pattern` of each, int64 [B] on the CPU, and its number decide which words of `draws` are used.
+        A sentence's number and its `pattern`, int64 [B] on the CPU, decide which words of `draws` are used.
         """
         ids, sizes = sentences.frame(chosen, self._end, self._longest + 2)
         self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
