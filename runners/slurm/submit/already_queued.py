@@ -177,9 +177,7 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
         write_submission_record(layout, replace(record, released=True))
         if jobs:
             listed = " ".join(map(str, jobs))
-            notes.append(
-                f"submission {record.submission} was cut off before its jobs were released; jobs {listed} are released now"
-            )
+            notes.append(f"submission {record.submission} was cut off before its jobs were released; now {listed} are")
     return notes
 
 
