@@ -1,5 +1,7 @@
 """Public checkpoints: layers are those that transformers computes, and their probes are logged as a run."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,16 @@ from teachers import prose
 
 from grid.errors import SpecError
 from runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
-from runners.probes import AttentionMaps, FirstKey, GradientNorms, MassiveActivation, Probing, SinkShare
+from runners.probes import (
+    AttentionMaps,
+    FirstKey,
+    GradientNorms,
+    GroundMass,
+    MassiveActivation,
+    Probe,
+    Probing,
+    SinkShare,
+)
 from store import Campaign
 
 
@@ -27,6 +38,11 @@ def pythia_config() -> object:
 
 def mistral_config(**fields: object) -> object:
     return llama_config(transformers.MistralConfig, **fields)
+
+
+def gemma_config() -> object:
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return transformers.Gemma2Config(vocab_size=256, num_key_value_heads=1, head_dim=4, **sizes)
 
 
 CONFIGS = [gpt2_config, opt_config, pythia_config, llama_config, mistral_config]
@@ -51,8 +67,10 @@ def test_hidden_documents_have_no_weight(tmp_path: Path) -> None:
     model, tokens = save_model(tmp_path, llama_config()), torch.randint(1, 256, (1, 8))
     side = torch.arange(8) >= 4
     alike = (side[:, None] == side[None, :])[None]
-    for trace in _Checkpoint(model, "model").trace_layers(tokens, alike):
-        assert not trace.worked.attended.weights[0, :, 4:, :4].any()
+    for mask in (alike, torch.ones(1, 1, 8, dtype=torch.bool)):
+        seen = (mask & torch.ones(8, 8, dtype=torch.bool).tril())[0]
+        for trace in _Checkpoint(model, "model").trace_layers(tokens, mask):
+            assert torch.equal(trace.worked.attended.weights[0] > 0, seen.expand(2, 8, 8))
 
 
 def test_the_sink_share_is_the_paper_s_formula_on_transformers_weights(tmp_path: Path) -> None:
@@ -74,29 +92,58 @@ def test_the_sink_share_is_the_paper_s_formula_on_transformers_weights(tmp_path:
     assert {"activation_ratio", "first_key_norm", "first_qk_cosine", "importance"} <= names
 
 
-@pytest.mark.parametrize("probe", [AttentionMaps(), GradientNorms()], ids=["file", "training"])
-def test_other_probes_are_refused(tmp_path: Path, probe: object) -> None:
-    with pytest.raises(SpecError, match="leave it out"):
-        probe_checkpoint(tmp_path, prose(tmp_path), Probing(probes=(probe,)), Campaign(tmp_path / "campaign"))
+@pytest.mark.parametrize(
+    "probe",
+    [AttentionMaps(), GradientNorms(), GroundMass(), SinkShare(positions=(0,)), SinkShare(positions=(50,))],
+    ids=["file", "training", "ground", "learned key", "late position"],
+)
+def test_probes_without_a_value_are_refused(tmp_path: Path, probe: Probe) -> None:
+    probing = Probing(probes=(probe,), length=6)
+    with pytest.raises(SpecError, match=r"leave it out|drop it|needs sequences of 50 tokens"):
+        probe_checkpoint(tmp_path, prose(tmp_path), probing, Campaign(tmp_path / "campaign"))
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("config", "words", "begun"),
     [
-        (lambda: gpt2_config(n_positions=4), "4 positions"),
-        (lambda: gpt2_config(vocab_size=300), "300 tokens"),
-        (lambda: mistral_config(sliding_window=3), "sliding_window"),
-        (lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2), "0 were handed over"),
+        (lambda: gpt2_config(n_positions=4), "4 positions", False),
+        (lambda: gpt2_config(vocab_size=300), "300 tokens", False),
+        (lambda: mistral_config(sliding_window=3), "hides other keys", True),
+        (lambda: gemma_config(), "has softcap", True),
+        (lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2), "0 were handed", True),
     ],
-    ids=["positions", "tokens", "window", "other attention"],
+    ids=["positions", "tokens", "window", "softcap", "other attention"],
 )
-def test_models_that_do_not_fit_are_refused(tmp_path: Path, config: Callable, words: str) -> None:
+def test_models_that_do_not_fit_are_refused(tmp_path: Path, config: Callable, words: str, begun: bool) -> None:
     save_model(tmp_path / "tiny", config())
     with pytest.raises(SpecError, match=words):
         probe_checkpoint(tmp_path / "tiny", prose(tmp_path), LAYERS, Campaign(tmp_path / "campaign"))
-    assert not (tmp_path / "campaign").exists()
+    assert (tmp_path / "campaign").exists() == begun  # as a failed run
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"there is no directory .*gpt2; give that of a model"):
+    with pytest.raises(SpecError) as caught:
         probe_checkpoint(tmp_path / "gpt2", prose(tmp_path), LAYERS, Campaign(tmp_path / "campaign"))
+    wanted = f"there is no directory {tmp_path / 'gpt2'}; give that of a model, with config.json and .safetensors"
+    assert str(caught.value).endswith(wanted)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_checkpoint_is_measured_at_several_lengths(tmp_path: Path) -> None:
+    save_model(tmp_path / "tiny", gpt2_config())
+    campaign = Campaign(tmp_path / "campaign")
+    for length in (4, 6):
+        probing = LAYERS.changed(length=length)
+        probe_checkpoint(tmp_path / "tiny", prose(tmp_path), probing, campaign, label=f"tiny, {length} tokens")
+    assert campaign.sql("SELECT count(DISTINCT label) FROM grid_trial").item() == 2
+    with pytest.raises(SpecError, match="label of its own"):
+        probe_checkpoint(tmp_path / "tiny", prose(tmp_path), LAYERS, campaign, label="tiny, 4 tokens")
+
+
+def test_nothing_of_a_model_stays_in_memory(tmp_path: Path) -> None:
+    model = save_model(tmp_path, gpt2_config())
+    gone = weakref.ref(model)
+    list(_Checkpoint(model, "model").trace_layers(torch.ones(1, 4, dtype=torch.long), None))
+    del model
+    gc.collect()
+    assert gone() is None
