@@ -53,8 +53,12 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
         came = f"the {what} {name}" if called and given is not name else _short.repr(given)
         return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {came}{called}"
     rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
-    one_of = " or ".join(rule if not at else rule.removeprefix("should be ") for at, rule in enumerate(rules))
-    return f"{path} {one_of}, got {_short.repr(given)}"
+    if len(rules) > 1:
+        rules = dict.fromkeys(rule.partition(" should ")[2].partition(", ")[0] or rule for rule in rules)
+        message = f"should {' or '.join(rule.removeprefix('be ') if at else rule for at, rule in enumerate(rules))}"
+    else:
+        message = next(iter(rules))
+    return f"{path} {message}, got {_short.repr(given)}"
 
 
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:

@@ -72,7 +72,8 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
         if call[1] == "figure":
             picture = name_picture(about.parent.name, grid, *words)
             pictures[picture] = draw(result, measure)
-            return f"![{grid}: difference from the baseline by cell]({picture})"
+            shown = "difference from the baseline" if result.header["baseline"] else "values"
+            return f"![{grid}: {shown} by cell]({picture})"
         return _TABLES[call[1]](result, measure)
 
     return _CALL.sub(answer, about.read_text(encoding="utf-8")).rstrip("\n") + "\n"
@@ -166,11 +167,12 @@ def _number(value: float | None) -> str:
     return format_number(value) or ""
 
 
-def _contrasts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
-    """Compare the levels of each axis with its first, with seeds as the sample."""
+def _contrasts(result: GridResult, measure: GridMeasure, *, every: bool = False) -> pl.DataFrame:
+    """Compare the levels of each axis with its first, with seeds as the sample; without `every` if there are two."""
     values = result.runs(measure)
     levels = levels_of(result.header, values["axes"].to_list())
-    order = {axis["name"]: axis["labels"] for axis in result.header["axes"] if len(axis["labels"]) > 1}
+    axes = {axis["name"]: axis["labels"] for axis in result.header["axes"]}
+    order = {name: labels for name, labels in axes.items() if len(labels) == 2 or (every and len(labels) > 2)}
     values = values.with_columns(pl.Series(name, levels[name], pl.String) for name in order)
     rules = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
     return seed_contrasts(values, order, **rules).effects.filter(order=1)
@@ -194,7 +196,7 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
 
 
 def _write_effects(result: GridResult, measure: GridMeasure) -> str:
-    found = _contrasts(result, measure)
+    found = _contrasts(result, measure, every=True)
     rows = [
         (
             row["factor"].replace("_", " "),
@@ -243,9 +245,8 @@ def _values_of_probe(result: GridResult, probe: str) -> pl.DataFrame:
             [each for each, kept in zip(points, at, strict=True) if kept],
         )
     if (several := len({json.dumps(point) for point in points})) != 1:
-        raise SpecError(
-            f"{result.header['grid']} has {several} points of {probe!r}; name one, as in sink_share:position=2"
-        )
+        rule = f"{result.header['grid']} has {several} points of {probe!r}"
+        raise SpecError(f"{rule}; {'name one, as in sink_share:position=2' if several else 'leave it out'}")
     return rows.group_by("cell", "seed").agg(pl.col("value").mean())
 
 

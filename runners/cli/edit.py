@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from store.files.annotations import Subject
 
 _TAGGED = """
-    SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial
+    SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial,
+           CASE WHEN NOT EXISTS (FROM note n WHERE n.trial = a.trial) THEN a.grid END AS noted_grid
     FROM v_annotation a JOIN grid_trial g USING (grid, trial) WHERE $grid IS NULL OR grid = $grid
     ORDER BY grid, position
 """
@@ -50,7 +51,7 @@ def tag(
             rows = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
         rows = rows if keys is None else rows.filter(rows["trial"].is_in(keys))
         if as_json:
-            write_json("tag", rows.rows(named=True))
+            write_json("tag", rows.drop("noted_grid").rows(named=True))
         else:
             _write_tags(rows)
         return
@@ -71,7 +72,7 @@ def _write_tags(rows: "pl.DataFrame") -> None:
     if groups.height:
         cells = [(*row[:-1], some(row[-1], 3)) for row in groups.rows()]
         write_table(["cell", *kept[1:], "n", "trials"], cells, spare=(len(kept) + 1,), labels=1)
-    named = pl.format("{} seed {}", "label", "seed").alias("named")
+    named = pl.coalesce(pl.format("grid {}", "noted_grid"), pl.format("{} seed {}", "label", "seed")).alias("named")
     notes = rows.drop_nulls("note").group_by("note", maintain_order=True).agg(named.unique(maintain_order=True))
     for text, trials in notes.rows():
         write_prose(f"note on {some(trials, 3)}: {text}")
@@ -113,7 +114,7 @@ def _annotate(
     if changed:
         tell(f"written on {f'grid {grid}' if grid is not None else format_count(changed, 'trial')}")
     else:
-        tell("no tag has changed")
+        tell(f"no tag has changed{'; --grid NAME removes tags of a grid' if remove and grid is None else ''}")
 
 
 def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:

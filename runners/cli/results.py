@@ -25,7 +25,6 @@ from runners.cli.resolve import (
     MOST_NAMED,
     choose_grid,
     find_several,
-    find_trial,
     open_campaign,
     open_grid,
     read_warnings,
@@ -98,11 +97,15 @@ def table(
     import polars as pl
 
     if why is not None:
+        if query:
+            raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
         _write_why(of, why, best_over)
         return 0
-    several, code = len(of.campaign) > 1, 0
+    several = len(of.campaign) > 1
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
+    problems: list[AblateError] = []
+    failed: list[str] = []
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         try:
@@ -118,15 +121,16 @@ def table(
                 frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
                 warnings += notes
         except AblateError as error:
-            if not several:
-                raise
-            code = code or error.exit_code
-            tell(f"{path}: {error}")
-            warnings.append(f"{path}: {error}")
+            problems.append(error)
+            failed.append(f"{path}: {error}")
+    if len(problems) == max(1, len(of.campaign)):
+        raise problems[0]
+    for line in failed:
+        tell(line)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
-        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return code
+        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=[*warnings, *failed])
+    return problems[0].exit_code if problems else 0
 
 
 def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "pl.DataFrame":
@@ -178,8 +182,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     Parameters
     ----------
     trials
-        Keys of trials, or their beginnings; or a query that fits them: operator=SSA seed=1. A trial that is in several
-        of the campaigns is compared with itself.
+        Keys of trials, or their beginnings, or labels; or a query that fits them: operator=SSA seed=1. A trial that is
+        in several of the campaigns is compared with itself.
     """
     wanted = [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
     runs: list[_ComparedTrial] = []
@@ -191,7 +195,7 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
             warnings += read_warnings(store, quiet=as_json)
             for words in wanted:
                 try:
-                    keys = find_several(store, words) if "=" in "".join(words) else [find_trial(store, words[0])]
+                    keys = find_several(store, words)
                 except NotFoundError as error:
                     problems[words] = error
                     continue

@@ -48,7 +48,7 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
     """Keep the rows whose cell the query means; all without a query.
 
     Raises:
-        SpecError: a word names seeds.
+        SpecError: a word names seeds or a grid.
         NotFoundError: a field is unknown, or the query means no cell of the grid, or the baseline alone.
     """
     if not query:
@@ -67,6 +67,8 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
     for word in query:
         if word.startswith("seed="):
             raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")
+        if word.startswith("grid="):
+            raise SpecError(f"a table is about one grid; got {word!r}: choose it with --grid")
     keys = select(store, [*query, f"grid={grid}"])
     cells = store.sql(
         "SELECT DISTINCT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
@@ -98,7 +100,8 @@ def write_verdicts(
     )
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
-        write("ablate table --why CELL shows what a verdict is based on")
+        if not best_over:
+            write("ablate table --why CELL shows what a verdict is based on")
         if matched:
             write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 

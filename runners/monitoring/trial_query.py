@@ -57,10 +57,10 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
 
 def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
     """Return grid and key of the trials that `words` match. Raises as `select` does."""
-    names: dict[str, dict[str, str]] = {}
+    names: dict[str, list[tuple[str, str]]] = {}
     for grid, path, name in store.sql("SELECT grid, path, name FROM axis").rows():
-        names.setdefault(grid, {})[path] = name
-    rows = [_candidate(row, names.get(row["grid"], {})) for row in store.sql(_ROWS).rows(named=True)]
+        names.setdefault(grid, []).append((path, name))
+    rows = [_candidate(row, names.get(row["grid"], ())) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}
     for word in words:
         field, value = _parse(word, rows)
@@ -75,14 +75,17 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
     return matching
 
 
-def _candidate(row: Mapping[str, Any], names: Mapping[str, str]) -> Candidate:
-    """Read a trial; `names` are those of its axes by path."""
+def _candidate(row: Mapping[str, Any], axes: Sequence[tuple[str, str]]) -> Candidate:
+    """Read a trial; `axes` are path and name of those of its grid."""
     values = {name: {label_of(value)} for name, value in json.loads(row["axes"]).items()}
     for name in FIELDS:
         texts = row[name] if isinstance(row[name], list) else [row[name]]
         if texts := {str(text) for text in texts if text is not None}:
             values.setdefault(name, set()).update(texts)
-    values |= {path: values[name] for path, name in names.items() if path not in values and name in values}
+    named = set(values)
+    for path, name in axes:
+        if path not in named and name in named:
+            values.setdefault(path, set()).update(values[name])
     values[_NAME] = {row["trial"], *values["label"]}
     return Candidate(row["grid"], row["trial"], values)
 

@@ -84,6 +84,9 @@ def test_tags_are_listed_by_cell(campaign: Campaign, ablate: Ablate) -> None:
     keys = ", ".join(campaign.line("SSA", seed)["trial"][:8] for seed in range(3))
     assert [line.split(maxsplit=3) for line in shown[1:2]] == [["SSA", "good", "3", f"{keys}"]]
     assert shown[2:] == ["note on softmax seed 0, softmax seed 1, softmax seed 2: spikes"]
+    assert run(campaign, "note", "--grid", "quickstart", "for the appendix") == 0
+    shown = ablate("tag", "--campaign", campaign.root).out.splitlines()
+    assert shown[-1] == "note on grid quickstart: for the appendix"
 
 
 def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None:

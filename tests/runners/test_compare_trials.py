@@ -84,7 +84,7 @@ def test_a_trial_of_two_campaigns_is_compared_with_itself(both: tuple[Campaign, 
     assert found["spec"] == []
     assert all(row["first"] != row["second"] for row in found["results"])
     assert "two trials or more" in ablate("compare", one, "--campaign", first.root, code=2).err
-    assert "no trial's key begins" in ablate("compare", one, "f" * 12, *words, code=3).err
+    assert "is no label, no beginning of a key" in ablate("compare", one, "f" * 12, *words, code=3).err
 
 
 def test_the_tables_of_two_campaigns_are_those_of_each(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
