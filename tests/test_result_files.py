@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
@@ -77,6 +78,43 @@ def test_means_are_over_the_runs_that_have_the_measure(tmp_path: Path, files: An
     values = result.runs(result.measure()).filter(label="SSA · head")["value"].drop_nulls()
     count, mean = cells["SSA · head"]
     assert (int(count), float(mean)) == (len(values), pytest.approx(values.mean(), rel=1e-3))
+
+
+@pytest.mark.usefixtures("files")
+def test_a_probe_of_several_positions_is_read_at_one() -> None:
+    import result_files
+    import results_page
+
+    points = [{"layer": layer, "head": 0, "position": position} for layer in (0, 1) for position in (1.0, 2.0)]
+    rows = pl.DataFrame(
+        {"cell": "a", "seed": 0, "source": "probe", "name": "sink_share", "value": [0.1, 0.5, 0.3, 0.9]}
+    ).with_columns(point=pl.Series([json.dumps(point) for point in points]))
+    result = result_files.GridResult({"grid": "sinks"}, {}, rows)
+    found = results_page._values_of_probe(result, "sink_share:position=2")
+    assert found.rows() == [("a", 0, pytest.approx(0.7))]
+    with pytest.raises(SpecError, match="sinks has 2 points of 'sink_share'; name one"):
+        results_page._values_of_probe(result, "sink_share")
+    with pytest.raises(SpecError, match="has 0 points of 'sink_share:position=3'; leave it out"):
+        results_page._values_of_probe(result, "sink_share:position=3")
+
+
+def test_effects_are_those_of_every_level(tmp_path: Path, files: Any) -> None:
+    import results_page
+
+    campaign = write_campaign(
+        tmp_path / "campaign",
+        operators=("softmax", "SSA"),
+        factors={"gate": ("constant", "layer", "head")},
+        effect=lambda axes: 0.2 * (axes["gate"] == "head"),
+        noise=0.01,
+    )
+    files.collect(campaign.root, tmp_path / "results")
+    result = files.read(tmp_path / "results", "quickstart")
+    lines = results_page._write_effects(result, result.measure()).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "against" in line]
+    assert [row[:2] for row in rows[1:]] == [["gate", "layer against constant"], ["gate", "head against constant"]]
+    assert rows[2][5] == "worse"
+    assert rows[1][5] != "worse"
 
 
 def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: Any) -> None:
