@@ -37,7 +37,7 @@ from store.statistics import seed_contrasts
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 MOST_ROWS: Final = 40
-"""Cells of a picture."""
+"""Cells of a picture; if there are more, it shows levels of axes."""
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
 _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
 
@@ -72,8 +72,8 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
         if call[1] == "figure":
             picture = name_picture(about.parent.name, grid, *words)
             pictures[picture] = draw(result, measure)
-            shown = "difference from the baseline" if result.header["baseline"] else "values"
-            return f"![{grid}: {shown} by cell]({picture})"
+            shown = "differences" if result.header["baseline"] else "values"
+            return f"![{grid}: {shown}]({picture})"
         return _TABLES[call[1]](result, measure)
 
     return _CALL.sub(answer, about.read_text(encoding="utf-8")).rstrip("\n") + "\n"
@@ -329,8 +329,14 @@ def draw(result: GridResult, measure: GridMeasure) -> str:
         return draw_picture(title, [Values(result.runs(measure), measure)])
     found = _verdicts(result, measure)
     if found.height > MOST_ROWS:
-        title += f"; the first and the last of {found.height} cells"
-        found = pl.concat((found.head(MOST_ROWS // 2), found.tail(MOST_ROWS // 2)))
+        title += f", levels of {found.height} cells averaged over the other axes"
+        found = _contrasts(result, measure, every=True).with_columns(
+            pl.format("{}: {} against {}", pl.col("factor").str.replace_all("_", " "), "level", "against").alias(
+                "label"
+            ),
+            pl.col("effect").alias("difference"),
+            pl.col("n").alias("pairs"),
+        )
     return draw_picture(title, [Forest(found, measure)])
 
 
