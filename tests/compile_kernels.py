@@ -56,12 +56,8 @@ def all_cases() -> Iterator[Case]:
 
 
 SAMPLE = [
-    Case(kernel, dtype, width, gated, score, "ground", shifted=score == "sigmoid")
-    for dtype, widths, gates, scores in (
-        ("bf16", (64, 128), (False, True), ("ssa", "sigmoid")),
-        ("fp32", (64, 128), (False, True), ("ssa",)),
-    )
-    for kernel, width, gated, score in product(KERNELS, widths, gates, scores)
+    *(Case(*each, "ssa", "ground") for each in product(KERNELS, ("bf16", "fp32"), (64, 128), (False, True))),
+    *(Case(kernel, "bf16", 128, gated=True, score="sigmoid", normalised="ground", shifted=True) for kernel in KERNELS),
 ]
 """Cases of every entry of `TILES` that need most registers."""
 

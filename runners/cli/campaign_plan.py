@@ -182,12 +182,8 @@ def _grid_plan(grid: Grid) -> GridPlan:
     header = grid.header()
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
     axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
-    missing = tuple(f"{name}={value}" for name, value in _COMPARED_BY.items() if header[name] is None)
+    missing = tuple(name for name in ("measure", "baseline") if header[name] is None)
     return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides, missing)
-
-
-_COMPARED_BY = {"measure": "Measure(name=...)", "baseline": "{axis name: label}"}
-"""Arguments of a grid that verdicts need."""
 
 
 def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
@@ -264,10 +260,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
 def _comparison_lines(plan: RunPlan, grid: GridPlan) -> Iterator[str]:
     """Yield what the seeds of a grid can tell, or why its cells are not compared."""
     if grid.missing and grid.cells > 1:
-        yield (
-            f"no cells are compared without {' and '.join(grid.missing)} in the Grid; "
-            "if it is added later, the same `ablate run` trains nothing anew"
-        )
+        yield f"nothing is compared without {' and '.join(grid.missing)}, which can be added after the training"
     for each in plan.resolutions:
         if each.grid == grid.name:
             yield from resolution_lines(each)

@@ -101,36 +101,48 @@ def table(
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
         _write_why(of, why, best_over)
         return 0
-    several = len(of.campaign) > 1
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
-    problems: list[AblateError] = []
-    failed: list[str] = []
+    problems: dict[Path | None, AblateError] = {}
     for path in of.campaign or (None,):
-        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         try:
-            with open_grid(flags) as (store, name, notes):
-                found = _judge(store, name, rows.sort, best_over)
-                shown = keep_cells(store, name, found, query)
-                if rows.columns is None and flags.as_text:
-                    if several:
-                        write(f"campaign {path}")
-                    write_verdicts(store, name, found, shown, best_over)
-                    continue
-                shown = select_columns(shown, rows.columns)
-                frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
-                warnings += notes
+            frames += _write_table(path, of, rows, query, best_over, warnings)
         except AblateError as error:
-            problems.append(error)
-            failed.append(f"{path}: {error}")
+            problems[path] = error
     if len(problems) == max(1, len(of.campaign)):
-        raise problems[0]
-    for line in failed:
-        tell(line)
+        raise next(iter(problems.values()))
+    for path, problem in problems.items():
+        tell(f"{path}: {problem}")
+        warnings.append(f"{path}: {problem}")
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
-        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=[*warnings, *failed])
-    return problems[0].exit_code if problems else 0
+        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+    return next(iter(problems.values())).exit_code if problems else 0
+
+
+def _write_table(
+    path: Path | None,
+    of: GridsFlags,
+    rows: Listing,
+    query: Sequence[str],
+    best_over: Sequence[str],
+    warnings: list[str],
+) -> "list[pl.DataFrame]":
+    """Write the table of one campaign as text, or return it and append its warnings."""
+    import polars as pl
+
+    several, flags = len(of.campaign) > 1, GridFlags(path, of.grid, of.as_json, of.as_csv)
+    with open_grid(flags) as (store, name, notes):
+        found = _judge(store, name, rows.sort, best_over)
+        shown = keep_cells(store, name, found, query)
+        if rows.columns is None and flags.as_text:
+            if several:
+                write(f"campaign {path}")
+            write_verdicts(store, name, found, shown, best_over)
+            return []
+        warnings += notes
+        shown = select_columns(shown, rows.columns)
+        return [shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown]
 
 
 def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "pl.DataFrame":

@@ -115,9 +115,9 @@ def test_the_spec_is_listed_by_path_and_whole(view: PageView, campaign: Campaign
 
 def test_the_environment_is_that_of_the_chosen_attempt(view: PageView, campaign: Campaign) -> None:
     key = campaign.line(HOSTILE, 1)["trial"]
-    assert show(view, "environment", key).caption == "Of attempt 2."
+    assert show(view, "environment", key).caption == "Attempt 2."
     found = show(view, "environment", key, "&attempt=1")
-    assert found.caption == "Of attempt 1."
+    assert found.caption == "Attempt 1."
     assert dict(found.data.iter_rows())["versions.python"] == "3.11.7"
     assert "no attempt 7; it has 1, 2" in show(view, "environment", key, "&attempt=7").message
 

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 TYPES = column_types()
 
 
-MADE = {14: "e158d07354751c65ee87d2d49cb9bf5a"}
+MADE = {15: "264ac1616b01287950f7525a77bad8ba"}
 """Hash of the statements that make an empty database, by version."""
 
 
