@@ -10,10 +10,12 @@ from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
 from grid.errors import NotFoundError, SpecError, StoreError
+from runners.cli.resolve import load_paper, paper_files
 from store.analysis.verdicts import judge_runs, measure_of, verdicts
 from store.store import Store
 
 GENERATE = Path(__file__).parent.parent / "docs" / "generate"
+RESULTS = Path(__file__).parent.parent / "results"
 
 
 @pytest.fixture
@@ -115,6 +117,17 @@ def test_effects_are_those_of_every_level(tmp_path: Path, files: Any) -> None:
     assert [row[:2] for row in rows[1:]] == [["gate", "layer against constant"], ["gate", "head against constant"]]
     assert rows[2][5] == "worse"
     assert rows[1][5] != "worse"
+
+
+@pytest.mark.parametrize("paper", paper_files())
+def test_every_small_grid_of_a_paper_is_published_with_the_trials_of_its_spec(paper: str) -> None:
+    grids = load_paper(paper).registry
+    small = [item.name for item in grids.items if item.make is not None and "cpu" in item.scales]
+    assert small
+    for item in small:
+        published = pl.read_parquet(RESULTS / paper / f"{item}-cpu.parquet")["trial"]
+        planned = {each.trial.key for each in grids.item(item).make("cpu").enumerate()}
+        assert planned <= set(published), f"run `ablate run {paper}:{item} --scale cpu` and collect it"
 
 
 def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: Any) -> None:
