@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -17,6 +18,9 @@ from runners import output
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # counts when triton is imported
 os.environ.pop("COLUMNS", None)  # xdist sets it; tables are as wide in every process
+# a shell starts background jobs with SIGINT ignored, and so would every process that a test starts and interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
