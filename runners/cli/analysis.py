@@ -19,6 +19,7 @@ from runners.cli.verdict_text import (
     format_p,
     format_percent,
     keep_cells,
+    label_cells,
     name_cells,
     select_columns,
     sort_cells,
@@ -272,15 +273,11 @@ def pareto(
 
 def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
     """Name the cells of the grid that `found` lacks, which count in the families."""
-    import polars as pl
-
-    from store.database.queries import in_plan_order
-
-    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    absent = in_plan_order(store.sql, store.grid(grid), cells.filter(~pl.col("cell").is_in(found["cell"])))
-    if absent.height:
-        named = some(absent["label"].to_list(), MOST_NAMED)
-        write_prose(f"{format_count(absent.height, 'cell')} of these not listed, as no run has all values: {named}")
+    listed = set(found["cell"])
+    absent = [label for cell, label in label_cells(store, grid).items() if cell not in listed]
+    if absent:
+        named = some(absent, MOST_NAMED)
+        write_prose(f"{format_count(len(absent), 'cell')} of these not listed, as no run has all values: {named}")
 
 
 def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: Sequence[str], better: str) -> None:

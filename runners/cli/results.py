@@ -29,7 +29,14 @@ from runners.cli.resolve import (
     open_grid,
     read_warnings,
 )
-from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
+from runners.cli.verdict_text import (
+    find_cells,
+    keep_cells,
+    label_cells,
+    select_columns,
+    sort_cells,
+    write_verdicts,
+)
 from runners.output import format_count, tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
@@ -155,10 +162,7 @@ def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "p
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
     """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean none, SpecError if several."""
-    from store.database.queries import in_plan_order
-
-    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    names = dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
+    names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     found = exact or begun or find_cells(store, grid, words.split())

@@ -62,7 +62,6 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
 def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
     """List the cells of `grid` that a query means, in the order of the spec. Raises as `keep_cells`."""
     from runners.monitoring.trial_query import select
-    from store.database.queries import in_plan_order
 
     for word in query:
         if word.startswith("seed="):
@@ -74,7 +73,16 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
         "SELECT DISTINCT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
         {"grid": grid, "keys": keys},
     )
-    return [str(cell) for cell in in_plan_order(store.sql, store.grid(grid), cells)["cell"]]
+    matching = set(cells["cell"])
+    return [cell for cell in label_cells(store, grid) if cell in matching]
+
+
+def label_cells(store: "Store", grid: str) -> dict[str, str]:
+    """Return the label of each cell of `grid`, in the order of the spec."""
+    from store.database.queries import in_plan_order
+
+    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    return dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
 
 
 def write_verdicts(
