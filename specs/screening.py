@@ -1,0 +1,80 @@
+"""Screening of seven tasks: which tell attention variants apart at a size that two cores train in seconds.
+
+Seven grids, one per task, with the same operators and seeds. Recall, induction, selective copy and the needle are
+trained on 32 tokens and compared on 64 or 128. Grammar, text and functions are compared on new data. A task deserves a
+larger grid if some variant differs from softmax on it.
+"""
+
+from principled_components import ACCURACY, ERROR, LOSS, functions, grammar, induction, margin
+
+from ablate import (
+    AdamW,
+    AskedLengths,
+    AssociativeRecall,
+    Cosine,
+    Grid,
+    Measure,
+    Needle,
+    Operator,
+    SelectiveCopy,
+    Text,
+    Training,
+    Trial,
+    fox,
+    integral,
+    learned_sink,
+    linear_elu,
+    llama2,
+    over,
+    softmax,
+    ssa,
+)
+
+operators = {
+    "softmax": softmax(),
+    "Margin": Operator(margin=margin()),
+    "SSA": ssa(),
+    "Integral": integral(signals=4),
+    "learned sink": learned_sink(),
+    "FoX": fox(),
+    "linear ELU": linear_elu(),
+}
+LENGTHS = AskedLengths(lengths=(32, 64, 128))
+
+
+def at(**point: float) -> Measure:
+    return ACCURACY.model_copy(update={"point": point})
+
+
+recall = induction.changed(
+    task=AssociativeRecall(batch=32, context=32, pairs=4, keys=16, values=16, evaluation=LENGTHS)
+)
+copy = recall.changed(task=SelectiveCopy(batch=32, context=32, copied=4, contents=8, evaluation=LENGTHS))
+needle = recall.changed(task=Needle(batch=32, context=32, keys=16, values=16, depths=(0.5,), evaluation=LENGTHS))
+text = Trial(
+    task=Text(context=64, batch=16),
+    model=llama2(layers=2, heads=2, width=64, feedforward_width=128),
+    operator=softmax(),
+    training=Training(steps=600, optimiser=AdamW(lr=3e-3), schedule=Cosine(warmup=60), clip=1.0),
+)
+
+
+def screening(name: str, base: Trial, measure: Measure) -> Grid:
+    """Compare every operator with softmax on the task of `base`."""
+    return Grid(
+        name=f"{name}-screening",
+        base=base,
+        axes=[over("operator", list(operators.values()), labels=list(operators))],
+        seeds=range(5),
+        baseline={"operator": "softmax"},
+        measure=measure,
+    )
+
+
+recall_screening = screening("recall", recall, at(length=128, pairs=4))
+induction_screening = screening("induction", induction, ACCURACY)
+copy_screening = screening("copy", copy, at(length=64))
+needle_screening = screening("needle", needle, at(length=64, depth=0.5))
+grammar_screening = screening("grammar", grammar, LOSS)
+text_screening = screening("text", text, LOSS)
+functions_screening = screening("functions", functions, ERROR)
