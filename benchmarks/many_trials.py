@@ -20,20 +20,20 @@ from measurement import machine, read_options, report, tell, took
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start  # noqa: E402
+from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
 
-from runners.attempts.submission_record import (  # noqa: E402
+from runners.attempts.submission_record import (
     Array,
     ResourceClass,
     Submission,
     write_submission_record,
 )
-from runners.slurm.worker_records import cancelled_path  # noqa: E402
-from store.files.change_tracker import SETTLED_S  # noqa: E402
-from store.files.layout import Layout  # noqa: E402
-from store.files.shards import ShardBuffer  # noqa: E402
-from store.ingest.ingest import ingest  # noqa: E402
-from store.store import Store  # noqa: E402
+from runners.slurm.worker_records import cancelled_path
+from store.files.change_tracker import SETTLED_S
+from store.files.layout import Layout
+from store.files.shards import ShardBuffer
+from store.ingest.ingest import ingest
+from store.store import Store
 
 SEEDS = 10
 WORKERS = 100
