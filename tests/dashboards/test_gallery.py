@@ -258,11 +258,9 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
     ("004-figure-1", {"series": "eps = 0.2", "panel": MODELS[0]}, {
         length: share(f"softmax · {MODELS[0]} · {length}", 0.2) for length in (16, 64, 256)
     }),
-    ("004-figure-1", {"part": "By model", "group": MODELS[1]}, {None: share(f"softmax · {MODELS[1]} · 64")}),
     ("004-figure-2", {"part": "Over training", "of": "validation loss"}, {
         step: planted(BASE, "validation_loss", {}, [end]) for step, end in zip(STEPS, ENDS, strict=True)
     }),
-    ("004-figure-2", {"part": "Window", "of": "sink share", "x": "8.0"}, {8: share("softmax · 0.0004 · 5000 · 8")}),
     ("004-figure-3", {"series": "sigmoid"}, {k: share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)}),
     ("004-figure-4", {"series": "sigmoid", "panel": "token 1 over the others"}, DEPTHS),
     ("004-figure-6", {"series": "token 1", "panel": "norm of keys"}, by_layer("softmax", "first_key_norm", 1)),
@@ -278,7 +276,7 @@ def points(shown: Drawn, **where: str) -> dict[Any, float]:
     end = where.pop("panel", None)
     rows = shown.data.filter(pl.col(name).cast(pl.String) == level for name, level in where.items())
     rows = rows if end is None else rows.filter(pl.col("panel").str.ends_with(end))
-    return dict(rows.select("x" if "x" in rows.columns else "group", "value").iter_rows())
+    return dict(rows.select("x", "value").iter_rows())
 
 
 def test_maps_of_attention_are_of_one_layer_and_key_0_is_no_token(drawn: Mapping[str, Drawn]) -> None:
@@ -318,7 +316,6 @@ def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[
     shown = drawn["000-figure-3"]
     assert set(shown.data["series"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
     assert "Left out: softmax, whose weights sum to 1. Shown: the last model, 3B." in shown.caption
-    assert set(drawn["000-figure-5"].data["panel"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
     data = shown.data.filter(series="affine_scaled · 3B")
     row = data.filter(((pl.col("low") + pl.col("high")) / 2 - 0.75).abs() < 1e-9).row(0, named=True)
     count = planted("affine_scaled · 3B", "weight_sum_count", {"sum": 0.75}, LAYERS)
@@ -327,8 +324,6 @@ def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[
 
 
 def test_formulas_are_what_the_papers_write() -> None:
-    clipped = {x: value for name, x, value in formulas.activations().iter_rows() if name == "linear clipping"}
-    assert (clipped[-10.0], clipped[0.0], clipped[2.0], clipped[10.0]) == (0.0, 0.5, 0.7, 1.0)
     sums = formulas.profile().group_by("series").agg(pl.col("value").sum())
     totals = {name.partition(",")[0]: total for name, total in sums.iter_rows()}
     assert totals["softmax"] == pytest.approx(1)
@@ -368,7 +363,6 @@ def test_every_item_survives_many_levels(tmp_path: Path) -> None:
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     figures = [each.figure for each in shown.values() if each.figure is not None]
     assert all(len(figure.data) < 100 for figure in figures)  # single cells are drawn only if they can be told apart
-    assert len(shown["004-figure-7"].data) > 50
     assert "the first 9 of 60 models" in shown["004-figure-1"].caption
 
 
