@@ -16,8 +16,9 @@ import plotly.graph_objects as go
 from dashboards.data.formatting import point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown
-from dashboards.figures import forest, probe_curves, shift
+from dashboards.figures import forest, probe_curves, shift, training
 from dashboards.figures.canvas import standalone
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Campaign
 from store.analysis.verdicts import GridMeasure, measure_of
 from store.campaign import only
@@ -75,9 +76,16 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
-    """A training metric by step, the average of a variant's seeds."""
-    campaign.curves(name, campaign.grid_named(grid), buckets=1)  # an error names the metrics there are
-    return _draw_slot(campaign, "curves/curves", grid, metric=name)
+    """A training metric by step, the average of a variant's seeds with its 95 % band."""
+    about = _about(campaign, grid)
+    campaign.curves(name, about.grid, buckets=1)  # an error names the metrics there are
+    scale = about.measure.scale if about.measure is not None else "log"
+    found = training.curves(about.store, about.grid, name, about.drawn, scale=scale).frame
+    if found.is_empty():
+        raise Unknown(f"no value of {name} can be shown on the {scale} scale")
+    rows, drawing = found.rename({"cell": "series", "step": "x"}), Drawing(width=1.6)
+    figure = draw_lines(rows, of_cells(about.look), x="training step", y=name, scale=scale, drawing=drawing)
+    return standalone(figure, f"{name} by training step", legend=True)
 
 
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
@@ -113,8 +121,8 @@ def dashboard_figure(campaign: Campaign, address: str) -> go.Figure:
     return figure_at(campaign, address)
 
 
-def _draw_slot(campaign: Campaign, place: str, grid: str | None, **state: str) -> go.Figure:
-    return dashboard_figure(campaign, f"{place}?{urlencode({'grid': campaign.grid_named(grid), **state})}")
+def _draw_slot(campaign: Campaign, place: str, grid: str | None) -> go.Figure:
+    return dashboard_figure(campaign, f"{place}?{urlencode({'grid': campaign.grid_named(grid)})}")
 
 
 def _about(campaign: Campaign, grid: str | None) -> GridContext:

@@ -125,7 +125,7 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
 
 
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
-    found = forest.differences(verdicts(about.store, "known"), MEASURE)
+    found = forest.differences(verdicts(about.store, "known"), MEASURE, 9)
     figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
     [point] = (trace for trace in figure.data if trace.mode == "markers")

@@ -137,9 +137,9 @@ def test_texts_stand_in_all_cells_if_the_figure_has_room_for_them() -> None:
     two = plane(x=[1, 2], y=[0, 0], value=[0.25, 0.5])
     ramp = Ramp(0, 1, words=lambda value: f"{100 * (value or 0):.0f} %")
     assert read_texts(draw_heat(two, ramp, x="x", y="y")) == {("1", "0"): "25 %", ("2", "0"): "50 %"}
-    found = plane(x=list(range(10)), y=[0] * 10, value=[0.25] * 10)
-    for width, texts in ((860, 10), (280, 0)):
-        assert len(read_texts(draw_heat(found, heat_ramp(found["value"]), x="x", y="y", width=width))) == texts
+    for across, texts in ((10, 10), (100, 0)):
+        found = plane(x=list(range(across)), y=[0] * across, value=[0.25] * across)
+        assert len(read_texts(draw_heat(found, heat_ramp(found["value"]), x="x", y="y"))) == texts
     for text, drawn in (("x" * 60, 0), ("x", 2)):  # in all panels or in none
         each = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=[text, "y"])
         assert (
