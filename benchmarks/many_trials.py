@@ -1,10 +1,10 @@
-"""Seconds that `ablate cancel`, `ablate status` and the functions under it take over a campaign of very many trials.
+"""Seconds that `ablate cancel`, `ablate status` and an ingest take over a campaign of very many trials.
 
 python benchmarks/many_trials.py [--trials 100000] [--repeat 3] [--campaign DIRECTORY]
 
-Every tenth trial has failed and the last hundredth has not begun; ninety finished trials share a shard. The first calls
-find a database that knows the plans alone, or none. The commands have no scheduler to ask. A campaign that is there is
-used again, without these first calls.
+Every tenth trial has failed and the last hundredth has not begun; ninety finished trials share a shard. The first
+commands find a database that knows the plans alone, then none. They have no scheduler to ask. A campaign that is there
+is used again, without these first commands.
 """
 
 import os
@@ -16,16 +16,26 @@ import time
 from functools import partial
 from pathlib import Path
 
-from big_campaign import SUBMISSION, judged, write_attempt, write_plan, write_rows
 from measurement import machine, read_options, report, tell, took
 
-from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
+
+from runners.attempts.submission_record import (
+    Array,
+    ResourceClass,
+    Submission,
+    write_submission_record,
+)
 from runners.slurm.worker_records import cancelled_path
 from store.files.change_tracker import SETTLED_S
 from store.files.layout import Layout
+from store.files.shards import ShardBuffer
 from store.ingest.ingest import ingest
 from store.store import Store
 
+SEEDS = 10
 WORKERS = 100
 ENVIRONMENT = {**os.environ, "PATH": "/nowhere"}
 """Without a scheduler."""
@@ -51,52 +61,38 @@ def main() -> None:
 
 def measure_behind(layout: Layout, trials: int) -> None:
     """Write the campaign; measure `cancel` and `status` on a store that is behind, and without a store."""
-    keys = write_plan(layout, trials)
+    widths = {"width": range(trials // SEEDS)}
+    lines = plan_lines(["softmax"], range(SEEDS), "large", widths)
+    publish_grid(layout, plan_header(lines, "large", widths, ["softmax"]), lines)
     resources = ResourceClass("all", (0, trials), {"time": 60, "gpus": 1}, WORKERS, (Array(0, WORKERS, 7),))
     write_submission_record(layout, Submission(SUBMISSION, "slurm", time.time(), {}, classes=(resources,)))
     report("ingest_of_plans", [took(lambda: ingest(layout))])
-    write(layout, keys)
+    write_attempts(layout, [line["trial"] for line in lines])
     tell({"name": "campaign", "files": sum(len(files) for _, _, files in os.walk(layout.root))})
     for store in ("behind", "absent"):
         if store == "absent":
             shutil.rmtree(layout.store)
-        measure_cancel(f"ablate_cancel_store_{store}", layout)
+        report(f"ablate_cancel_store_{store}", [took(lambda: ablate("cancel", layout))], target_s=2)
+        cancelled_path(layout, SUBMISSION).unlink()
         report(f"ablate_status_store_{store}", [took(lambda: ablate("status", layout))])
 
 
-def write(layout: Layout, keys: list[str]) -> None:
+def write_attempts(layout: Layout, keys: list[str]) -> None:
     """Write the attempts of all but the last hundredth of the trials, and their evaluations."""
-    begun = keys[: len(keys) - len(keys) // 100]
-    for number, key in enumerate(begun):
-        write_attempt(layout, key, 1, "ok" if number % 10 else "failed")
-    for number in range(0, len(begun), 100):
-        each = [judged(key, 1) for at, key in enumerate(begun[number : number + 100]) if at % 10]
-        rows = {name: [value for columns in each for value in columns[name]] for name in each[0]}
-        write_rows(layout, "evaluation", rows, number)
-
-
-def measure_cancel(name: str, layout: Layout) -> None:
-    """Time `ablate cancel` until its file is there, and until it ends."""
-    file = cancelled_path(layout, SUBMISSION)
-    began, cpu = time.perf_counter(), sum(os.times()[:4])
-    with subprocess.Popen(command("cancel", layout), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None and not file.exists():
-            time.sleep(0.01)
-        written_s = time.perf_counter() - began
-    spent = {"command_s": time.perf_counter() - began, "cpu_s": sum(os.times()[:4]) - cpu}
-    line = {key: round(value, 3) for key, value in {"written_s": written_s, **spent}.items()}
-    tell({"name": name, **line, "target_s": 2, "met": file.exists() and written_s <= 2, "load": os.getloadavg()[0]})
-    file.unlink()
+    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
+    for number, key in enumerate(keys[: len(keys) - len(keys) // 100]):
+        write_start(layout, key, 1)
+        write_end(layout, key, 1, **({} if number % 10 else {"status": "failed", "reason": "diverged"}))
+        if number % 10:
+            buffer.extend("evaluation", [(key, 1, 60, "mse", MEASURE["point"], 1 + number % 7, 100, 0.01)])
+        if number % 100 == 99:
+            buffer.flush("nothing")
 
 
 def ablate(name: str, layout: Layout) -> None:
-    """Run a command."""
-    subprocess.run(command(name, layout), check=True, env=ENVIRONMENT, capture_output=True)
-
-
-def command(name: str, layout: Layout) -> list[str]:
-    """Return the words of a command."""
-    return [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
+    """Run a command; without a scheduler, `cancel` writes its file and fails."""
+    command = [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
+    subprocess.run(command, check=name != "cancel", env=ENVIRONMENT, capture_output=True)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,6 @@ class _Cell(NamedTuple):
     tooltip: str
     sign: str  # plotly's marker for it if it has no value; empty: none
     key: Any
-    partial: bool
 
 
 def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
@@ -112,12 +111,10 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
     words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(value))
     tooltip = f"{words}<br>{plain(row['note'])}" if row.get("note") else words
     sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
-    return _Cell(x, y, shade, words, tooltip, sign, row.get("key"), row.get("partial") or False)
+    return _Cell(x, y, shade, words, tooltip, sign, row.get("key"))
 
 
-def draw_heat(
-    found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, width: int = _WIDTH
-) -> go.Figure:
+def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
     """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
 
     Numeric axes rise, from the left and from below. Other levels stand as they appear, or as their `pl.Enum` lists
@@ -126,13 +123,11 @@ def draw_heat(
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
             in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for the
-            tooltip), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
-            and partial (whether its text says that it lacks something: where texts have no room, such a cell has a
-            diamond).
+            tooltip), key, and reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
+            `SIGNS`).
         ramp: of all panels.
         x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.
-        width: of the whole figure in pixels, about; it decides which texts fit.
     """
     across, up = _Axis(found["x"]), _Axis(found["y"], falls=True)
     parts = {"": found}
@@ -141,7 +136,7 @@ def draw_heat(
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     each = height or _panel_height(found, ramp, len(up.names), len(parts) / columns)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
-    size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
+    size = (max(_WIDTH - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
     if across.widest > size[0]:  # names that are turned take room below
         figure.update_layout(height=figure.layout.height + across.widest - _LINE)
@@ -221,15 +216,15 @@ def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, nar
     for cell in cells:
         if cell.shade is None and cell.sign:
             groups.setdefault(MUTED, []).append(cell)
-        elif cell.shade is not None and (cell.partial or not narrow):
+        elif cell.shade is not None and not narrow:
             groups.setdefault(on_fill(ramp.colors, (cell.shade - low) / (high - low)), []).append(cell)
     traces = []
     for color, group in groups.items():
         trace = go.Scatter(x=[cell.x for cell in group], y=[cell.y for cell in group], hoverinfo="skip", mode="markers")
-        if narrow or color == MUTED:
-            symbols = ["diamond-open" if cell.shade is not None else cell.sign for cell in group]
+        if color == MUTED:
             pixels = min(max(0.45 * min(size), 3), 9)
-            trace.marker = {"symbol": symbols, "size": pixels, "color": color, "line": {"width": 1.4}}
+            signs = [cell.sign for cell in group]
+            trace.marker = {"symbol": signs, "size": pixels, "color": color, "line": {"width": 1.4}}
         else:
             trace.update(mode="text", text=[cell.words for cell in group], textfont={"color": color, "size": 12})
         traces.append(trace)

@@ -21,18 +21,10 @@ _STRIP: Final = 190  # pixels of a panel
 
 
 def bin_edges(values: Sequence[float | None]) -> list[float]:
-    """Edges of bins of equal width that take all finite values, as many as Freedman and Diaconis have."""
-    kept = np.array(finite(values), dtype=float)
-    if not kept.size:
-        return [0.0, 1.0]
-    low, high = float(kept.min()), float(kept.max())
-    if low == high:
-        half = 0.5 * (abs(low) or 1.0)
-        return [low - half, low + half]
-    quarters = np.quantile(kept, [0.25, 0.75])
-    width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
-    bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
-    return [float(edge) for edge in np.linspace(low, high, bins + 1)]
+    """Edges of bins of equal width that take all finite values, about as many as the root of their number."""
+    kept = finite(values)
+    bins = min(max(round(math.sqrt(len(kept))), _FEWEST), MOST_BINS)
+    return [float(edge) for edge in np.histogram_bin_edges(kept, bins)]
 
 
 def count_bins(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:

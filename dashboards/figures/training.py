@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import CellLook, in_order
+from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import Band, Scale, over_seeds
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
@@ -134,12 +132,6 @@ def curves(
     found = training(store, Grouped(grid, "g.cell"), name, cells, Reduction(scale=scale, buckets=buckets))
     frame = found.frame.drop("least", "greatest").rename({"series": "cell", "x": "step"}).drop_nulls("value")
     return found._replace(frame=in_order(frame, cells, "step"))
-
-
-def draw_curves(found: Reduced, look: CellLook, *, title: str, scale: Scale = "log") -> go.Figure:
-    """One line with a band per cell."""
-    frame = found.frame.rename({"cell": "series", "step": "x"})
-    return draw_lines(frame, of_cells(look), x="training step", y=title, scale=scale, drawing=Drawing(width=1.6))
 
 
 _EMPTY: Final = pl.DataFrame(

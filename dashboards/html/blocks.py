@@ -1,7 +1,7 @@
 """The parts of a page: a figure with its caption, legend and data; a swatch; the name of a cell."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -38,7 +38,7 @@ class FigureBlock(NamedTuple):
     panels: Sequence[tuple[str | None, go.Figure]]
     """Figures with their own titles; one without a title takes the whole width."""
     data: pl.DataFrame
-    legend: str = ""  # HTML from `cell_legend` or `color_legend`
+    legend: str = ""  # HTML from `cell_legend` or `key_legend`
 
 
 def swatch(style: Style) -> str:
@@ -80,13 +80,6 @@ def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:
         for key, name, style in entries
     ]
     return tag("div", "".join(buttons), class_="legend", role="group", aria_label="Show or hide") if buttons else ""
-
-
-def color_legend(words: Mapping[str, str]) -> str:
-    """Colour boxes: CSS variable of the colour -> word."""
-    dot = '<i class="dot" style="background:var(--{})"></i>'
-    keys = [tag("span", dot.format(name) + text(word), class_="key") for name, word in words.items()]
-    return tag("div", "".join(keys), class_="legend")
 
 
 def picture(shown: FigureBlock) -> str:

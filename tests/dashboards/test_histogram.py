@@ -59,11 +59,3 @@ def test_each_series_has_a_panel_with_its_name_literally_and_its_rules() -> None
     assert [note.text for note in figure.layout.annotations] == ["a", "&lt;b&gt;%&#123;x}&lt;/b&gt;"]
     rules = [(trace.xaxis, trace.line.dash, trace.x[0]) for trace in figure.data if isinstance(trace, go.Scatter)]
     assert rules == [("x", "solid", 1.5), ("x", "dash", 1.0), ("x2", "solid", 2.0), ("x2", "dash", 2.0)]
-
-
-def test_a_log_axis_has_no_empty_bins() -> None:
-    found = values(a=[0, 0, 0, 4])
-    figure = draw_histogram(count_bins(found, [0, 1, 2, 5]), middles(found), SERIES, x="x", y="heads", log=True)
-    assert figure.layout.yaxis.type == "log"
-    assert [y if math.isfinite(y) else None for y in bars(figure)[0].y] == [3, None, 1]
-    assert all(min(trace.y) > 0 for trace in figure.data if isinstance(trace, go.Scatter))
