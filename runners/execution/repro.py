@@ -271,14 +271,11 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[
 
 
 def _environment(found: Recorded) -> Iterator[str]:
-    """Describe how this environment differs from the recorded one, or at least its Python and torch."""
-    here = environment_record()
-    before = found.record.environment if found.record else None
-    if before is None:
-        versions = found.start.get("versions") or {}
-        packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
-        before = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
-    differ = environment_differences(before, here)
+    """Describe how this environment differs from the recorded one."""
+    if found.record is None or found.record.environment is None:
+        yield "the submission did not record its environment, so it may differ"
+        return
+    differ = environment_differences(found.record.environment, environment_record())
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 

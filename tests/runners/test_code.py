@@ -1,6 +1,5 @@
 """Code is a property of a trial: it changes with what can change a number, and with nothing else."""
 
-import ast
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from toy_training import Toy, ToyTrial
 from grid import Spec
 from runners.evaluations import BoundaryValues
 from runners.provenance.code import Codes
-from runners.provenance.source import digest, relevant, statements
+from runners.provenance.source import digest, statements
 from runners.provenance.specfile import load_spec_file
 from runners.tasks import AskedLengths, Induction, LengthGrid, Quantifiers
 from runners.trial import Trial
@@ -107,6 +106,11 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("SLOPE = 2.0", "SLOPE = 2.5", False),
         ("def log_power", "@staticmethod\ndef log_power", False),
         ("many = range(3)", "many = range(3)\nimport torch\ntorch.set_num_threads(1)", False),
+        ("many = range(3)", "many = range(3)\nSLOPE += 1", False),
+        ("many = range(3)", "many = range(3)\nif UNUSED:\n    SLOPE = 3.0", False),
+        ("many = range(3)", "many = range(3)\nSLOPE, OTHER = 3.0, 4.0", False),
+        ("many = range(3)", "many = range(3)\nfrom math import *", False),
+        ("many = range(3)", "many = range(3)\nOTHER: int = 4", True),
         ("many = range(3)", "many = range(30)", True),
         ("# the formula", "# the formula, explained", True),
         ("A comment in prose.", "Better prose.", True),
@@ -228,27 +232,8 @@ def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:
     assert made("1 + self.rate") != made("1 + self.other")
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("a = 1\nb = a\nc = 2", "a = 1|b = a"),
-        ("c, d = 1, 2\nb = c", "c, d = (1, 2)|b = c"),
-        ("def a(): return x\nx: int = 1\nb = a", "def a():\n    return x|x: int = 1|b = a"),
-        ("b = 1\nc = 2\nb += c", "b = 1|c = 2|b += c"),
-        ("import m.n\nb = m.o\nfrom z import w", "import m.n|b = m.o"),
-        ("from z import v, w\nb = w", "from z import w|b = w"),
-        ("from z import *\nb = 1", "from z import *|b = 1"),
-        ("b = 1\na.x = 2", "b = 1|a.x = 2"),
-        ("if x:\n    b = 1\nx = 0\nb = 2\ny = 0", "if x:\n    b = 1|x = 0|b = 2"),
-        ("g = 1\nb = 2\nprint(g)", "b = 2|print(g)"),
-        ("a = 1\nc = 2\ng = 3", "a = 1|c = 2"),
-    ],
-)
-def test_what_is_reached_from_a_name_and_what_has_effects_is_kept(text: str, kept: str) -> None:
-    """`b` is wanted, `g` is left out."""
-    assert "|".join(ast.unparse(each) for each in relevant(statements(text), "b", {"g"})) == kept
-    assert digest(statements("a = 1")) != digest(statements("a = 1.0"))
-    assert digest(statements("def f(")) != digest(statements("def f(("))  # text that is not Python
+def test_text_that_is_not_python_is_compared_as_text() -> None:
+    assert digest(statements("def f(")) != digest(statements("def f(("))
 
 
 def test_grids_are_no_code_whatever_makes_them(tmp_path: Path) -> None:

@@ -181,12 +181,6 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
         Distillation(task=others, teacher=teacher(root, trial)).open()
 
 
-def pairs_of(folder: Path) -> Text:
-    """Byte pairs learned from a text of its own."""
-    folder.mkdir()
-    return prose(folder).changed(tokenizer=BytePairs(vocabulary=280))
-
-
 def with_other_pairs(task: Text, folder: Path) -> Text:
     path = folder / "other.txt"
     path.write_text("".join(f"quick brown fox {n} over lazy dogs, isn't it?\n" for n in range(400)))
@@ -197,8 +191,10 @@ def with_other_pairs(task: Text, folder: Path) -> Text:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_tokenizer_is_known_by_its_record(root: Path, tmp_path: Path, then: str, recorded: bool) -> None:
     """A student with the same one needs no file of the teacher's; one with another, or not known to, is refused."""
-    old = pairs_of(tmp_path / "old")
-    trial, same = teaching_trial(old), pairs_of(tmp_path / "same")
+    for name in ("old", "same"):
+        (tmp_path / name).mkdir()
+    old, same = (prose(tmp_path / name).changed(tokenizer=BytePairs(vocabulary=280)) for name in ("old", "same"))
+    trial = teaching_trial(old)
     other = with_other_pairs(old, tmp_path)
     path = write_finished(root, trial)
     if not recorded:
