@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_spec import real_spec
 from toy_campaign import run_quietly, tables, toy_grid
-from warm import REAL, Warm
+from warm import Warm
 
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
@@ -210,65 +209,3 @@ def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str,
     process.wait()
     assert Warm(command, env=environment).wait() == 0
     assert_equal_to(undisturbed, root)
-
-
-PROBE = """
-import time
-from pathlib import Path
-from typing import Literal
-
-from runners import Probe, Probing
-
-
-class Endless(Probe):
-    kind: Literal["endless"] = "endless"
-
-    def of_model(self, seen):
-        Path(__file__).with_name("probes").touch()
-        time.sleep(600)
-        yield from ()
-"""
-WITH_PROBE = "grid = replace(grid, base=grid.base.changed(probing=Probing(probes=(Endless(),))))"
-LIFE = """
-import sys
-from functools import partial
-
-import runners.execution.run as run
-from runners.cli.app import execute
-
-run.WorkOrder = partial(run.WorkOrder, heartbeat_s=0.1)
-sys.exit(execute(["run", *sys.argv[1:], "--on", "inline"]))
-"""
-
-
-def test_a_probe_that_is_longer_than_every_life_fails_the_trial_after_three(tmp_path: Path) -> None:
-    spec, life, said = (tmp_path / name for name in ("spec.py", "life.py", "said"))
-    imports = f"from dataclasses import replace\n{PROBE}"
-    text = real_spec(
-        "g", training="steps=3, evaluate_every=2", execution="checkpoint_s=0.1", operators="ssa()", seeds=1
-    )
-    spec.write_text(text.replace("\njudged =", f"{imports}\njudged =") + WITH_PROBE)
-    life.write_text(LIFE)
-    layout, lives = Layout(tmp_path / "c"), 0
-    while True:
-        tmp_path.joinpath("probes").unlink(missing_ok=True)
-        command = [sys.executable, str(life), str(spec), "--campaign", str(layout.root)]
-        with said.open("ab") as stderr:
-            process = Warm(command, preload=REAL, stderr=stderr)
-        wait_until(lambda p=process: p.poll() is not None or tmp_path.joinpath("probes").exists(), "the probe")
-        if process.poll() is not None:
-            break
-        lives += 1
-        assert lives < 12, "it repeats"
-        time.sleep(1.5)
-        process.send_signal(signal.SIGTERM)  # as before a time limit
-        time.sleep(0.3)
-        process.kill()
-        process.wait()
-    assert process.returncode == 4, said.read_text()
-    (key,) = layout.trial_keys()
-    end = trial_state(layout, key).attempts[-1].end
-    assert end is not None
-    assert (end["status"], end["reason"]) == ("failed", "killed")
-    assert "3 workers in a row trained it for long" in end["message"]
-    assert lives >= 3  # on a busy machine, some lives are too short to count
