@@ -53,19 +53,6 @@ def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None
     assert claim(layout, TRIAL, later, retry=True).number == 2
 
 
-def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: Layout) -> None:
-    attempt = begin(layout)
-    attempt.save(5, {"x": 1})
-    attempt.finish(TrainingResult(5, stopped=True, parameters=7, operator_parameters=2, train_s=0, evaluate_s=0))
-    assert read_json(layout.end(TRIAL, 1))["status"] == "stopped"
-    mine = claimed(layout)
-    assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
-    second = attempt_of(layout, mine)
-    assert second.step == 5
-    assert second.restore() == (5, {"x": 1})
-    assert second.restore() is None
-
-
 def test_a_damaged_checkpoint_or_one_of_other_code_is_passed_over_and_the_log_says_so(layout: Layout) -> None:
     attempt = begin(layout, sources=OLD)
     attempt.save(5, {"x": 1})

@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +29,7 @@ from store.files import trial_status
 from store.files.atomic import read_json
 from store.files.attempts import Heartbeat
 from store.files.layout import Layout
-from store.files.trial_status import pid_space, process_started, progress_of, trial_state
+from store.files.trial_status import progress_of
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -304,22 +302,14 @@ def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monk
     run_state_machine_as_test(Hosts, settings=how)
 
 
-def test_processes_of_other_containers_are_not_dead(layout: Layout, leases: Leases, clock: Clock) -> None:
-    space = {"pid": 1, "pid_started": 1, "pid_space": "another boot or container", "heartbeat_s": BEAT_S}
-    write_start(layout, TRIAL, 1, **space)
-    assert trial_state(layout, TRIAL, leases.alive).status == "running"
-    assert not alive_for(leases, layout, clock, LEASE_S)
-    write_start(layout, TRIAL, 1, **{**space, "pid_space": pid_space()})
-    assert not alive(observer(clock, None), layout)
-
-
-def test_an_attempt_of_this_host_lives_as_long_as_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
-    """A zombie is dead."""
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    write_start(layout, TRIAL, 1, pid=child.pid, pid_started=process_started(child.pid))
+def test_a_process_of_this_host_decides_and_one_of_another_container_does_not(
+    layout: Layout, leases: Leases, clock: Clock
+) -> None:
+    write_start(layout, TRIAL, 1)
     clock.now += 10 * LEASE_S  # its beat does not matter
-    assert trial_state(layout, TRIAL, leases.alive).status == "running"
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert trial_state(layout, TRIAL, leases.alive).status == "pending"
-    child.communicate()
+    assert alive(leases, layout)
+    write_start(layout, TRIAL, 1, pid_started=1)
+    assert not alive(leases, layout)
+    write_start(layout, TRIAL, 1, pid_started=1, pid_space="another boot or container", heartbeat_s=BEAT_S)
+    assert alive(leases, layout)
+    assert not alive_for(leases, layout, clock, LEASE_S)
