@@ -136,15 +136,15 @@ class UserFiles:
         """Files that are left out, with reasons."""
         self._roots: list[_Root] = []
         self._homes: list[Path] = []
-        self._packages: dict[Path, bool] = {}
-        """By directory of a package: True if the snapshot has it."""
+        self._packages: dict[Path, None] = {}
+        """Directories of packages, in order."""
         self._bytes = 0
         self.spec = tuple(self._require(file.resolve(), file.resolve().parent) for file in specs)
         """The spec files, as paths in the snapshot."""
         for module in sorted(_user_modules(), key=lambda each: str(each.__file__)):
             if SOURCE not in vars(module):
                 self._require_module(module)
-        self._add_work_trees()
+        self._add_optional()
 
     @property
     def tree(self) -> WorkTree | None:
@@ -163,10 +163,9 @@ class UserFiles:
         return root.name(file)
 
     def _require_module(self, module: ModuleType) -> None:
-        """Add a module; without git, add its whole package, since more may be imported later.
+        """Add a module; without git, its whole package follows, since more may be imported later.
 
-        A package that is too large is left out as a whole: a partial copy would hide the original. Modules loaded by
-        path are left out, since their name does not lead to their file.
+        Modules loaded by path are left out, since their name does not lead to their file.
         """
         file, names = Path(str(module.__file__)).resolve(), module.__name__.split(".")
         stem = file.name.partition(".")[0]
@@ -174,18 +173,9 @@ class UserFiles:
         if len(names) >= len(at.parts) or at.parts[-len(names) :] != tuple(names):
             return
         home = at.parents[len(names) - 1]  # must be on the import path for the name to mean the file
-        package = home / names[0]
-        if self._root_of(file, home).tree is None and package.is_dir() and package not in self._packages:
-            files = list(_files_below(package))
-            self._packages[package] = self._bytes + sum(file.stat().st_size for file in files) <= MOST_BYTES
-            if self._packages[package]:
-                for each in files:
-                    self._require(each, home)
-            else:
-                self.left_out.append(f"{package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
-        if self._packages.get(package, True):
-            self._require(file, home)
-            self._homes.append(home)
+        self._require(file, home)
+        self._homes.append(home)
+        self._packages[home / names[0]] = None
 
     def _root_around(self, path: Path) -> _Root | None:
         return next((root for root in self._roots if path.is_relative_to(root.directory)), None)
@@ -203,11 +193,11 @@ class UserFiles:
             self.members[name] = member
             self._bytes += len(member.data)
 
-    def _add_work_trees(self) -> None:
-        """Add the files that git lists up to the size limits, Python files and small files first."""
+    def _add_optional(self) -> None:
+        """Add the other files up to the size limits, Python files and small files first."""
         for root in self._roots:
             sizes: dict[Path, int] = {}
-            for path in self._list_files(root.tree) if root.tree else ():
+            for path in self._list_files(root.tree) if root.tree else self._list_packages(root):
                 with suppress(OSError):  # it is gone, or a dangling link
                     sizes[path] = path.stat().st_size
             for path in sorted(sizes, key=lambda path: (path.suffix != ".py", sizes[path], path)):
@@ -217,6 +207,10 @@ class UserFiles:
                     self.left_out.append(f"{path.relative_to(root.directory)}: {member}")
                 elif member is not None:
                     self._add_member(name, member)
+
+    def _list_packages(self, root: _Root) -> Iterator[Path]:
+        """Yield the files of packages in a directory without git."""
+        return (path for each in self._packages if each.is_relative_to(root.directory) for path in _files_below(each))
 
     def _list_files(self, tree: WorkTree) -> Iterator[Path]:
         project = [PROJECT / name for name in (*PACKAGES, *FACADE)]
