@@ -94,13 +94,12 @@ def test_probes_without_a_value_are_refused(tmp_path: Path, probe: Probe) -> Non
 @pytest.mark.parametrize(
     ("config", "words", "begun"),
     [
-        (lambda: gpt2_config(n_positions=4), "4 positions", False),
         (lambda: gpt2_config(vocab_size=300), "300 tokens", False),
         (lambda: llama_config(transformers.MistralConfig, sliding_window=3), "hides other keys", True),
         (lambda: llama_config(transformers.Gemma2Config, head_dim=4), "has softcap", True),
         (lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2), "0 were handed", True),
     ],
-    ids=["positions", "tokens", "window", "softcap", "other attention"],
+    ids=["tokens", "window", "softcap", "other attention"],
 )
 def test_models_that_do_not_fit_are_refused(tmp_path: Path, config: Callable, words: str, begun: bool) -> None:
     save_model(tmp_path / "tiny", config())

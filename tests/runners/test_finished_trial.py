@@ -7,7 +7,7 @@ import torch
 from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 
-from grid import Grid, over
+from grid import Grid
 from grid.errors import SpecError, StoreError
 from runners import run_campaign
 from runners.checkpoint import save_checkpoint
@@ -15,7 +15,7 @@ from runners.provenance.code import Codes
 from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model
 from store.files.layout import Layout
-from variants import gpt2, softmax, ssa
+from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
 
 
@@ -229,14 +229,3 @@ def test_tokens_with_two_meanings_are_refused(root: Path, teachers: Task, studen
     write_finished(root, trial)
     with pytest.raises(SpecError, match=said):
         Distillation(task=students, teacher=teacher(root, trial)).open()
-
-
-def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task: Text) -> None:
-    trials = [teaching_trial(task), teaching_trial(task, operator=softmax()), teaching_trial(task, seed=4)]
-    for each in trials:
-        write_finished(root, each)
-    teachers = [teacher(root, each) for each in trials]
-    base = learning_trial(Distillation(task=task, teacher=teachers[0]))
-    cells = list(Grid(name="g", base=base, axes=[over("task.teacher", teachers)]).cells())
-    assert len({cell.key for cell in cells}) == len({cell.label for cell in cells}) == 3
-    assert ssa().label in cells[0].label
