@@ -13,19 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from real_spec import real_spec
-from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
 from runners.cli.app import execute
-from runners.execution.progress import ProgressDisplay
-from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
+from runners.execution.repro import ValueAddress, differences, read_recorded
 from runners.rerun import rerun
 from runners.trial import Execution
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
-from store.files.trial_status import process_started
 from store.files.trust import trust
-from store.store import Store
 
 MINE = """
 from typing import ClassVar, Literal
@@ -109,8 +105,7 @@ def one_key(place: Path) -> str:
 def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Repro:
     """The command in this process, and training, too, with what a process of its own would be given."""
 
-    def run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
-        look()
+    def run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         assert variables["PYTHONPATH"].split(os.pathsep) == [each for each in sys.path if each]
         assert (variables["PYTHONSAFEPATH"], variables["OMP_NUM_THREADS"]) == ("1", "1")
         monkeypatch.delitem(sys.modules, "helper", raising=False)  # the user's, of another test
@@ -150,7 +145,6 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     assert "the processor is " in done.stderr
     assert "here and an abacus where it was submitted" in done.stderr
     assert "code is not what" not in done.stderr
-    assert "1/1 trial · cells: 1/1 done, 0 running" in done.stderr
     assert "training it again; 1 attempt that made its result took " in done.stderr
     assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
     assert execute(command) == 2  # the place is taken
@@ -217,31 +211,3 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
     assert [each.where.step for each in found] == [0, 4, 5, 3, 2, 1]
     assert str(found[0].where) == "probe extra layer 1 head 2 at step 0"
     assert differences(before, before) == []
-
-
-def test_training_is_watched_and_ends_with_who_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
-    key = next(Layout(tmp_path / "c").trial_keys())
-    beats = (
-        "import json, os, sys, time; from pathlib import Path; request = json.loads(sys.argv[-1]);"
-        f"at = Path(request['root']) / 'trials' / '{key[:2]}' / '{key}' / '001'; at.mkdir(parents=True);"
-        "(at / 'heartbeat').write_text(json.dumps({'step': 3, 'steps': 9, 'loss': 0.5, 'pid': os.getpid()}));"
-        "time.sleep(600)"
-    )
-    program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{beats}" "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setattr("runners.execution.repro.sys.executable", str(program))
-    monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
-
-    def tick(display: ProgressDisplay) -> None:
-        (running,) = display._tally.running.values()
-        if running.loss is not None:
-            assert (running.step, running.steps, running.loss) == (3, 9, 0.5)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(ProgressDisplay, "tick", tick)
-    with Store.open(tmp_path / "c") as store, pytest.raises(KeyboardInterrupt):
-        reproduce(store, key, tmp_path / "again", None, lambda _: None)
-    (beat,) = tmp_path.glob("again/**/heartbeat")
-    assert process_started(json.loads(beat.read_text())["pid"]) is None
