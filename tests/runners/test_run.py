@@ -296,7 +296,9 @@ def test_a_short_trial_syncs_four_times_and_leaves_two_files_and_out_of_the_grid
     monkeypatch.setattr(os, "fsync", note)
     spec, root = tmp_path / "spec.py", tmp_path / "c"
     for seeds, told in ((4, False), (1, True)):
-        spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=seeds))
+        spec.write_text(
+            real_spec("small", training="steps=1", execution="checkpoint_s=600", operators="softmax()", seeds=seeds)
+        )
         said = ablate("run", spec, "--campaign", root, "--on", "inline").err
         assert ("3 finished trials are in no grid any more" in said) == told
     assert sorted(synced) == sorted([*(path.name for path in Layout(root).shards()), *["end.json"] * 4])
