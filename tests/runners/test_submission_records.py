@@ -26,7 +26,6 @@ from runners.attempts.submission_record import (
     read_submission_record,
     record_run,
     runs_at_work,
-    runs_here,
     submission_records,
     write_submission_record,
 )
@@ -101,7 +100,7 @@ def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: P
         assert first.in_words().startswith(f"what became of submission {OLD} is not known: {place}")
         assert "\n" not in first.in_words()
         assert others == [record(MINE), run]
-        assert runs_here(layout) == [run]
+        assert runs_at_work(layout) == [run]
         with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
             read_submission_record(layout, OLD)
 
