@@ -20,7 +20,6 @@ from variants import (
     ByDepth,
     Contrast,
     CosFormer,
-    Difference,
     Exponential,
     ForgetGate,
     HeadGroups,
@@ -36,8 +35,6 @@ from variants import (
     Relu,
     Rotary,
     RunningMean,
-    Sink,
-    Softcap,
     Tanh,
     Temperature,
     Vector,
@@ -45,18 +42,12 @@ from variants import (
     affine_scaled,
     attend,
     differential,
-    entmax15,
-    four_scores,
     fox,
-    gpt2,
     integral_weights,
     off_by_one,
     sa_softmax,
     scaled_softmax,
     selective,
-    sparsemax,
-    ssa,
-    temperature,
     value_bias,
 )
 from variants.model.named_backbones import tiny
@@ -77,7 +68,6 @@ def cosformer_logits(length: int) -> Tensor:
     return CosFormer(length=length).logits(x, x, torch.zeros(13, 13))
 
 
-IN_UNIT = r"init in \(0, 1\); got 1"
 LOGARITHM = "needs a positive score known by its logarithm, .*; got "
 NEGATIVE = "needs a score that is not negative, and "
 VECTORS = {"init": 0.2, "deep": 0.8}
@@ -109,55 +99,38 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: Contrast(**VECTORS, link="unit"), "got link='unit', which needs form='scalar'"),
     (lambda: RunningMean(of="scale", learned=True), "neither trained nor linked"),
     (lambda: RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
-    *(
-        (lambda of=of: Affine(mean=RunningMean(of=of)), rf"one of \['scale'\]; got {of!r}")  # type: ignore[misc]
-        for of in ("scales", "n", "mean")
-    ),
+    (lambda: Affine(mean=RunningMean(of="n")), r"one of \['scale'\]; got 'n'"),
     # the numbers of a choice
-    (lambda: SSA(b=Number(init=-1.0, link="positive")), r"init in \(0, inf\)"),
     (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
     (lambda: SSA(n=2.0), r"write Number\(init=2\.0\)"),
-    (lambda: ssa(0.5), r"init in \(1, inf\); got 0.5"),
-    (lambda: temperature(0.0), r"init in \(0, inf\); got 0"),
     (lambda: Temperature(tau=Number(init=1.0)), "needs link='positive'; got 'identity'"),
-    (lambda: Softcap(cap=Number(init=30.0)), "needs link='positive'; got 'identity'"),
     (lambda: ForgetGate(gate=Number(init=0.5)), "needs link='unit'; got 'identity'"),
     (lambda: fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
     (lambda: KeyValueBias(learned_value=Vector(init=0.0, per="token")), "one for all queries, .*; got 'token'"),
-    (lambda: PerHead(opening=Number(init=1.0, per="token", link="unit")), IN_UNIT),
     (lambda: PerChannel(opening=Number(init=0.5)), "instance of Vector"),
     (lambda: PerHead(opening=Vector(init=0.5)), "holds no Vector"),
-    (lambda: Operator(normaliser=Sink(logit=Number(init=0.0, per="head", learned=False))), "use per='constant'"),
-    (lambda: Difference(factor=Contrast(**VECTORS, per="constant", learned=True)), "use per='layer'"),
     (lambda: differential("query"), "use form='scalar'"),
     (lambda: off_by_one(0), r"above 0; got 0.0, and for 0 there is softmax\(\)"),
     # the fields of a choice
     (lambda: HeadGroups(parts=(SSA(), SSA())), "two or more different scores; got ssa"),
-    (lambda: HeadGroups(parts=()), "two or more different scores; got none"),
     (lambda: HeadGroups(parts=(Relu(), HeadGroups(parts=(Relu(), Tanh())))), "not groups again; list all parts"),
     (lambda: T5(count=6), "multiple of 4"),
     (lambda: T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
     (lambda: Bucket(count=8, max_distance=4), "got 4 with count=8, nearest is 5"),
     (lambda: Yarn(factor=4, original=64, beta_fast=1), "got beta_slow=1 and beta_fast=1; lower beta_slow"),
     (lambda: Yarn(factor=4, original=6), "got original=6, nearest is 7"),
-    (lambda: Yarn(factor=4, original=64, beta_slow=20), "got original=64, nearest is 126"),
     (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
-    (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
     (lambda: Operator(score=SSA), r"got the class SSA; call it: SSA\(\)"),
     # backbones
-    (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
-    (lambda: tiny("gpt2").changed(positions={"kind": "rotery"}), "did you mean 'rotary'"),
     (lambda: tiny("gpt2").changed(kv_heads=3), "kv_heads divides heads 4; got 3, nearest is 2"),
     (lambda: tiny("gpt2").changed(heads=5), "heads divides width 64; got 5, nearest is 4"),
     (lambda: tiny("gpt2").changed(parallel=True, norm_position="post"), "parallel=True is about norms before"),
     (lambda: tiny("gpt2").changed(feedforward="none"), "feedforward='none' has feedforward_width=0"),
     (lambda: tiny("gpt2").changed(feedforward_width=0), "every other kind a width above 0"),
     (lambda: tiny("pythia").changed(feedforward="none", feedforward_width=0), "parallel=True says nothing"),
-    (lambda: tiny("gpt2").changed(kvheads=2), "did you mean 'kv_heads'"),
     (lambda: tiny("bert"), r"the families of backbones are gpt2, llama2, .*; got 'bert'"),  # type: ignore[arg-type]
     # combinations of choices
     (lambda: operator(readout="ground_value"), "needs a normaliser with a ground state and 'total' has none"),
-    (lambda: entmax15().changed(readout={"kind": "ground_value"}), "ground state and 'entmax15' has none"),
     (lambda: operator(extra="key_bias", normaliser="count"), "a sum of scores, and normaliser 'count' has none"),
     (
         lambda: Operator(extra=KeyValueBias(learned_value=Vector(init=0.0)), normaliser={"kind": "none"}),
@@ -166,17 +139,8 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: integral_weights(1), "says nothing about one signal"),
     (lambda: differential().changed(signals={"count": 3}), r"takes 2 signals, got 3; use signals=Signals\(count=2\)"),
     (lambda: affine_scaled().changed(score={"kind": "uniform"}), "with n='visible' puts mean / K whatever alpha is"),
-    (
-        lambda: affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "count"}),
-        "under normaliser 'count'",
-    ),
     (lambda: scaled_softmax().changed(head_norm=RMS()), "'scale' multiplies .*head_norm 'rms' divides it out again"),
-    (
-        lambda: operator(normaliser="ground", readout="ground_value", rescale="scale", head_norm="rms"),
-        "divides it out again",
-    ),
     (lambda: operator(score="square", normaliser="absolute"), "'square' is never negative .*use normaliser 'total'"),
-    (lambda: operator(score="uniform", normaliser="absolute"), "use normaliser 'total'"),
     (lambda: operator(score="relu", margin="ssmax"), "score 'relu' under normaliser 'total' divides out again; leave"),
     (
         lambda: Operator(
@@ -187,10 +151,8 @@ CASES: list[tuple[Callable[[], object], str]] = [
         "'head_groups' under normaliser 'absolute' divides out",
     ),
     (lambda: operator(score="identity"), NEGATIVE + "'identity' can be; use normaliser 'clamped'"),
-    (lambda: Operator(score=HeadGroups(parts=(Exponential(), Tanh()))), "not negative, and 'head_groups' can be"),
     (lambda: operator(score="signed_exponential", normaliser="sink"), NEGATIVE + "'signed_exponential' can be"),
     (lambda: operator(score="relu", normaliser="ground"), LOGARITHM + "'relu'"),
-    (lambda: sparsemax().changed(score=Relu()), LOGARITHM + "'relu'"),
     (
         lambda: Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser={"kind": "ground"}),
         LOGARITHM + "'head_groups'",
@@ -206,9 +168,6 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: fit_heads(NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
     (lambda: fit_heads(NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
     # arguments
-    (lambda: affine_scaled("positive"), "affine_scaled: link should be 'clipped' or 'unit', got 'positive'"),  # type: ignore[arg-type]
-    (lambda: value_bias("haed"), "value_bias: per should be 'layer' or 'head', got 'haed'"),  # type: ignore[arg-type]
-    (lambda: four_scores("sum"), "four_scores: divided should be 'count' or 'absolute', got 'sum'"),  # type: ignore[arg-type]
     (lambda: lone_query(13), "needs as many as keys; got 1 for 13"),
     (lambda: cosformer_logits(11), "got a sequence of 13, raise length to 12 or more"),
 ]
