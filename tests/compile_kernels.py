@@ -1,6 +1,8 @@
 """Compile the Triton kernels for an H100 without a GPU; print registers, stack and shared memory of each as JSON.
 
-TRITON_INTERPRET=0 PYTHONPATH=. python tests/compile_kernels.py
+TRITON_INTERPRET=0 PYTHONPATH=. python tests/compile_kernels.py [--all]
+
+By default these are the cases that need most registers; with `--all`, every switch of the kernels, which takes an hour.
 """
 
 import json
@@ -9,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +26,11 @@ from variants.paths.triton_ops import Tile, find_tiles
 
 KERNELS = {"forward": forward, "queries": backward_queries, "keys": backward_keys}
 SINGLE = "*fp32"
+RULES = (
+    ("exponential", "total"), ("exponential", "ground"), ("signed_exponential", "total"), ("ssa", "total"),
+    ("ssa", "ground"), ("sigmoid", "total"), ("sigmoid", "ground"), ("sigmoid", "none"), ("elu_plus_one", "total"),
+    ("elu_plus_one", "ground"), ("elu_plus_one", "none"),
+)  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -39,7 +47,15 @@ class Case(NamedTuple):
     masked: bool = False
 
 
-CASES = [
+def all_cases() -> Iterator[Case]:
+    """Yield every case that an operator can have."""
+    for kernel, dtype, width, gated in product(KERNELS, ("bf16", "fp16", "fp32"), (16, 64, 80, 128), (False, True)):
+        for (score, normalised), causal, shifted, masked in product(RULES, *((False, True),) * 3):
+            if shifted <= (score == "sigmoid") and masked >= (not causal):
+                yield Case(kernel, dtype, width, gated, score, normalised, causal, shifted, masked)
+
+
+SAMPLE = [
     *(Case(*each, "ssa", "ground") for each in product(KERNELS, ("bf16", "fp32"), (64, 128), (False, True))),
     *(Case(kernel, "bf16", 128, gated=True, score="sigmoid", normalised="ground", shifted=True) for kernel in KERNELS),
 ]
@@ -108,7 +124,7 @@ def read_usage(cubin: bytes) -> dict[str, int]:
 def main() -> None:
     """Compile each case with its tile."""
     assert os.environ["TRITON_INTERPRET"] == "0"
-    for case in CASES:
+    for case in all_cases() if "--all" in sys.argv else SAMPLE:
         tiles = find_tiles((case.width, case.width, case.width * case.gated), single=case.dtype == "fp32")
         used = compile_kernel(case, getattr(tiles, case.kernel))
         sys.stdout.write(json.dumps({**case._asdict(), **used}) + "\n")

@@ -90,6 +90,11 @@ def tied_inputs(operator: Operator, gamma: float, length: int) -> tuple[Inputs, 
     return Inputs(gamma * one, one, inputs.v, numbers), (seen / seen.sum(-1, keepdim=True)) @ inputs.v
 
 
+def turn(x: Tensor) -> Tensor:
+    """Return the same values with channels that are not contiguous."""
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
 def assert_definition(operator: Operator, run: Run, length: int) -> None:
     """Values and gradients are those of the definition, whatever the mask."""
     inputs = random_inputs(operator, length=length)

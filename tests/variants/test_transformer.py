@@ -23,6 +23,7 @@ from variants import (
     differential,
     fox,
     gpt2,
+    integral,
     linear_elu,
     llama2,
     principled,
@@ -316,3 +317,25 @@ def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Pos
         build(softmax()).use_positions(positions),
     ):
         pass
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS[:3], integral(2)], ids=lambda operator: operator.label)
+def test_watching_changes_nothing_and_shows_what_attention_did(operator: Operator) -> None:
+    model = build(operator, inputs=TOKENS).double().eval()
+    whole = words(7)
+    visible = (torch.arange(7) < torch.tensor([[7], [4]]))[:, None, :]
+    before = model(whole, visible)
+    layers = list(model.trace_layers(whole, visible))
+    torch.testing.assert_close(model(whole, visible), before)
+    assert [each.layer for each in layers] == [0, 1]
+    torch.testing.assert_close(layers[0].entering, model.embed(whole))
+    torch.testing.assert_close(layers[0].leaving, layers[1].entering)
+    torch.testing.assert_close(model.read_out(model.norm(layers[1].leaving)), before)
+    for each in layers:
+        weights = each.worked.attended.weights
+        assert weights.shape == (2, 2, 7, 7)
+        assert weights[..., torch.ones(7, 7).triu(1).bool()].abs().max() == 0
+        assert weights[1, :, :, 4:].abs().max() == 0
+        assert each.worked.attended.logits.shape[-4:] == (2, 2, 7, 7)
+        assert each.operator is operator
+    assert all(block.attention.watched is None for block in model.blocks())

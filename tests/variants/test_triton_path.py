@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entries, outcome, tied_inputs
+from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entries, outcome, tied_inputs, turn
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
@@ -42,7 +42,7 @@ def assert_small_errors(operator: Operator, inputs: Inputs, mask: Tensor | None 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
 def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
-    inputs = random_inputs(operator, length=70, scale=2.0).to(torch.float32)
+    inputs = random_inputs(operator, batch=1, length=70, scale=2.0).to(torch.float32)
     exact = outcome(operator, defined, inputs.to(torch.float64))
     usual = errors(outcome(operator, defined, inputs), exact)
     for name, error in errors(outcome(operator, path.run, inputs), exact).items():
@@ -69,7 +69,7 @@ def test_masks_hide_keys(per: str) -> None:
 @pytest.mark.parametrize("operator", [PRINCIPLED, SSA, SIGNED, WINDOW], ids=lambda each: each.label)
 def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
     """The definition gets the same rounded inputs; both round the output."""
-    given = random_inputs(operator, length=70).to(torch.float32)
+    given = random_inputs(operator, batch=1, length=70).to(torch.float32)
     inputs = Inputs(*(x.half() for x in given[:3]), given.numbers)
     exact = outcome(operator, defined, Inputs(*(x.double() for x in inputs[:3]), given.to(torch.float64).numbers))
     usual = errors(outcome(operator, defined, inputs), exact)
@@ -100,11 +100,6 @@ def test_any_strides_and_shared_heads_give_the_same(operator: Operator) -> None:
     shared = inputs._replace(k=inputs.k[:, :1], v=inputs.v[:, :1])
     assert_small_errors(operator, turned)
     assert_small_errors(operator, shared)
-
-
-def turn(x: Tensor) -> Tensor:
-    """Return the same values with channels that are not contiguous."""
-    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.7, 1.1])
