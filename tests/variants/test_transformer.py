@@ -56,6 +56,7 @@ def test_adding_a_component_leaves_all_other_weights_alone() -> None:
     plain, rich = build(softmax()).state_dict(), build(principled("query", gate_width=4)).state_dict()
     assert set(plain) < set(rich)
     assert all(torch.equal(rich[name], value) for name, value in plain.items())
+    assert not torch.equal(build(softmax(), seed=1).read_in.weight, plain["read_in.weight"])
 
 
 def test_the_top_half_may_differ_from_the_bottom() -> None:
