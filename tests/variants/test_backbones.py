@@ -60,10 +60,14 @@ def test_models_of_papers_have_their_size(name: str) -> None:
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
+FEW = ("named softmax", "named ssa", "named principled", "named differential", "named affine_scaled")
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_operator_trains_in_every_family(family: Family) -> None:
-    """One step of a model with a layer for every operator: finite predictions, gradients and parameters."""
-    names = [name for name in EVERY if name not in REFUSED[family]]
+def test_every_operator_trains_in_a_grouped_decoder_and_in_an_encoder_and_a_few_in_every_family(family: Family) -> None:
+    """One step of a model with a layer for each operator: finite predictions, gradients and parameters."""
+    tried = EVERY if family in ("llama3", "babyberta") else FEW
+    names = [name for name in tried if name not in REFUSED[family]]
     backbone = BACKBONES[family].changed(layers=len(names))
     model = Transformer(backbone, [EVERY[name] for name in names], inputs=Tokens(11), seed=0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
