@@ -87,8 +87,8 @@ def test_all_operators_get_the_same_batches(tiny: Trial, memory: Callable, monke
     monkeypatch.setattr(LinearFunctionsData, "batch", remember)
     for operator in OPERATORS:
         seen.append([])
-        train(tiny.changed(operator=operator), memory())
-    assert len(seen[0]) == 12
+        train(tiny.changed(operator=operator, training=Training(steps=3)), memory())
+    assert len(seen[0]) == 3
     assert all(torch.equal(a, b) for other in seen[1:] for a, b in zip(seen[0], other, strict=True))
 
 
@@ -186,9 +186,9 @@ def test_a_path_that_does_not_compute_on_the_device_is_refused(path: Any, device
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
 def test_bfloat16_trains_close_to_float32(tiny: Trial, memory: Callable, operator: Operator) -> None:
-    exact, lower = memory(save_at=[12]), memory(save_at=[12])
-    train(tiny.changed(operator=operator), exact)
-    train(tiny.changed(operator=operator, training=tiny.training.changed(precision="bfloat16")), lower)
+    exact, lower = memory(), memory(save_at=[6])
+    train(tiny.changed(operator=operator, training=Training(steps=6)), exact)
+    train(tiny.changed(operator=operator, training=Training(steps=6, precision="bfloat16")), lower)
     assert lower.losses() != exact.losses()
     assert lower.losses() == pytest.approx(exact.losses(), rel=0.02)
     _, state = lower.restore()
