@@ -21,6 +21,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.evaluations import LmEval, MultipleChoice
 from runners.evaluations.likelihood import generate
 from runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
+from runners.optimisers import Training
 from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
@@ -269,21 +270,22 @@ def test_an_answer_is_a_number_or_the_text_of_a_choice(tmp_path: Path) -> None:
 def test_contexts_that_compete_have_their_answer_in_the_text(tmp_path: Path) -> None:
     """As in WinoGrande: choices are contexts, the number of the right one is the text, the target continues each."""
     competing = aim_at("question").replace('"{{question}}"', "answer")
-    pairs = [{**each, "question": "b", "choices": each["choices"][:2], "answer": n % 2} for n, each in enumerate(ITEMS)]
+    choices = (["b", "cc"], ["a", "c"], ["ab", "c"])
+    pairs = [{"question": "b", "choices": both, "answer": n % 2} for n, both in enumerate(choices)]
     found = single(tmp_path / "a", pairs, mine=competing)
     swapped = [{**each, "choices": each["choices"][::-1], "answer": 1 - each["answer"]} for each in pairs]
     assert single(tmp_path / "b", swapped, mine=competing) == found
     other = single(tmp_path / "c", [{**each, "answer": 1 - each["answer"]} for each in pairs], mine=competing)
     assert other["acc"] == {name: 1 - value for name, value in found["acc"].items()}
     assert other["loss"] != found["loss"]
-    assert len(found["loss"]) == 5
+    assert len(found["loss"]) == 3
 
 
 def test_examples_and_context_are_where_a_row_is_taken(tiny: Trial, memory: Any, tmp_path: Path) -> None:
     place = write_tasks(tmp_path / "t")
     both = (LmEval(tasks=("mine",), include=place), LmEval(tasks=("mine",), include=place, fewshot=1, context=15))
     world = memory()
-    train(tiny.changed(task=TASK, evaluations=both), world)
+    train(tiny.changed(task=TASK, evaluations=both, training=Training(steps=1)), world)
     for fewshot, context in ((0, 16), (1, 15)):
         at = (("context", context), ("fewshot", fewshot))
         assert {row[2:] for row in world.evaluations if row[1] == "lm_eval.mine.acc"} >= {at}
