@@ -375,7 +375,7 @@ BROKEN: Mapping[str, Broken] = {
 @pytest.mark.parametrize("case", BROKEN)
 @pytest.mark.usefixtures("registry")
 def test_what_cannot_be_asked_is_refused_before_any_training(case: str, tmp_path: Path) -> None:
-    """What is no part of the key is not read."""
+    """Files that are no part of the key are not read."""
     broken = BROKEN[case]
     include = write_tasks(tmp_path / "t", [ITEMS[0], {**ITEMS[1], **broken.second}, *ITEMS[2:]], **broken.tasks)
     (tmp_path / "base.yaml").write_text(MINE)
