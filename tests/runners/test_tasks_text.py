@@ -77,22 +77,6 @@ def test_one_long_document_is_cut_at_the_share_and_never_inside_a_character() ->
     assert all(document[:cut].decode() for cut in cuts)
 
 
-def test_a_renamed_text_is_the_same_and_an_edited_one_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
-    planned, moved = small(prose), prose.with_name("moved.txt")
-    moved.write_text(PROSE)
-    assert small(moved).key == planned.key
-    prose.write_text(PROSE.replace("square", "circle"))
-    assert small(prose).key != planned.key
-    with pytest.raises(SpecError, match="content_hash is"):
-        planned.open()
-    with pytest.raises(ValidationError, match="leave content_hash out"):
-        Text.model_validate(planned.data())
-    prose.unlink()
-    assert Text.model_validate(planned.data()).key == planned.key
-    with pytest.raises(SpecError, match="there is no text"):
-        planned.open()
-
-
 def write_parquet(path: Path, **columns: Any) -> None:
     parquet.write_table(pyarrow.table({"id": list(range(len(next(iter(columns.values()))))), **columns}), path)
 
