@@ -20,7 +20,6 @@ def test_a_campaign_is_trained_to_the_end_though_an_attempt_is_removed_or_all_of
         each.writes("step_s=0.1, steps=100, seeds=(0,), checkpoint_s=1.0", "workers=1").queues()
     wait_for(removed.training, "training", PATIENCE_S)
     shutil.rmtree(next(removed.layout.trials.glob("*/*/*/heartbeat")).parent)
-    # what a worker imports to save has come, too
     wait_for(lambda: list(moved.layout.trials.glob("*/*/*/checkpoint/step-*.pt")), "a checkpoint", PATIENCE_S)
     before, now = moved.root, moved.place / "elsewhere"
     before.rename(now)

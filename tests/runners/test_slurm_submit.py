@@ -123,20 +123,14 @@ def test_a_dry_run_writes_nothing_and_needs_no_cluster(
     assert not (tmp_path / "campaign").exists()
 
 
-def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MaxJobCount counts ended jobs too, for as long as the controller keeps them."""
-    slurm = pretended(tmp_path, monkeypatch, max_jobs=6)
-    submit(tmp_path / "first", CPU.changed(workers=1))
-    (slurm.place / "ended").write_text("you|lab|normal|debug|COMPLETED\n" * 2)
-    queued = submit(tmp_path / "campaign", CPU.changed(workers=6))
-    assert queued.draft.workers == 2
-    assert any("keeps fewer than 6 jobs (MaxJobCount)" in note for note in queued.draft.notes)
+def test_a_queue_that_is_full_is_waited_for_for_a_while(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
     monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
-    slurm.forget()
     with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
-        submit(tmp_path / "another")
-    assert Layout(tmp_path / "another").submission_ids() == []
+        submit(tmp_path / "campaign")
+    assert Layout(tmp_path / "campaign").submission_ids() == []
 
 
 def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
