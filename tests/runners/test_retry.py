@@ -123,7 +123,7 @@ def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
     monkeypatch.setenv("PATH", slurm.path)
     words = ["retry", "seed=1", "--failed", "--campaign", str(root)]
     here = ["run", str(spec), "--retry", "--on", "inline", "--campaign", str(root)]
-    monkeypatch.setattr("runners.slurm.follow.time", SimpleNamespace(monotonic=time.monotonic, sleep=train_once))
+    monkeypatch.setattr("runners.monitoring.watch.time", SimpleNamespace(monotonic=time.monotonic, sleep=train_once))
     code = execute([*words, "--on", "slurm", "--gpus", "0", "--time", "1h", "--wait"])
     said = capsys.readouterr().err
     assert (code, looks[0]) == (0, 0), said
