@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -102,10 +102,12 @@ def sql(
         with ThreadPoolExecutor(1) as thread:  # DuckDB ignores Ctrl-C while other threads of it compute
             answer = thread.submit(store.sql, text)
             try:
-                found = answer.result()
+                while wait([answer], 0.1).not_done:
+                    pass
             except KeyboardInterrupt:
                 store.interrupt()
                 raise
+            found = answer.result()
         _show(found, shown, warnings)
     return 0
 

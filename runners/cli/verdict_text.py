@@ -95,7 +95,7 @@ def write_verdicts(
 ) -> None:
     """Write the rows `shown` of the verdicts `found` of a grid, and its baselines; `best_over` axes were selected.
 
-    Of some cells only their baselines are written.
+    A baseline of cells that are not shown is left out.
     """
     header = store.grid(grid)
     measure, matched = header["measure"], [name for name in header.get("matched", ()) if name not in best_over]
