@@ -98,11 +98,12 @@ def table(
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
     for path in of.campaign or (None,):
-        with open_grid(GridFlags(path, of.grid, of.as_json, of.as_csv)) as (store, name, notes):
+        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
+        with open_grid(flags) as (store, name, notes):
             found, bases = _compare_cells(store, name, best_over)
             shown = keep_cells(store, name, found, query)
             shown = sort_cells(shown, rows.sort, store.grid(name)["measure"]["better"])
-            if rows.columns is None and of.as_text:
+            if rows.columns is None and flags.as_text:
                 if len(of.campaign) > 1:
                     write(f"campaign {path}")
                 write_verdicts(store, name, found, shown, bases, best_over)
