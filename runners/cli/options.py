@@ -1,6 +1,6 @@
 """Parameters that several commands have."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def flag_group(cls: type[T]) -> type[T]:
     """Make a class a frozen group of options, which a command takes as one parameter."""
-    return Parameter(name="*")(dataclass(frozen=True)(cls))  # type: ignore[no-any-return]
+    return Parameter(name="*")(dataclass(frozen=True)(cls))
 
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -194,8 +194,7 @@ class SlurmFlags:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flags that were given."""
-        values = vars(self)
-        return {each.name: values[each.name] for each in fields(self) if values[each.name] != each.default}  # type: ignore[arg-type]
+        return {name: value for name, value in vars(self).items() if value != getattr(type(self), name)}
 
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""

@@ -83,7 +83,7 @@ def published(
         raise SpecError("a result has one format; got --json and --csv: leave one out")
     if results.compare:
         with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
-            claims = compare_published(store, name, **asdict(query))
+            claims = compare_published(store, name, **vars(query))
         if as_json or as_csv:
             write_frame("published-compare", claims, as_json=as_json, as_csv=as_csv, warnings=warnings)
         else:
