@@ -144,23 +144,19 @@ def _count_flops(grid: "Grid") -> float | None:
 
 def write_states(states: list[ItemState], scale: PaperScale) -> None:
     """Write a line per item, then how to go on."""
-    headings = ["item", "state", "cells", "trials", "FLOP", "about"]
+    counted = any(each.flops is not None for each in states)
     rows = [
         [
             f"{each.paper}:{each.item}",
             each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done",
             each.cells,
             each.trials,
-            None if each.flops is None else f"{each.flops:.1e}",
+            *([each.flops and f"{each.flops:.1e}"] if counted else []),
             each.about,
         ]
         for each in states
     ]
-    if all(each.flops is None for each in states):
-        del headings[4]
-        for row in rows:
-            del row[4]
-    write_table(headings, rows)
+    write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows)
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
     views = format_count(len(states) - grids - other, "view")

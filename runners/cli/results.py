@@ -2,25 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from runners.cli.options import (
-    BY_EFFECT,
-    AnyGrid,
-    Campaign,
-    Campaigns,
-    Cells,
-    Csv,
-    GridFlags,
-    Json,
-    Listing,
-    OneGrid,
-)
+from grid.errors import NotFoundError, SpecError
+from grid.names import some
+from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
 from runners.cli.resolve import (
     MOST_NAMED,
     choose_grid,
@@ -69,9 +58,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
         tell(*state.warnings)
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class GridsFlags:
     """A grid of each of some campaigns, and the format of the answer."""
 
@@ -84,10 +71,10 @@ class GridsFlags:
 def table(
     *query: Cells,
     of: GridsFlags = GridsFlags(),
-    rows: Listing = BY_EFFECT,
+    rows: Listing = Listing(),
     why: str | None = None,
     best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
-) -> int:
+) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
     Parameters
@@ -105,57 +92,40 @@ def table(
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
         _write_why(of, why, best_over)
-        return 0
+        return
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
-    problems: dict[Path | None, AblateError] = {}
     for path in of.campaign or (None,):
-        try:
-            frames += _write_table(path, of, rows, query, best_over, warnings)
-        except AblateError as error:
-            problems[path] = error
-    if len(problems) == max(1, len(of.campaign)):
-        raise next(iter(problems.values()))
-    for path, problem in problems.items():
-        tell(f"{path}: {problem}")
-        warnings.append(f"{path}: {problem}")
+        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
+        with open_grid(flags) as (store, name, notes):
+            found, bases = _compare_cells(store, name, best_over)
+            shown = keep_cells(store, name, found, query)
+            shown = sort_cells(shown, rows.sort, store.grid(name)["measure"]["better"])
+            if rows.columns is None and flags.as_text:
+                if len(of.campaign) > 1:
+                    write(f"campaign {path}")
+                write_verdicts(store, name, found, shown, bases, best_over)
+                continue
+            warnings += notes
+            shown = select_columns(shown, rows.columns)
+            if len(of.campaign) > 1:
+                shown = shown.select(pl.lit(str(path)).alias("campaign"), pl.all())
+            frames.append(shown)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return next(iter(problems.values())).exit_code if problems else 0
 
 
-def _write_table(
-    path: Path | None,
-    of: GridsFlags,
-    rows: Listing,
-    query: Sequence[str],
-    best_over: Sequence[str],
-    warnings: list[str],
-) -> "list[pl.DataFrame]":
-    """Write the table of one campaign as text, or return it and append its warnings."""
-    import polars as pl
+def _compare_cells(store: "Store", grid: str, best_over: Sequence[str]) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
+    """Return the verdicts of a grid and the rows of its baselines."""
+    from store.analysis.tuned_verdicts import tuned_table
+    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs, verdicts
 
-    several, flags = len(of.campaign) > 1, GridFlags(path, of.grid, of.as_json, of.as_csv)
-    with open_grid(flags) as (store, name, notes):
-        found = _judge(store, name, rows.sort, best_over)
-        shown = keep_cells(store, name, found, query)
-        if rows.columns is None and flags.as_text:
-            if several:
-                write(f"campaign {path}")
-            write_verdicts(store, name, found, shown, best_over)
-            return []
-        warnings += notes
-        shown = select_columns(shown, rows.columns)
-        return [shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown]
-
-
-def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "pl.DataFrame":
-    from store.analysis.tuned_verdicts import selected_verdicts
-    from store.analysis.verdicts import verdicts
-
-    found = selected_verdicts(store, grid, best_over) if best_over else verdicts(store, grid)
-    return sort_cells(found, sort, store.grid(grid)["measure"]["better"])
+    if best_over:
+        return tuned_table(store, grid, best_over)
+    measure = measure_of(store, grid, None)
+    bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    return verdicts(store, grid), bases
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
@@ -165,21 +135,16 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     found = exact or begun or find_cells(store, grid, words.split())
     if len(found) > 1:
-        several = "; ".join(names[cell] for cell in found[:MOST_NAMED])
-        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
+        several = some([names[cell] for cell in found], MOST_NAMED)
+        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}")
     return found[0]
 
 
 def _write_why(of: GridsFlags, words: str, best_over: Sequence[str]) -> None:
     from store.analysis.explain_verdict import why, why_text
 
-    if best_over or of.as_csv:
-        raise SpecError(
-            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
-        )
-    if len(of.campaign) > 1:
-        raise SpecError("--why is about one cell of one campaign; give one --campaign")
+    if best_over or of.as_csv or len(of.campaign) > 1:
+        raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         found = why(store, grid, _find_cell(store, grid, words))
     if of.as_json:
@@ -201,8 +166,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     """
     wanted = [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
     runs: list[_ComparedTrial] = []
+    missing: dict[Sequence[str], NotFoundError] = {}
     found: set[Sequence[str]] = set()
-    problems: dict[Sequence[str], NotFoundError] = {}
     warnings: list[str] = []
     for path in campaign or (None,):
         with open_campaign(path) as store:
@@ -211,16 +176,14 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
                 try:
                     keys = find_several(store, words)
                 except NotFoundError as error:
-                    problems[words] = error
+                    missing[words] = error
                     continue
                 found.add(words)
                 runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
-    for missing, problem in problems.items():
-        if missing not in found:
-            raise problem
+    for words in missing.keys() - found:
+        raise missing[words]
     if len(runs) < 2:
-        same = f", which is one trial, {runs[0].key[:8]}" if len(trials) > 1 else ""
-        raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}{same}")
+        raise SpecError(f"a comparison is between two trials or more; {' '.join(trials)!r} means {len(runs)}")
     _write_comparison(runs, warnings, as_json=as_json)
 
 
@@ -234,7 +197,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     if len(runs) > _MOST_COMPARED:
         raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
     write("\n".join(run.about for run in runs))
-    fields = [each for each in spec if not _follows(*each, spec)]
+    fields = [(path, values) for path, values in spec if _ABSENT not in values]
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     else:
@@ -243,17 +206,11 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     if different:
         write_table(columns, different)
     left_out = (
-        (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
+        (len(spec) - len(fields), "field that some do not have", "fields that some do not have"),
         (len(rows) - len(different), "result that is equal", "results that are equal"),
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
         write(f"left out: {words}; --json has all")
-
-
-def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Return True if a field is there only since the kind of a choice differs, and is equal wherever it is there."""
-    kinds = [each.removesuffix("kind") for each, of in spec if each.endswith(".kind") and _ABSENT not in of]
-    return _ABSENT in values and len(set(values)) == 2 and path.startswith(tuple(kinds))
 
 
 class _ComparedTrial(NamedTuple):

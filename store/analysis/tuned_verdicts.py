@@ -30,14 +30,15 @@ def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Sp
     There is no verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
+    return tuned_table(store, grid, over, split)[0]
+
+
+def tuned_table(
+    store: Store, grid: str, over: Sequence[str], split: Split = "apart"
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Return `selected_verdicts` and the `baseline_rows` of their baselines. Raises as it does."""
     chosen, values, baseline, by = _tune(store, grid, over, split)
-    return _with_choices(judge_runs(values, baseline, by), chosen)
-
-
-def tuned_baselines(store: Store, grid: str, over: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of `baseline_rows` for the baselines of `selected_verdicts`. Raises as it does."""
-    _, values, baseline, by = _tune(store, grid, over, "apart")
-    return baseline_rows(values, baseline, by)
+    return _with_choices(judge_runs(values, baseline, by), chosen), baseline_rows(values, baseline, by)
 
 
 def _tune(
