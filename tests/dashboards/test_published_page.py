@@ -183,16 +183,6 @@ def test_a_row_without_a_value_says_why_beside_it(at: At, foreign: At) -> None:
     assert show_slot(foreign("?paper=003&item=table 1"), "item").answer.startswith("0 of ")
 
 
-def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
-    told = words(SlotContent(parts=show_slot(at(""), "item").parts))
-    softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"
-    assert softmax in told
-    assert told.count("equation 2: the first scored point") == 1
-    assert "All own: " in told
-    assert "nothing here was measured that could stand there" in told
-    assert "sigma_f" in told
-
-
 def test_specs_that_are_named_are_there() -> None:
     named = {each.spec for each in ITEMS if each.spec}
     assert named
