@@ -103,7 +103,7 @@ def test_evaluations_and_probes_are_those_of_the_last_step(view: PageView, campa
     )
     assert rows["value"].to_list() == pytest.approx(expected["value"].to_list())
     assert show(view, "probes", key).data.select("layer", "head").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert show(view, "probes", campaign.line("SSA", 1)["trial"]).message == "It was not probed."
+    assert show(view, "probes", campaign.line("SSA", 1)["trial"]).message == "It has no probe yet."
 
 
 def test_the_spec_is_listed_by_path_and_whole(view: PageView, campaign: Campaign) -> None:

@@ -135,9 +135,8 @@ def _why(view: PageView) -> SlotContent:
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
-    style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
-    rows = [html.Tr([html.Th(topic, scope="row", style=style), html.Td(said)]) for topic, said in topics]
-    return SlotContent(caption=caption, data=data, parts=[html.Table(html.Tbody(rows), className="plain")])
+    rows = [html.Div([html.Dt(topic), html.Dd(said)]) for topic, said in topics]
+    return SlotContent(caption=caption, data=data, parts=[html.Dl(rows, className="facts")])
 
 
 def _explain_choice(view: PageView) -> str:

@@ -20,7 +20,6 @@ from dashboards.papers.items import ITEMS, item
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
-_MOST_REASONS: Final = 6
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
@@ -233,31 +232,16 @@ def _doubts(view: PageView) -> SlotContent:
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
     texts = [f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}.", *captions]
     parts = [html.P(text, className="note") for text in texts]
+    needs = ", ".join(chosen.needs)
+    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
+    if chosen.spec:
+        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
     if found := _notes_of(chosen):
         unusable = " (nothing is compared with these values)"
         listed = [html.Li(f"{each.place}: {each.text}{unusable if each.unusable else ''}") for each in found]
         return SlotContent(parts=[*parts, html.Ul(listed)])
     known = "Nothing is known against the printed values. No paper says how many seeds they are of."
     return SlotContent(parts=[*parts, html.P(known if captions else "It prints no values.")])
-
-
-def _lacks(view: PageView) -> SlotContent:
-    chosen = chosen_item(view)
-    parts: list[Component] = []
-    if not _has_no_values(chosen):
-        found = paper_tables.frame(grid_of(view), _find_printed(view))
-        have = found.height - found["mean"].null_count()
-        parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
-        reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
-        parts.append(html.Ul([html.Li(f"{count(n, 'cell')}: {why}") for why, n in reasons.iter_rows()]))
-    needs = ", ".join(chosen.needs)
-    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
-    if chosen.spec:
-        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
-    elif needs:
-        axes = "whose axes are those that the table or figure tells apart"
-        parts.append(html.P(f"No spec of this repository fills it: a grid does that records these names, {axes}."))
-    return SlotContent(parts=parts)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -280,7 +264,6 @@ PUBLISHED = AppPage(
     slots=(
         Slot("item", "Printed and own", _show_item),
         Slot("claims", "Claims", _claims, "table"),
-        Slot("doubts", "What is known of the printed values", _doubts, "words"),
-        Slot("lacks", "What this grid has of it", _lacks, "words"),
+        Slot("doubts", "What is known of it", _doubts, "words"),
     ),
 )

@@ -201,7 +201,7 @@ def _without_empty(found: pl.DataFrame) -> pl.DataFrame:
     return found.select(each for each in found if each.null_count() < found.height)
 
 
-def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
+def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: str) -> SlotContent:
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
@@ -209,28 +209,22 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.Da
         {"key": _key(view)},
         most=None if view.whole else _MOST_ROWS + 1,
     )
+    if found.is_empty():
+        return SlotContent(message=f"It has no {table} yet.")
     where = [point(dict(at)) for at in found["point"]]
-    return found.with_columns(pl.Series("point", where, dtype=pl.String))
+    found = _without_empty(found.with_columns(pl.Series("point", where, dtype=pl.String)))
+    if found.height > _MOST_ROWS and not view.whole:
+        found, said = found.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
+    return SlotContent(caption=said, data=found, columns=columns(found))
 
 
 def _evaluations(view: PageView) -> SlotContent:
-    found = _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"))
-    if found.is_empty():
-        return SlotContent(message="It has not been evaluated.")
-    found = _without_empty(found)
     said = "The last value at each point, with how many items it is the mean of and the standard error over them."
-    return SlotContent(caption=said, data=found, columns=columns(found))
+    return _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"), said)
 
 
 def _probes(view: PageView) -> SlotContent:
-    found = _list_measurements(view, "probe", ("layer", "head", "point"))
-    if found.is_empty():
-        return SlotContent(message="It was not probed.")
-    cut = ""
-    if found.height > _MOST_ROWS and not view.whole:
-        found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
-    said = f"Probes of the model, each at its last step.{cut}"
-    return SlotContent(caption=said, data=found, columns=columns(found))
+    return _list_measurements(view, "probe", ("layer", "head", "point"), "Probes of the model, each at its last step.")
 
 
 def listing(fields: Mapping[str, Any]) -> pl.DataFrame:
