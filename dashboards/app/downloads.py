@@ -25,8 +25,8 @@ from store import Campaign
 from store.database.query_log import logged_queries
 from store.export.formats import encode
 
-IN_PAGE: Final = ("table", "sql")
-"""Shown on the page below a slot; the others are files."""
+IN_PAGE: Final = ("table", "sql", "json")
+"""Shown on the page below a slot, or made a picture there; the others are files."""
 
 MOST_ROWS: Final = 500
 """Rows of a table inside a page; files have all."""
@@ -39,15 +39,15 @@ def download(engine: Engine, campaign: str, page: str, name: str, end: str, sear
     """
     engine.campaigns.root(campaign)
     found, slot = _find_slot(engine, page, name)
-    require("a slot", "file", end, [*_DATA, *IN_PAGE, "html"])
+    require("a slot", "file", end, _TYPES)
     address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
         view = engine.view(store, campaign, found, address, whole=True)
         with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
-    body = own or _encode(shown, slot.title, end, statements)
-    response = Response(body, mimetype=_DATA.get(end, "text/html"))
+    body = own or _encode(shown, slot.title, end, statements, address.hide)
+    response = Response(body, mimetype=_TYPES[end])
     if end not in IN_PAGE:
         plain = re.sub(r"[^\w .,=+-]", "_", f"{campaign}-{name}.{end}", flags=re.ASCII)
         response.headers.set("Content-Disposition", "attachment", filename=plain)
@@ -72,21 +72,23 @@ def figure_at(campaign: Campaign, place: str) -> go.Figure:
     return _draw_standalone(shown, slot.title, address.hide)
 
 
-def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str] = ()) -> go.Figure:
+def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str]) -> go.Figure:
     if shown.figure is None:
         raise Unknown(shown.message or f"{title} has no figure")
     drawn = go.Figure(figure_of(shown, Looks(None, hide)))
     return standalone(drawn, title, legend=any(key.key for key in shown.legend))
 
 
-def _encode(shown: SlotContent, title: str, end: str, statements: Sequence[str]) -> bytes | str:
+def _encode(shown: SlotContent, title: str, end: str, statements: Sequence[str], hide: Collection[str]) -> bytes | str:
     """Write a file; the measure is in columns of data files, and in the caption of LaTeX."""
     if end == "sql":
         return tag("pre", text(";\n\n".join(statements)))
     if end == "table":
         return data_table(shown.data, MOST_ROWS)
+    if end == "json":
+        return str(_draw_standalone(shown, title, hide).to_json())
     if end == "html":
-        return _figure(shown, title)
+        return _figure(_draw_standalone(shown, title, hide), title, shown.caption)
     if end == "tex":
         of = shown.measured
         measure = f" {', '.join(filter(None, (of['measure'], of['unit'])))} ({of['better']} is better)." if of else ""
@@ -96,17 +98,19 @@ def _encode(shown: SlotContent, title: str, end: str, statements: Sequence[str])
     return encode(shown.data.with_columns(constant) if end in ("csv", "parquet") else shown.data, end)
 
 
-def _figure(shown: SlotContent, title: str) -> str:
+def _figure(figure: go.Figure, title: str, caption: str) -> str:
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    drawn: str = pio.to_html(_draw_standalone(shown, title), config=config, include_plotlyjs=False, full_html=False)
+    drawn: str = pio.to_html(figure, config=config, include_plotlyjs=False, full_html=False)
     head = tag("head", f'<meta charset="utf-8"><title>{text(title)}</title><script>{plotly_js()}</script>')
-    body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")
+    body = tag("body", drawn + tag("p", text(caption)), style="font-family: sans-serif; margin: 24px")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
 
 
-_DATA: Final = {
+_TYPES: Final = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
     "tex": "text/x-tex",
     "md": "text/markdown",
+    "json": "application/json",
+    **dict.fromkeys(("html", "table", "sql"), "text/html"),
 }

@@ -304,7 +304,8 @@ def files(given: Slot, shown: SlotContent, address: str, root: str) -> list[Comp
     kinds = FILES if drawn else FILES[:-1]
     links = [html.A(label, href=f"{start}.{end}{tail}", download="") for label, end in kinds]
     if drawn:
-        links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
+        source = {"data-figure": f"{start}.json{tail}"}
+        links += [html.Button(end.upper(), type="button", **{"data-image": end}, **source) for end in ("png", "svg")]
         place = f"{path.split('/', 2)[2]}/{given.name}{tail}"
         code = f"from ablate import Campaign, dashboard_figure\n\ndashboard_figure(Campaign({root!r}), {place!r})\n"
         about = "Copy the Python that draws this figure"

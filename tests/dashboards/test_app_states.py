@@ -219,6 +219,14 @@ def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
             assert gzip.decompress(small.data) == whole.data, address
 
 
+def test_a_picture_has_title_and_legend_of_its_own_and_hides_what_the_page_hides(campaigns: Campaigns) -> None:
+    client = make_app(campaigns, PAGES).server.test_client()
+    figure = client.get("/files/runs/curves/curves.json", query_string={"hide": "softmax · 2"}).json
+    assert figure["layout"]["title"]["text"] == "Training curves"
+    assert figure["layout"]["showlegend"]
+    assert sorted({trace["visible"] for trace in figure["data"]}) == [False, True]
+
+
 def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: PageView) -> SlotContent:
         raise AttributeError("partially initialized module")
