@@ -77,7 +77,9 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
     values = dict(ends.select("series", "value").iter_rows())
     best = next(iter(values))
     base = run_groups.baseline_group(grid_of(view), of.found, best)
-    beside = f" ({of.names[base]}: {number(values[base])})" if base in values and base not in (None, best) else ""
+    beside = ""
+    if base is not None and base != best and base in values:
+        beside = f" ({of.names[base]}: {number(values[base])})"
     extreme = "highest" if way == "higher" else "lowest"
     ends_with = f"{of.names[best]} ends with the {extreme} mean {name} of those shown: {number(values[best])}{beside}."
     return f"{ends_with} Overview tells which differences are real."

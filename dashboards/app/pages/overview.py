@@ -13,7 +13,7 @@ from dashboards.app.pages.compare import CompareAddress, differences_of, judge_v
 from dashboards.app.pages.factors import FactorsAddress, level_effects
 from dashboards.app.table_columns import WIDE, WRAP, columns, link
 from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
-from dashboards.data.formatting import count
+from dashboards.data.formatting import count, entry
 from dashboards.data.grid_context import GridContext
 from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
@@ -116,7 +116,8 @@ def _failures(view: PageView) -> SlotContent:
     if found.is_empty():
         return SlotContent(message="No trial has failed.")
     found = found.with_columns(pl.col("reason").fill_null("unknown"))
-    rows = found.select("reason", "n", pl.col("labels").list.join(", ").alias("cells"), "message", "example")
+    cells = pl.Series("cells", map(entry, found["labels"].to_list()), pl.String)
+    rows = found.select("reason", "n", cells, "message", "example")
     reasons = found.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
     by = ", ".join(f"{reason} {n}" for reason, n in reasons.iter_rows())
     total = count(int(found["n"].sum()), "failed trial")
@@ -150,7 +151,7 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
         why = ": ".join(filter(None, (row["reason"] or "unknown", row["message"])))
         root = shlex.quote(str(about.store.layout.root))
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
-        steps.append((f"train {count(row['n'], 'failed trial')} again, or leave it as a result", why, command))
+        steps.append((f"train {count(row['n'], 'failed trial')} again, or keep as a result", why, command))
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
         steps.append((f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"))
