@@ -106,11 +106,15 @@ def _data(shown: FigureBlock) -> str:
     frame = shown.data
     if frame.is_empty():
         return ""
-    rows = [[entry(value) for value in row] for row in frame.head(MOST_DATA_ROWS).iter_rows()]
-    inner = plain_table(frame.columns, rows)
-    if len(rows) < frame.height:
-        inner += tag("p", text(f"The first {len(rows)} of {frame.height:,} rows; the copy has all."), class_="note")
-    return details(f"Data ({count(frame.height, 'row')})", inner + copy_button(csv(frame)))
+    inner = data_table(frame, MOST_DATA_ROWS) + copy_button(csv(frame))
+    return details(f"Data ({count(frame.height, 'row')})", inner)
+
+
+def data_table(frame: pl.DataFrame, most: int) -> str:
+    """The first `most` rows as a table."""
+    rows = [[entry(value) for value in row] for row in frame.head(most).iter_rows()]
+    cut = f"The first {most} of {count(frame.height, 'row')}; files and copies have all."
+    return plain_table(frame.columns, rows) + (tag("p", text(cut), class_="note") if frame.height > most else "")
 
 
 def csv(frame: pl.DataFrame) -> str:

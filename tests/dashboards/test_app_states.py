@@ -3,7 +3,6 @@
 import gzip
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import plotly.graph_objects as go
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
@@ -21,11 +21,11 @@ from synthetic import write_campaign
 from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
+from dashboards.app.frame import Looks, figure_of
 from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
-from store import Layout
 from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
@@ -84,26 +84,21 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/overview?view=../../etc/passwd", "no saved view 'etc-passwd-"),
         ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
         ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
-        ("/runs/compare?baseline=nobody", "has no cell 'nobody'"),
         ("/runs/compare?cell=softmax · 2", "is a baseline, which has no verdict"),
         ("/runs/compare?measure=mse%40sigma_f%3D9", "has no measure 'mse@sigma_f=9'; it has mse@sigma_f=1,sigma_x=1"),
         ("/runs/compare?better=sideways", "better='sideways'"),
         ("/runs/factors?x=nowhere", "has no axis 'nowhere'; it has operator, depth"),
         ("/runs/factors?x=depth&y=depth", "a map needs two axes"),
         ("/runs/factors?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
-        ("/runs/factors?fix=depth", "takes name=value"),
         ("/runs/trade-offs?against=nothing", "has no quantity 'nothing'; it has mse@sigma_f=1,sigma_x=1"),
         ("/runs/mechanism?probe=nothing", "has no recorded row 'nothing'; it has number"),
         ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
-        ("/runs/mechanism?step=77", "has no step 77; it has"),
         ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),
-        ("/runs/mechanism?cells=nobody", "has no cell 'nobody'; it has"),
         ("/runs/curves?metric=nothing", "has no logged metric 'nothing'; it has loss"),
-        ("/runs/curves?by=nothing.here", "have no 'nothing.here'; there are cell, run, seed, operator, depth"),
-        ("/runs/curves?by=x' OR '1", "\"x' OR '1\""),
+        ("/runs/curves?by=x' OR '1", "has no axis \"x' OR '1\"; it has cell, run, seed, operator, depth"),
         ("/runs/curves?show=nobody", "has no group of runs 'nobody'; it has softmax"),
         ("/runs/curves?run=zz", "run='zz' names one run"),
-        ("/runs/curves?smooth=exponential&amount=1", "keeps a share below 1; got 1."),
+        ("/runs/curves?smooth=1", "smooth='1': "),
         ("/runs/runs?columns=x'%3B DROP", "has no column"),
         ("/runs/published?paper=7", "has no paper '7'; it has 000, 001"),
         ("/runs/published?paper=002&item=figure 9", "has no item 'figure 9'; it has figure 1, figure 2"),
@@ -224,6 +219,14 @@ def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
             assert gzip.decompress(small.data) == whole.data, address
 
 
+def test_a_picture_has_title_and_legend_of_its_own_and_hides_what_the_page_hides(campaigns: Campaigns) -> None:
+    client = make_app(campaigns, PAGES).server.test_client()
+    figure = client.get("/files/runs/curves/curves.json", query_string={"hide": "softmax · 2"}).json
+    assert figure["layout"]["title"]["text"] == "Training curves"
+    assert figure["layout"]["showlegend"]
+    assert sorted({trace["visible"] for trace in figure["data"]}) == [False, True]
+
+
 def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: PageView) -> SlotContent:
         raise AttributeError("partially initialized module")
@@ -233,7 +236,7 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
     content, *_ = Engine(Campaigns([runs]), [broken]).show("/runs/overview", "", "light")
     found = " | ".join(texts(content))
     assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
-    assert "Noise floor" in found
+    assert "What to do next" in found
     assert "partially initialized" in caplog.text
 
 
@@ -258,6 +261,16 @@ def test_what_is_opened_in_a_page_has_no_markup_of_its_own(campaigns: Campaigns)
         assert answer.status_code == 200
         assert "img src" in answer.text
         assert "<img" not in answer.text
+
+
+def test_an_axis_follows_new_results_until_the_reader_zooms() -> None:
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 100])).update_layout(xaxis={"type": "linear", "range": [0, 3]})
+    figure.update_layout(yaxis={"type": "log", "range": [0, 2]})
+    layout = figure_of(SlotContent(figure), Looks(None))["layout"]
+    assert [layout[axis]["autorangeoptions"]["include"] for axis in ("xaxis", "yaxis")] == [(0, 3), (1, 100)]
+    assert "range" not in layout["xaxis"]
+    other = figure_of(SlotContent(figure.update_xaxes(title_text="seconds")), Looks(None))["layout"]
+    assert layout["uirevision"] != other["uirevision"]  # other axes take the zoom back
 
 
 class Numbered(Address):
@@ -306,20 +319,3 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
         finally:
             campaigns.close()
     assert "cannot bring in what is new" in caplog.text
-
-
-def test_a_page_of_a_grid_is_made_once_while_nothing_is_new(runs: Path) -> None:
-    made = []
-
-    def make(view: PageView) -> SlotContent:
-        made.append(view.address)
-        return SlotContent(message="here")
-
-    page = PAGES[0]._replace(slots=(Slot("one", "One", make, "words"),))
-    engine = Engine(Campaigns([runs]), [page])
-    for search in ("", "", "?hide=a", ""):
-        assert "here" in texts(engine.show("/runs/overview", search, "dark")[0])
-    assert len(made) == 2
-    os.utime(Layout(runs).snapshot)
-    engine.show("/runs/overview", "", "light")
-    assert len(made) == 3

@@ -151,13 +151,11 @@ def test_printed_values_are_hollow_marks_on_a_figure(at: At) -> None:
 
 def test_doubts_and_what_is_lacking_are_said(at: At) -> None:
     assert "tables 1 and 6" in words(show_slot(at(""), "doubts"))
-    lacks = words(show_slot(at(""), "lacks"))
-    assert "20 of 140 printed cells have a value" in lacks
-    assert "ablate run specs/out_of_distribution.py" in lacks
-    other = words(show_slot(at("?paper=004&item=table 1"), "lacks"))
+    assert show_slot(at(""), "item").answer.startswith("20 of 140 printed values")
+    assert "ablate run specs/out_of_distribution.py" in words(show_slot(at(""), "doubts"))
+    other = words(show_slot(at("?paper=004&item=table 1"), "item"))
     assert "another task: the grid learns linear_functions, the paper's is text" in other
-    assert "It is drawn from: sink_share, validation_loss." in other
-    ranks = words(show_slot(at("?paper=002&item=table 5"), "lacks"))
+    ranks = words(show_slot(at("?paper=002&item=table 5"), "doubts"))
     assert "It is drawn from: effective_rank_median." in ranks
 
 
@@ -181,16 +179,6 @@ def test_a_row_without_a_value_says_why_beside_it(at: At, foreign: At) -> None:
     have, _, printed, *_ = shown.answer.split()
     assert 0 < int(have) < int(printed)
     assert show_slot(foreign("?paper=003&item=table 1"), "item").answer.startswith("0 of ")
-
-
-def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
-    told = words(SlotContent(parts=show_slot(at(""), "item").parts))
-    softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"
-    assert softmax in told
-    assert told.count("equation 2: the first scored point") == 1
-    assert "All own: " in told
-    assert "nothing here was measured that could stand there" in told
-    assert "sigma_f" in told
 
 
 def test_specs_that_are_named_are_there() -> None:

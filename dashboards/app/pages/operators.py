@@ -9,19 +9,8 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.page import (
-    WRAP,
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    html,
-    options,
-)
+from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
+from dashboards.app.table_columns import WRAP, columns
 from dashboards.data.formatting import capitalise, count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
@@ -70,15 +59,9 @@ def own_operators(view: PageView) -> dict[str, Mapping[str, Any]]:
         "SELECT g.operator, min(g.label) AS label, (t.spec->'operator')::VARCHAR AS spec FROM grid_trial g "
         "JOIN trial t USING (trial) WHERE t.spec IS NOT NULL GROUP BY ALL ORDER BY g.operator, label, spec"
     ).drop_nulls("spec")
-    several = rows.filter(pl.col("operator").is_duplicated())["operator"].to_list()
-    own: dict[str, Mapping[str, Any]] = {}
-    for operator, label, text in rows.iter_rows():
-        spec = json.loads(text)
-        name = OWN + (label if operator in several else operator)
-        while name in own:
-            name += "'"
-        own[name] = spec if isinstance(spec, dict) else {}
-    return own
+    unique = {operator for operator in rows["operator"] if rows["operator"].to_list().count(operator) == 1}
+    names = [OWN + (operator if operator in unique else label) for operator, label, _ in rows.iter_rows()]
+    return dict(zip(names, map(json.loads, rows["spec"]), strict=True))
 
 
 def operator_of(view: PageView) -> str | Mapping[str, Any]:
@@ -160,10 +143,9 @@ def _scores(view: PageView) -> SlotContent:
     styles = head_styles(heads, found.label, {SOFTMAX: _NEUTRAL, **view.operators}) | {SOFTMAX: _NEUTRAL}
     names = {each: _name(found, each) for each in heads} | {SOFTMAX: SOFTMAX}
     legend = [Key(styles[key], names[key], key) for key in styles]
-    alike = bool(curves) and all(tuple(curve.values) == tuple(usual) for curve in curves)
     caption = (
-        "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ"
-        f"{', and so is this one' * alike}. What stands before the score (margin, gate, temperature) is not in it."
+        "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ. What stands before "
+        "the score (margin, gate, temperature) is not in it."
     )
     return SlotContent(draw_scores(frame, CellLook(names, styles)), caption, frame, legend)
 

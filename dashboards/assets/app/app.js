@@ -94,35 +94,13 @@
     if (copy && event.target.tagName === "TEXTAREA") copy.scrollTop = event.target.scrollTop;
   }, true);
 
-  // alone, a figure needs the title and the legend that the page has around it
-  function image(button) {
+  // the server adds the title and the legend that the page has around a figure
+  async function image(button) {
     const slot = button.closest(".slot");
-    const plot = slot.querySelector(".js-plotly-plot");
-    const { width, height } = plot.getBoundingClientRect();
-    const entries = slot.querySelectorAll(".legend .key").length;
-    const rows = Math.ceil(entries / 4);
-    const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-    const seen = new Set();
-    const data = plot.data.map((trace) => {
-      const listed = entries > 0 && trace.legendgroup && trace.name && trace.showlegend !== false && !seen.has(trace.legendgroup);
-      if (listed) seen.add(trace.legendgroup);
-      return { ...trace, showlegend: Boolean(listed) };
-    });
-    const color = getComputedStyle(root).getPropertyValue("--ink").trim();
-    const paper = getComputedStyle(root).getPropertyValue("--paper").trim();
-    const layout = {
-      ...plot.layout,
-      title: { text: literal(slot.querySelector("h2").textContent), x: 0, xref: "paper", font: { size: 15, color } },
-      showlegend: seen.size > 0,
-      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0 },
-      margin: { ...plot.layout.margin, t: 46, b: 8 + 26 * rows },
-      paper_bgcolor: paper,
-      plot_bgcolor: paper,
-      width,
-      height: height + 46 + 26 * rows,
-    };
-    const options = { format: button.dataset.image, filename: slot.id.replace(/^slot-/, ""), scale: 2 };
-    window.Plotly.downloadImage({ data, layout }, { ...options, width, height: layout.height });
+    const figure = await (await fetch(button.dataset.figure)).json();
+    const size = { width: slot.querySelector(".plot").clientWidth, height: figure.layout.height, scale: 2 };
+    const filename = slot.id.replace(/^slot-/, "");
+    window.Plotly.downloadImage(figure, { format: button.dataset.image, filename, ...size });
   }
 
   async function copy(button) {
@@ -136,12 +114,6 @@
     }
   }
 
-  // words that new results change come as other elements; what the reader opened or closed in them stays so, until
-  // another page or another run is gone to
-  const folds = new Map();
-  const fold = (details) => [details.closest(".slot")?.id, details.querySelector("summary")?.textContent].join(" ");
-  window.addEventListener("popstate", () => folds.clear());
-
   // links within the app change the page without loading everything again
   function go(event, link) {
     const url = new URL(link.href);
@@ -153,19 +125,9 @@
   }
 
   function visit(href, up = true) {
-    folds.clear();
     history.pushState({}, "", href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
     if (up) window.scrollTo(0, 0);
-  }
-
-  function keepFolds(records) {
-    if (!folds.size) return;
-    for (const record of records)
-      for (const node of record.addedNodes)
-        if (node.nodeType === 1)
-          for (const each of [...node.querySelectorAll("details"), ...(node.tagName === "DETAILS" ? [node] : [])])
-            if (folds.has(fold(each))) each.open = folds.get(fold(each));
   }
 
   // the curves of the entry under the pointer stand out
@@ -192,8 +154,6 @@
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
-    else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
-    else if (at("#page summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
     else if (at("button[data-copy]")) copy(at("button[data-copy]"));
@@ -241,9 +201,8 @@
     }
   };
 
-  new MutationObserver((records) => {
+  new MutationObserver(() => {
     keepCursor();
-    keepFolds(records);
     paintAll();
     const heading = document.querySelector("#page h1");
     const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
