@@ -48,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "campaign")
         if not layout.exists():
-            measure_behind(layout, options.trials)
+            measure_behind(layout, options.trials, options.repeat)
         report("first_ingest", [took(lambda: ingest(layout))])
         time.sleep(SETTLED_S)  # until then directories that were just written are read again
         report("every_trial", [took(lambda: ingest(layout)) for _ in range(options.repeat)])
@@ -59,7 +59,7 @@ def main() -> None:
         report("ablate_status", [took(lambda: ablate("status", layout)) for _ in range(options.repeat)], target_s=1)
 
 
-def measure_behind(layout: Layout, trials: int) -> None:
+def measure_behind(layout: Layout, trials: int, repeat: int) -> None:
     """Write the campaign; measure `cancel` and `status` on a store that is behind, and without a store."""
     widths = {"width": range(trials // SEEDS)}
     lines = plan_lines(["softmax"], range(SEEDS), "large", widths)
@@ -74,7 +74,8 @@ def measure_behind(layout: Layout, trials: int) -> None:
             shutil.rmtree(layout.store)
         report(f"ablate_cancel_store_{store}", [took(lambda: ablate("cancel", layout))], target_s=2)
         cancelled_path(layout, SUBMISSION).unlink()
-        report(f"ablate_status_store_{store}", [took(lambda: ablate("status", layout))])
+        runs = [took(lambda: ablate("status", layout)) for _ in range(repeat)]
+        report(f"ablate_status_store_{store}", runs, target_s=5)
 
 
 def write_attempts(layout: Layout, keys: list[str]) -> None:

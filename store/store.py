@@ -1,6 +1,7 @@
 """Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, final
@@ -39,14 +40,15 @@ class Store:
         *,
         refresh: bool = True,
         thorough: bool = True,
+        most_s: float = math.inf,
         memory_bytes: int | None = None,
     ) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
-        With `refresh` it first ingests what is new, unless another process is doing so; `thorough` is that of `ingest`.
-        `memory_bytes` is the memory, and the disk beside, that a query may take. Raises NotFoundError: there is no
-        campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a grid has another version, or cannot
-        be read.
+        With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
+        those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. Raises
+        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet. Raises StoreError: the store or a
+        grid has another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -54,7 +56,7 @@ class Store:
         for name in layout.grid_names():
             require_version(layout, name)
         layout.check_store()
-        stale = _refresh(layout, thorough=thorough) if refresh else _AS_IT_IS
+        stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else _AS_IT_IS
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
@@ -268,15 +270,26 @@ def _is_older(snapshot: Path) -> bool:
         return stored_version(connection, snapshot) < STORE_SCHEMA
 
 
-def _refresh(layout: Layout, *, thorough: bool) -> str | None:
+def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
     """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
     waits = not layout.snapshot.exists()
     try:
-        found = ingest(layout, wait=waits, thorough=thorough)
+        found = ingest(layout, wait=waits, thorough=thorough, most_s=most_s)
         if found.busy and _is_older(layout.snapshot):
             found = ingest(layout)
     except EnvironmentProblem as problem:
         if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
+    if found.unread_plans:
+        plans = f"the large plan {found.unread_plans[0]}"
+        plans += f" and {len(found.unread_plans) - 1} more" if found.unread_plans[1:] else ""
+        return f"{plans} is not read yet, nor is what came later; `ablate table` reads all"
+    if found.unread_fans:
+        left = f"{found.unread_shards} new shards of results" if found.unread_shards else ""
+        left = left or (
+            f"at least {found.unread} new attempt{'s' * (found.unread > 1)}" if found.unread else "new attempts"
+        )
+        left += f", in {len(found.unread_fans)} of {len(layout.fans())} directories of trials,"
+        return f"{left} are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

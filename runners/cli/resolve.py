@@ -1,5 +1,6 @@
 """Find the campaign, grids, papers and trials that a command means, and ask before code of others runs."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,11 +47,11 @@ def find_campaign(campaign: Path | None) -> Path:
     raise SpecError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
-def open_campaign(campaign: Path | None, *, thorough: bool = True) -> "Store":
-    """Open the store of the campaign that `find_campaign` finds; `thorough` as of `Store.open`."""
+def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
+    """Open the store of the campaign that `find_campaign` finds; arguments as of `Store.open`."""
     from store.store import Store
 
-    return Store.open(find_campaign(campaign), thorough=thorough)
+    return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
 
 @contextmanager

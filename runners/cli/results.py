@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from store.store import Store
 
+_MOST_INGEST_S = 1.0
+"""Seconds for which `ablate status` reads what is new; it says what is left."""
 _MOST_COMPARED = 12
 _ABSENT = "(not there)"
 
@@ -47,7 +49,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
 
-    with open_campaign(campaign, thorough=False) as store:
+    with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = (store.grids() if grid is None else []) or [choose_grid(store, grid)]
         state = read_status(store, locate_trials(store, done=False), names, grid)
         state = state.keep(store, select_planned(store, query)) if query else state

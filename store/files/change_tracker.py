@@ -4,9 +4,10 @@ Trials are fanned out into up to 256 directories, `trials/<two digits>`. A proce
 attempt first gives the directory a new time of change (`touch_trial`). So an unchanged directory holds nothing new, and
 an ingest of 100,000 trials checks 256 directories. Attempts without an end are read every time.
 
-A directory is read again while its last change is younger than `SETTLED_S`, since a network file system may show an old
-listing for a minute. It is also read every `LOOK_AGAIN_S`, since files may be changed by hand. The cache belongs to one
-state of the database and is discarded with any other.
+A directory is read again while its last change is younger than `SETTLED_S`. The time is set before the change is made,
+and a network file system may show an old listing for a minute. It is also read every `LOOK_AGAIN_S`: files may have
+been changed by hand, or a process may have been suspended between the two steps. The cache belongs to one state of the
+database and is discarded with any other.
 """
 
 import os
@@ -55,12 +56,13 @@ class DirectoryCache:
         self.same = frozenset(fan for fan in recent if self._stamps.get(fan) == known[fan][0])
         """Unchanged directories."""
 
-    def remember(self, troubled: Iterable[str]) -> None:
+    def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
 
-        `troubled` are paths of records that could not be read: they are tried again every time.
+        `troubled` are paths of records that could not be read: they are tried again every time. `unread` are
+        directories that were not read wholly.
         """
-        again = {Path(file).parts[1] for file in troubled if file.startswith("trials/")}
+        again = {*unread, *(Path(file).parts[1] for file in troubled if file.startswith("trials/"))}
         seen = {fan: self._before[fan] for fan in self.same - again}
         for fan, stamp in self._stamps.items():
             settled = stamp is not None and self._now_ns - max(stamp[1:]) > SETTLED_S * 10**9

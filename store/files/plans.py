@@ -4,6 +4,7 @@ import struct
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
@@ -11,7 +12,7 @@ from grid.errors import NotFoundError, StoreError
 from store.files import record_fields
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
-from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature, relative
+from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature, json_text, relative
 
 _LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
 _HEADER = fields(
@@ -44,18 +45,22 @@ def plan_signatures(layout: Layout) -> dict[str, str]:
     return {source: " ".join(map(file_signature, paths)) for source, paths in files.items()}
 
 
-def read_plan(layout: Layout, source: str) -> PlanFile:
-    """The plan `source`; what cannot be read is among its problems and the rest is there."""
+def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | None = None) -> PlanFile:
+    """The plan `source`; what cannot be read is among its problems and the rest is there.
+
+    With `known`, the spec of a line is its JSON text, and lines are taken from there and added to it, by hash. A
+    submission repeats the lines of its grid, and decoded specs of very many trials slow down the interpreter.
+    """
     folder, name = source.split("/", 1)
     plan = PlanFile(source)
     if folder == "grids":
         plan.header, path = _read_header(layout, name, plan), layout.grid_trials(name)
-        _read_lines(layout, path, plan)
+        _read_lines(layout, path, plan, known)
         if plan.header is not None and plan.header["trials"] != len(plan.lines):
             promised = plan.header["trials"]
             plan.report(layout, path, f"its header promises {promised} trials; {len(plan.lines)} can be read")
     else:
-        offsets = _read_lines(layout, layout.manifest(name), plan)
+        offsets = _read_lines(layout, layout.manifest(name), plan, known)
         if layout.manifest(name).is_file():
             _check_index(layout, name, offsets, plan)
     return plan
@@ -103,7 +108,7 @@ def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
     return None if header.get("baseline") == cell else header.get("baseline")
 
 
-def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
+def _read_lines(layout: Layout, path: Path, plan: PlanFile, known: dict[bytes, dict[str, Any]] | None) -> list[int]:
     """Add the sound lines of `path` to `plan`; the byte offsets of all of them."""
     data = _read_bytes(layout, path, plan) or b""
     if data and not data.endswith(b"\n"):
@@ -113,8 +118,7 @@ def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
         offsets.append(start)
         start += len(text)
         try:
-            line = parse_object(text, f"line {number}")
-            check_record(line, _LINE)
+            line = _read_line(text, f"line {number}", known)
         except StoreError as error:
             plan.report(layout, path, f"line {number}: {error}")
             continue
@@ -134,6 +138,17 @@ def _read_bytes(layout: Layout, path: Path, plan: PlanFile) -> bytes | None:
     except OSError as error:
         plan.report(layout, path, f"it cannot be read ({error.strerror})")
         return None
+
+
+def _read_line(text: bytes, where: str, known: dict[bytes, dict[str, Any]] | None) -> dict[str, Any]:
+    digest = blake2b(text, digest_size=16).digest()
+    if known is not None and digest in known:
+        return known[digest]
+    line = parse_object(text, where)
+    check_record(line, _LINE)
+    if known is not None:
+        line = known[digest] = {**line, "spec": json_text(line["spec"])}
+    return line
 
 
 def _check_index(layout: Layout, submission: str, offsets: list[int], plan: PlanFile) -> None:

@@ -100,3 +100,8 @@ def file_signature(path: Path | str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
     return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def signed_size(signature: str) -> int:
+    """The size of the file that has `signature`; 0 if it is absent."""
+    return 0 if signature == "absent" else int(signature.split(":")[2])

@@ -1,5 +1,7 @@
 """From files to the live database: what is new since the last time, each fact once, by one process at a time."""
 
+import math
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +42,14 @@ class Ingested(NamedTuple):
     """Later evaluations of finished trials that are new, were made again, or are gone."""
     bad_records: int = 0
     """JSON files and lines that could not be read this time."""
+    unread: int = 0
+    """New attempts that were left for the next ingest, since the time was over."""
+    unread_fans: frozenset[str] = frozenset()
+    """Directories of trials that were left for the next ingest, or not read wholly."""
+    unread_shards: int = 0
+    """New shards that were left for the next ingest; then no new attempt is read either."""
+    unread_plans: tuple[str, ...] = ()
+    """New or changed plans that are too large for the time; then nothing newer is read."""
     published: bool = False
     """Whether readers have a new snapshot."""
     busy: bool = False
@@ -53,12 +63,15 @@ def ingest(
     threads: int | None = None,
     snapshot: bool = True,
     thorough: bool = True,
+    most_s: float = math.inf,
 ) -> Ingested:
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
     While another process ingests, it waits, or without `wait` returns at once, `busy`. Give one of `threads` while
-    trials train on the other cores. Without `thorough` it reads only directories that have changed, by
-    `store.files.change_tracker`. Raises StoreError: another version wrote the database, or it cannot be read.
+    trials train on the other cores. Without `thorough` it looks only where something has changed, by
+    `store.files.change_tracker`. After `most_s` seconds it reads no more new shards and attempts, and no plans that are
+    too large; what begins with `unread` says what is left.
+    Raises StoreError: another version wrote the database, or it cannot be read.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     with ingest_lock(layout, wait=wait) as held:
@@ -71,7 +84,7 @@ def ingest(
                 trust(layout, "store")
             # not before: opening may put an empty database in place of an older version's
             looked = DirectoryCache(layout, thorough=thorough)
-            found = ingest_into(layout, connection, looked.same)
+            found = ingest_into(layout, connection, looked.same, most_s)
             if snapshot and found.shards:
                 compact(layout, connection)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
@@ -79,13 +92,23 @@ def ingest(
             publish(layout)
             found = found._replace(published=True)
         with suppress(EnvironmentProblem):  # without a memory, the next look is thorough
-            looked.remember(file for (file,) in troubled)
+            looked.remember((file for (file,) in troubled), found.unread_fans)
         return found
 
 
-def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> Ingested:
+def ingest_into(
+    layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = (), most_s: float = math.inf
+) -> Ingested:
     """Bring everything new into the database; the caller holds the lock. Directories `same` hold nothing new."""
-    records, shards = RecordIngest(layout, connection, same), ShardIngest(layout, connection)
+    records, shards = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
+    if math.isfinite(most_s):
+        left = Ingested(unread_fans=frozenset(layout.fans()), unread_plans=records.large_plans())
+        if left.unread_plans:
+            return left
+        shards.run(time.monotonic() + most_s / 2)  # first, since a result that is known without them looks damaged
+        if shards.unread:
+            records.run_plans()
+            return left._replace(rows=shards.rows, shards=shards.shards, unread_shards=shards.unread)
     records.run()
     restore_rows(connection)
     shards.run()
@@ -101,4 +124,6 @@ def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Col
         attempts=records.attempts,
         evaluated=records.evaluated,
         bad_records=records.problems,
+        unread=records.unread,
+        unread_fans=frozenset(records.unread_fans),
     )

@@ -1,5 +1,7 @@
 """Plans and records into tables: what changed on disk since the last time, and the states that follow from it."""
 
+import math
+import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, final
@@ -13,19 +15,34 @@ from store.files.annotations import FILE, read_annotations
 from store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
-from store.files.record_fields import Problem, clean_text, json_text
+from store.files.record_fields import Problem, clean_text, json_text, signed_size
 from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
 
 _NOT_UNCHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
+
+MOST_PLAN_BYTES = 40 << 20
+"""Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
 
 
 @final
 class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
-    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str]) -> None:
-        """Records in the directories `same` of trials are known as they are; open attempts are read all the same."""
+    def __init__(
+        self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str], most_s: float
+    ) -> None:
+        """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
+
+        After `most_s` seconds, attempts that are not known and directories without damaged records are left unread, but
+        for one, so that repeated calls find everything on any machine.
+        """
+        self._most_s = most_s
+        self._until = time.monotonic() + most_s
+        self.unread = 0
+        """New attempts that were seen and not read."""
+        self.unread_fans: set[str] = set()
+        """Directories of trials that were not read, or not wholly."""
         self._layout = layout
         self._connection = connection
         self._same = frozenset(same)
@@ -47,15 +64,34 @@ class RecordIngest:
                 derive_trials(self._connection)
             self._annotations()
 
-    def _plans(self) -> None:
+    def run_plans(self) -> None:
+        """Read new, changed and vanished plans alone."""
+        with transaction(self._connection):
+            self._plans()
+            if self.plans:
+                derive_trials(self._connection)
+
+    def large_plans(self) -> tuple[str, ...]:
+        """Name the new and changed plans if they are too large to be read in a few seconds."""
+        changed, _, on_disk = self._changed_plans()
+        size = sum(signed_size(each) for source in changed for each in on_disk[source].split())
+        return tuple(changed) if size > MOST_PLAN_BYTES else ()
+
+    def _changed_plans(self) -> tuple[list[str], list[str], dict[str, str]]:
         on_disk = plan_signatures(self._layout)
         known = dict(self._connection.execute("SELECT source, signature FROM plan_file").fetchall())
         changed = [source for source, signature in on_disk.items() if known.get(source) != signature]
-        vanished = [source for source in known if source not in on_disk]
+        return changed, [source for source in known if source not in on_disk], on_disk
+
+    def _plans(self) -> None:
+        changed, vanished, on_disk = self._changed_plans()
+        if not changed and not vanished:
+            return
         for source in [*vanished, *changed]:
             self._drop_plan(source)
+        lines: dict[bytes, dict[str, Any]] = {}
         for source in changed:
-            self._insert_plan(read_plan(self._layout, source), on_disk[source])
+            self._insert_plan(read_plan(self._layout, source, lines), on_disk[source])
         self.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:
@@ -73,8 +109,7 @@ class RecordIngest:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         same = ("trial", "cell", "seed", "operator")
         rows = [{name: clean_text(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
-        specs = [json_text(line["spec"]) for line in plan.lines]
-        self._insert("planned", [{**row, "spec": spec} for row, spec in zip(rows, specs, strict=True)])
+        self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
         header = plan.header or {}
         if plan.source.startswith("grids/"):
             for position, (row, line) in enumerate(zip(rows, plan.lines, strict=True)):
@@ -130,6 +165,7 @@ class RecordIngest:
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
+        self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
@@ -138,19 +174,26 @@ class RecordIngest:
         open_before = {row[:2]: dict(zip(columns, row, strict=True)) for row in unended.fetchall()}
         rows: list[AttemptRow] = []
         problems: list[Problem] = []
+        seen, fresh = set[str](), False
         missing = {*signatures, *open_before}
         gone: list[tuple[str, int]] = []
-        for key, attempt, directory in self._to_read(open_before):
+        for key, attempt, directory in self._to_read(open_before, seen):
             place = (key, attempt)
             known = place in missing
             missing.discard(place)
-            if place in signatures and signatures[place] == attempt_signature(directory):
+            before = signatures.get(place)
+            if not known and fresh and time.monotonic() > self._until:
+                self.unread += 1
+                self.unread_fans.add(key[:2])
                 continue
+            if before is not None and before == attempt_signature(directory):
+                continue
+            fresh = fresh or not known
             row, found = read_attempt(self._layout, *place)
             problems += found
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
-        gone += sorted(missing)
+        gone += sorted(place for place in missing if place[0][:2] in seen or place[0][:2] not in self.unread_fans)
         places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
         if places:
             leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
@@ -161,17 +204,29 @@ class RecordIngest:
         self.attempts += len(rows) + len(gone)
         return problems
 
-    def _to_read(self, open_before: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
-        """Yield the attempts in directories that may have changed, and open ones of others."""
+    def _to_read(self, open_before: Iterable[tuple[str, int]], seen: set[str]) -> Iterator[tuple[str, int, str]]:
+        """Yield the attempts in directories that may have changed, which are added to `seen`, and open ones of others.
+
+        If time is limited, directories come in a random order, so that each has its turn in repeated calls.
+        """
+        files = self._connection.execute("SELECT file FROM bad_record WHERE starts_with(file, 'trials/')").fetchall()
+        damaged = {file.split("/")[1] for (file,) in files}
         fans = [fan for fan in self._layout.fans() if fan not in self._same]
-        yield from self._layout.every_attempt(fans)
+        if math.isfinite(self._until):
+            random.shuffle(fans)
+        for fan in sorted(fans, key=lambda fan: fan not in damaged):
+            if not seen <= damaged and fan not in damaged and time.monotonic() > self._until:
+                self.unread_fans.add(fan)
+            else:
+                seen.add(fan)
+                yield from self._layout.every_attempt([fan])
         for key, attempt in open_before:
-            if key[:2] not in fans:
+            if key[:2] not in seen:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
 
     def _query_changed(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query restricted by `_NOT_UNCHANGED` to directories that may have changed."""
-        return self._connection.execute(query, {"same": list(self._same)}).fetchall()
+        return self._connection.execute(query, {"same": [*self._same, *self.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""

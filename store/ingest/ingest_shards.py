@@ -1,5 +1,6 @@
 """Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -44,9 +45,11 @@ class ShardIngest:
         self.bad_shards = 0
         self.forgotten = 0
         """Quarantined shards whose file is gone."""
+        self.unread = 0
+        """New shards that were left, since the time was over."""
 
-    def run(self) -> None:
-        """Insert every new sound shard; quarantine the others."""
+    def run(self, until: float = math.inf) -> None:
+        """Insert every new sound shard; quarantine the others. `until` is when to begin no more."""
         execute, named = self._connection.execute, self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
@@ -67,6 +70,9 @@ class ShardIngest:
             if name in members and members[name] in files:
                 path.unlink(missing_ok=True)  # left by an ingest that was killed
             if name in ledger or name in joined_files or (before is not None and before[0] == file_signature(path)):
+                continue
+            if time.monotonic() > until:
+                self.unread += 1
                 continue
             info = self._verify(path, known)
             if info is None:
@@ -120,8 +126,13 @@ class ShardIngest:
                 )
 
     def _withdraw(self, numbers: Sequence[int], table: str) -> None:
-        """Remove shards and their rows."""
+        """Remove shards and their rows, and let twins of them be tried that were set aside."""
         execute, these = self._connection.execute, {"numbers": list(numbers)}
+        execute(
+            "UPDATE bad_shard SET signature = '' FROM shard s WHERE list_contains($numbers, s.number) "
+            "AND contains(bad_shard.file, s.blake2b)",
+            these,
+        )
         execute("DELETE FROM shard WHERE list_contains($numbers, number)", these)
         execute(f"DELETE FROM {table} WHERE list_contains($numbers, shard)", these)
         execute("DELETE FROM last_value WHERE list_contains($numbers, shard)", these)

@@ -56,6 +56,17 @@ def test_a_byte_that_flips_after_the_ingest_is_found_by_the_next_one(campaign: C
     assert opened(campaign.root).content_hash() == sound
 
 
+def test_a_twin_serves_when_the_shard_that_counted_is_damaged(campaign: Campaign, opened: OpenStore) -> None:
+    path = campaign.layout.shards()[0]
+    twin = path.with_name(path.name.replace("-0000-000000-", "-0007-000000-"))
+    write_atomic(twin, path.read_bytes())
+    whole = rows(opened(campaign.root))
+    path.write_bytes(b"")
+    store = opened(campaign.root)
+    assert rows(store) == whole
+    assert store.bad_shards()["file"].to_list() == [path.name]
+
+
 def test_a_record_that_is_damaged_after_it_was_read_is_found_by_the_next_ingest(
     campaign: Campaign, opened: OpenStore
 ) -> None:
@@ -88,6 +99,18 @@ def test_a_directory_or_a_file_in_the_wrong_place_is_one_bad_record(campaign: Ca
     assert all("must be a file" in reason for reason in reasons)
     assert trial_state(campaign.layout, first).status == "pending"
     assert trial_state(campaign.layout, second).status == "ok"
+
+
+def test_a_torn_shard_is_quarantined_until_it_is_whole(campaign: Campaign, opened: OpenStore) -> None:
+    path = campaign.layout.shards()[0]
+    good = path.read_bytes()
+    for kept in (0, -1):
+        path.write_bytes(good[:kept])
+        assert ingest(campaign.root).bad_shards == 1
+        assert ingest(campaign.root) == Ingested()  # said once, kept until it changes
+        write_atomic(path, good)
+        assert ingest(campaign.root).bad_shards == 0
+        assert opened(campaign.root).bad_shards().is_empty()
 
 
 def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenStore) -> None:

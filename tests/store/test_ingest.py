@@ -1,20 +1,25 @@
 import errno
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from grid.errors import EnvironmentProblem, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest_lock import ingest_lock
 from store.ingest.rebuild import rebuild
 from store.store import Store
 
@@ -194,6 +199,13 @@ def test_strange_text_in_a_record_is_kept_as_text(campaign: Campaign, opened: Op
     assert found == message.replace("\udc80", "?")
 
 
+def test_one_process_ingests_and_another_may_pass_or_wait(campaign: Campaign) -> None:
+    with ingest_lock(campaign.layout, wait=True) as held:
+        assert held
+        assert ingest(campaign.root, wait=False) == Ingested(busy=True)
+    assert ingest(campaign.root, wait=False).rows > 0
+
+
 def test_a_damaged_database_is_refused_with_the_remedy_and_the_remedy_works(
     campaign: Campaign, opened: OpenStore
 ) -> None:
@@ -205,6 +217,18 @@ def test_a_damaged_database_is_refused_with_the_remedy_and_the_remedy_works(
     assert opened(campaign.root, refresh=False).content_hash() == whole  # readers do not notice
     rebuild(campaign.root)
     assert opened(campaign.root).content_hash() == whole
+
+
+def test_a_reader_who_may_not_write_is_not_sent_to_rebuild(
+    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(campaign.root)
+    campaign.layout.live.write_bytes(b"not a database")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != campaign.layout.store)
+    with pytest.raises(
+        StoreError, match="ask the owner of the campaign to run `ablate rebuild`: you may not write there"
+    ):
+        ingest(campaign.root)
 
 
 def test_somebody_elses_database_is_refused(campaign: Campaign) -> None:
@@ -292,3 +316,48 @@ def test_the_log_of_a_database_that_was_removed_is_not_replayed(campaign: Campai
     log.write_bytes(left)
     ingest(campaign.root)
     assert opened(campaign.root, refresh=False).content_hash() == whole
+
+
+def test_an_ingest_whose_time_is_over_says_what_is_left_and_the_next_goes_on(campaign: Campaign) -> None:
+    with Store.open(campaign.root, most_s=0.0) as store:
+        assert store.progress(campaign.layout.grid_names()[0])["ok"].sum() == 0
+        fans = len(campaign.layout.fans())
+        assert f"in {fans} of {fans} directories of trials, are not read yet" in store.warnings()[0]
+    found = ingest(campaign.root, thorough=False)
+    assert (found.attempts, found.unread) == (12, 0)
+    with Store.open(campaign.root) as store:
+        assert store.warnings() == []
+        whole = store.content_hash()
+    shutil.rmtree(campaign.layout.store)
+    with Store.open(campaign.root) as store:
+        assert store.content_hash() == whole
+
+
+def test_an_ingest_of_limited_time_leaves_large_plans_and_all_that_is_newer(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.grids() == []
+        (warning,) = store.warnings()
+        assert "is not read yet, nor is what came later; `ablate table` reads all" in warning
+        with pytest.raises(NotFoundError, match="is not read yet"):
+            store.grid(campaign.layout.grid_names()[0])
+    with Store.open(campaign.root) as store:
+        assert store.progress(campaign.layout.grid_names()[0])["planned"].sum() == len(campaign.lines)
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.warnings() == []
+
+
+def test_a_result_is_known_only_with_its_shards(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = campaign.layout.grid_names()[0]
+    with monkeypatch.context() as late:
+        late.setattr("store.ingest.ingest_shards.time", SimpleNamespace(monotonic=lambda: math.inf, time=time.time))
+        with Store.open(campaign.root, most_s=60) as store:
+            progress = store.progress(grid)
+            assert (progress["planned"].sum(), progress["ok"].sum()) == (len(campaign.lines), 0)
+            (warning,) = store.warnings()
+            assert f"{len(campaign.layout.shards())} new shards of results" in warning
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.warnings() == []
+        assert store.progress(grid)["ok"].sum() > 0

@@ -1,11 +1,14 @@
 """A look that is not thorough finds all that the program itself changes, and reads no directory that is as it was."""
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from synthetic import SUBMISSION, Campaign, write_end
+from synthetic import SUBMISSION, Campaign, write_campaign, write_end
 
 from runners.posthoc.evaluation_records import forget
 from store.database import connection
@@ -161,3 +164,29 @@ def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, ope
         layout.live.write_bytes(old)
     look(campaign)
     assert opened(campaign.root, refresh=False).content_hash() == whole
+
+
+def test_looks_of_limited_time_find_everything_in_the_end_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = write_campaign(tmp_path / "limited", seeds=range(8))
+    shutil.copytree(campaign.root, tmp_path / "whole")
+    clock = itertools.count()
+    monkeypatch.setattr(
+        "store.ingest.ingest_records.time", SimpleNamespace(monotonic=lambda: next(clock), time=time.time)
+    )
+    known, left = 0, [len(campaign.lines)]
+    while left[-1]:
+        found = ingest(campaign.root, thorough=False, most_s=20)
+        with Store.open(campaign.root, refresh=False) as store:
+            attempts_known = store.sql("SELECT count(*) FROM attempt").item()
+        assert attempts_known >= known
+        known = attempts_known
+        left.append(len(found.unread_fans))
+    assert len(left) > 3
+    ingest(tmp_path / "whole")
+    hashes = []
+    for root in (campaign.root, tmp_path / "whole"):
+        with Store.open(root, refresh=False) as store:
+            hashes.append(store.content_hash())
+    assert hashes[0] == hashes[1]

@@ -153,7 +153,7 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
 ) -> None:
     asked: list[bool] = []
 
-    def busy_first(layout: Layout, *, wait: bool = True, thorough: bool = True) -> Any:
+    def busy_first(layout: Layout, *, wait: bool = True, thorough: bool = True, most_s: float = 0.0) -> Any:
         asked.append(wait)
         if not wait:
             with ingest_lock(layout, wait=True):
@@ -176,3 +176,10 @@ def test_a_newer_store_is_refused_and_left_alone(old: Path) -> None:
         with pytest.raises(StoreError, match=message):
             Store.open(old, refresh=refresh)
     assert [path.read_bytes() for path in databases(old)] == before
+
+
+def test_without_a_refresh_an_older_store_says_what_to_do(old: Path) -> None:
+    with pytest.raises(StoreError, match=r"older ablate .*make it again .*`ablate rebuild`"):
+        Store.open(old, refresh=False)
+    rebuild(old)
+    Store.open(old, refresh=False).close()
