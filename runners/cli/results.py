@@ -166,7 +166,9 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
         Keys of trials, or their beginnings, or labels; or a query that fits them: operator=SSA seed=1. A trial that is
         in several of the campaigns is compared with itself.
     """
-    wanted = [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
+    wanted: list[Sequence[str]] = (
+        [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
+    )
     runs: list[_ComparedTrial] = []
     missing: dict[Sequence[str], NotFoundError] = {}
     found: set[Sequence[str]] = set()

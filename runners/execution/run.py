@@ -215,7 +215,7 @@ class _ActiveRun:
         for row in held:
             found = self._to_do[row]
             state = trial_state(self._layout, found.key, self._leases.alive)
-            about = {"sources": self._survey.cells.about[found.grid, found.cell].sources}
+            about = {"sources": self._survey.cells.sources[found.grid, found.cell]}
             taken = find_taken(state, about, retry=False, again=found.other_code)
             if taken is None:
                 yield row
