@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 import polars as pl
 
 from dashboards.data.grid_context import in_order
-from dashboards.data.seed_averages import Band, Scale, over_seeds
+from dashboards.data.seed_averages import Scale, over_seeds
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
@@ -30,7 +30,6 @@ class Reduction(NamedTuple):
     along: Along = "step"
     log_x: bool = False  # buckets of equal width on a log axis
     scale: Scale = "linear"
-    band: Band = "interval"
     each: bool = False  # true if every run of a group is wanted beside their average
     buckets: int = MOST_BUCKETS
 
@@ -101,7 +100,7 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
         FROM (SELECT *, isfinite(value) AS fine FROM points {positive}) GROUP BY ALL
     )"""
     averages = over_seeds(
-        "SELECT series, bucket, value FROM means WHERE value IS NOT NULL", ["series", "bucket"], how.scale, how.band
+        "SELECT series, bucket, value FROM means WHERE value IS NOT NULL", ["series", "bucket"], how.scale
     )
     frame = store.sql(
         f"""{means}
@@ -188,17 +187,14 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
     return f"least(floor({place}), {how.buckets - 1})::BIGINT", 1 if how.log_x else width_s
 
 
-def smooth(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
+def smooth(found: pl.DataFrame, amount: float, scale: Scale) -> pl.DataFrame:
     """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
 
-    "exponential" keeps the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
-    "window" is the mean of `amount` points about each. On the log scale means are geometric.
+    Keep the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
+    On the log scale means are geometric.
     """
     raw = pl.col("value")
     value = raw.log() if scale == "log" else raw
-    if kind == "exponential":
-        made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
-    else:
-        made = value.rolling_mean(max(int(amount), 1), min_samples=1, center=True).over("series")
+    made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
     made = made.exp() if scale == "log" else made
     return found.with_columns(value=pl.when(raw.is_not_null()).then(made), raw=raw)

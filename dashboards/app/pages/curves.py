@@ -104,7 +104,7 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
     address: CurvesAddress = view.address
     frame, title = found.frame, _title(view, name)
     if address.smooth:
-        frame = smooth(frame, "exponential", address.smooth, scale)
+        frame = smooth(frame, address.smooth, scale)
         title += f", smoothed ({address.smooth:g})"
     if address.band == "seeds":
         frame = frame.drop("low", "high")
