@@ -72,4 +72,4 @@ def test_the_tables_of_two_campaigns_are_those_of_each(both: tuple[Campaign, Cam
     assert ablate("table", *words).out == "".join(
         f"campaign {root}\n{text}" for root, text in zip(roots, texts, strict=True)
     )
-    assert "one --campaign" in ablate("table", "--why", "SSA", *words, code=2).err
+    assert "one campaign" in ablate("table", "--why", "SSA", *words, code=2).err
