@@ -1,6 +1,7 @@
 """Grids that grow as runs are logged: every run publishes its own line, and the grid's files are derived from all.
 
-docs/wire-format.md has the files. A process holds the ingest lock while it publishes a run or derives the files.
+docs/wire-format.md has the files. No lock is needed: each process that publishes a run derives the grid files again
+until they agree with the runs. The last writer also checks after its last write.
 """
 
 import json
@@ -19,7 +20,6 @@ from store.files.atomic import environment_problem, read_bytes, read_json, write
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
-from store.ingest.ingest_lock import ingest_lock
 
 Line = Mapping[str, Any]
 """A trial line, as in docs/wire-format.md."""
@@ -74,12 +74,18 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
 
 def publish(layout: Layout, line: Line) -> str:
     """Make the run of `line` part of its grid; the name of its submission. Raises SpecError: it does not fit."""
+    _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
     trust_new(layout)
     submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
-    with ingest_lock(layout, wait=True):
-        _require_fits(line, logged_lines(layout, line["grid"]))
-        _publish_submission(layout, submission, line)
-        _derive(layout, line["grid"])
+    _publish_submission(layout, submission, line)
+    try:
+        _require_fits(line, logged_lines(layout, line["grid"]))  # another may have come in between
+    except SpecError:
+        for name in ("logged.json", "manifest.jsonl", "manifest.idx"):
+            (layout.submission(submission) / name).unlink(missing_ok=True)
+        layout.submission(submission).rmdir()
+        raise
+    derive(layout, line["grid"])
     return submission
 
 
@@ -89,9 +95,10 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             before, now = other["spec"]["config"], line["spec"]["config"]
             pairs = {name: (before.get(name, "nothing"), now.get(name, "nothing")) for name in sorted({*before, *now})}
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
+            told = some(changed, 3)
             raise SpecError(
                 f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {some(changed, 3)}; give this one another label, or log it into another grid"
+                f"another config: {told}; give this one another label, or log it into another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
             raise SpecError(
@@ -151,13 +158,12 @@ def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str,
     require_logged(layout, grid)
     if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
         raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
-    with ingest_lock(layout, wait=True):
-        before = _read_judged(layout, grid)
-        after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
-        after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}
-        if after != before:
-            write_json(layout.grid_header(grid).with_suffix(".judged"), after)
-            _derive(layout, grid)
+    before = _read_judged(layout, grid)
+    after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
+    after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}
+    if after != before:
+        write_json(layout.grid_header(grid).with_suffix(".judged"), after)
+    derive(layout, grid)
 
 
 def _read_judged(layout: Layout, grid: str) -> dict[str, Any]:
@@ -168,16 +174,17 @@ def _read_judged(layout: Layout, grid: str) -> dict[str, Any]:
 
 
 def derive(layout: Layout, grid: str) -> None:
-    """Write the files of `grid` from all of its runs."""
-    with ingest_lock(layout, wait=True):
-        _derive(layout, grid)
-
-
-def _derive(layout: Layout, grid: str) -> None:
-    lines = logged_lines(layout, grid)
-    if lines:
-        write_atomic(layout.grid_trials(grid), _encode(lines))
-        write_json(layout.grid_header(grid), _header(grid, lines, _read_judged(layout, grid)))
+    """Write the files of `grid` from all of its runs, until they say what the runs do."""
+    while True:
+        lines = logged_lines(layout, grid)
+        trials, header = _encode(lines), _header(grid, lines, _read_judged(layout, grid))
+        with suppress(FileNotFoundError, NotFoundError, StoreError):  # a file that is missing or torn is written anew
+            if read_json(layout.grid_header(grid)) == header and read_bytes(layout.grid_trials(grid)) == trials:
+                return
+        if not lines:
+            return
+        write_atomic(layout.grid_trials(grid), trials)
+        write_json(layout.grid_header(grid), header)
 
 
 def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:

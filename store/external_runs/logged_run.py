@@ -36,11 +36,11 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
         raise SpecError(f"the steps of a run are a whole number above 0; got {steps!r}")
     if code is not None and (not isinstance(code, str) or not code.strip()):
         raise SpecError(f"the code of a run is a text that names its version, such as a commit; got {code!r}")
-    submission = None
+    _require_free(layout, line)  # so that what is refused leaves nothing behind
+    submission = publish(layout, line)
     while True:
-        _require_free(layout, line)
-        submission = submission or publish(layout, line)
         start = start_record(line["trial"], next_attempt(layout, line["trial"]))
+        _require_free(layout, line)
         unused = dict.fromkeys({"torch", "triton"} - sys.modules.keys())
         versions = {**start["versions"], **unused, "script": _script()}
         start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}

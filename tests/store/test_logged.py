@@ -20,6 +20,7 @@ from grid import Measure
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.app import execute
 from store import Campaign
+from store.external_runs import logged_plans
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
@@ -199,6 +200,57 @@ def test_several_processes_log_into_one_grid_at_once(campaign: Campaign) -> None
         for process in (first, second):
             process.communicate("\n")
     assert campaign.refresh().store.warnings() == []
+
+
+@pytest.mark.parametrize("at", ["before the trials", "before the header", "after both"])
+def test_a_run_that_comes_in_between_is_in_the_grid(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Whoever writes last has looked after its last write, wherever another process comes in between."""
+    layout = Layout(campaign.root)
+    writes: dict[str, Any] = {"trials": logged_plans.write_atomic, "header": logged_plans.write_json}
+    between = iter([logged_plans.trial_line("a", "other", 0, {}, {})])
+
+    def other() -> None:
+        for line in between:
+            logged_plans.publish(layout, line)
+
+    def trials(path: Path, data: bytes) -> None:
+        if at == "before the trials" and path == layout.grid_trials("a"):
+            other()
+        writes["trials"](path, data)
+
+    def header(path: Path, data: dict[str, Any]) -> None:
+        if at == "before the header" and path == layout.grid_header("a"):
+            other()
+        writes["header"](path, data)
+        if at == "after both" and path == layout.grid_header("a"):
+            other()
+
+    monkeypatch.setattr(logged_plans, "write_atomic", trials)
+    monkeypatch.setattr(logged_plans, "write_json", header)
+    logged_plans.publish(layout, logged_plans.trial_line("a", "mine", 0, {}, {}))
+    assert sorted(campaign.trials()["label"]) == ["mine", "other"]
+    assert campaign.store.grid("a")["trials"] == 2
+
+
+def test_of_two_that_come_at_once_with_one_label_none_takes_the_others_place(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(campaign.root)
+    whole = logged_plans._publish_submission
+    between = iter([logged_plans.trial_line("a", "x", 0, {"width": 8}, {})])
+
+    def interrupted(layout: Layout, submission: str, line: dict[str, Any]) -> None:
+        for other in between:
+            logged_plans.publish(layout, other)
+        whole(layout, submission, line)
+
+    monkeypatch.setattr(logged_plans, "_publish_submission", interrupted)
+    with pytest.raises(SpecError, match="'x' of grid 'a' has another config: width was 8 and is 9"):
+        logged_plans.publish(layout, logged_plans.trial_line("a", "x", 0, {"width": 9}, {}))
+    assert campaign.trials().height == 1
+    assert len(layout.submission_ids()) == 1
 
 
 def test_baseline_and_measure_are_given_once_before_or_after(campaign: Campaign) -> None:
