@@ -14,12 +14,13 @@ Scale = Literal["log", "linear", "logit"]
 _LARGEST: Final = 700.0  # exp of more leaves the doubles
 
 
-def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
+def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Literal["interval", "spread"] = "interval") -> str:
     """SQL for one row per `keys` of the query `source` (keys, value): keys, n, lost, value, low, high.
 
-    `low` and `high`, a 95 % t interval, are null below two values. The result is ordered by `keys`.
+    `low` and `high` are a 95 % t interval or one standard deviation to each side, null below two values. The result is ordered by `keys`.
     """
     names = ", ".join(keys)
+    half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}[band]
     return f"""
     WITH per_seed AS (SELECT {names}, {_to_units("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
@@ -28,7 +29,7 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale) -> str:
         FROM per_seed GROUP BY {names}
     ),
     bounded AS (
-        SELECT {names}, n, lost, centre, centre - q.q * sd / sqrt(n) AS low_, centre + q.q * sd / sqrt(n) AS high_
+        SELECT {names}, n, lost, centre, centre - {half} AS low_, centre + {half} AS high_
         FROM summed ASOF LEFT JOIN t_quantile q ON summed.n - 1 >= q.df
     )
     SELECT {names}, n, lost, {_back("centre", scale)} AS value, {_back("low_", scale)} AS low,
