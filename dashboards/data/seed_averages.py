@@ -17,7 +17,8 @@ _LARGEST: Final = 700.0  # exp of more leaves the doubles
 def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Literal["interval", "spread"] = "interval") -> str:
     """SQL for one row per `keys` of the query `source` (keys, value): keys, n, lost, value, low, high.
 
-    `low` and `high` are a 95 % t interval or one standard deviation to each side, null below two values. The result is ordered by `keys`.
+    `low` and `high` are a 95 % t interval or one standard deviation to each side, null below two values. The result is
+    ordered by `keys`.
     """
     names = ", ".join(keys)
     half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}[band]
