@@ -1,10 +1,10 @@
-"""Seconds that `ablate cancel`, `ablate status` and an ingest take over a campaign of very many trials.
+"""Seconds that `ablate cancel`, `ablate status` and the functions under it take over a campaign of very many trials.
 
 python benchmarks/many_trials.py [--trials 100000] [--repeat 3] [--campaign DIRECTORY]
 
-Every tenth trial has failed and the last hundredth has not begun; ninety finished trials share a shard. The first
-commands find a database that knows the plans alone, then none. They have no scheduler to ask. A campaign that is there
-is used again, without these first commands.
+Every tenth trial has failed and the last hundredth has not begun; ninety finished trials share a shard. The first calls
+find a database that knows the plans alone, or none. The commands have no scheduler to ask. A campaign that is there is
+used again, without these first calls.
 """
 
 import os
@@ -16,26 +16,16 @@ import time
 from functools import partial
 from pathlib import Path
 
+from big_campaign import SUBMISSION, judged, write_attempt, write_plan, write_rows
 from measurement import machine, read_options, report, tell, took
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
-
-from runners.attempts.submission_record import (
-    Array,
-    ResourceClass,
-    Submission,
-    write_submission_record,
-)
+from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from runners.slurm.worker_records import cancelled_path
 from store.files.change_tracker import SETTLED_S
 from store.files.layout import Layout
-from store.files.shards import ShardBuffer
 from store.ingest.ingest import ingest
 from store.store import Store
 
-SEEDS = 10
 WORKERS = 100
 ENVIRONMENT = {**os.environ, "PATH": "/nowhere"}
 """Without a scheduler."""
@@ -61,39 +51,59 @@ def main() -> None:
 
 def measure_behind(layout: Layout, trials: int, repeat: int) -> None:
     """Write the campaign; measure `cancel` and `status` on a store that is behind, and without a store."""
-    widths = {"width": range(trials // SEEDS)}
-    lines = plan_lines(["softmax"], range(SEEDS), "large", widths)
-    publish_grid(layout, plan_header(lines, "large", widths, ["softmax"]), lines)
+    keys = write_plan(layout, trials)
     resources = ResourceClass("all", (0, trials), {"time": 60, "gpus": 1}, WORKERS, (Array(0, WORKERS, 7),))
     write_submission_record(layout, Submission(SUBMISSION, "slurm", time.time(), {}, classes=(resources,)))
     report("ingest_of_plans", [took(lambda: ingest(layout))])
-    write_attempts(layout, [line["trial"] for line in lines])
+    write(layout, keys)
     tell({"name": "campaign", "files": sum(len(files) for _, _, files in os.walk(layout.root))})
     for store in ("behind", "absent"):
         if store == "absent":
             shutil.rmtree(layout.store)
-        report(f"ablate_cancel_store_{store}", [took(lambda: ablate("cancel", layout))], target_s=2)
-        cancelled_path(layout, SUBMISSION).unlink()
-        runs = [took(lambda: ablate("status", layout)) for _ in range(repeat)]
-        report(f"ablate_status_store_{store}", runs, target_s=5)
+        measure_cancel(f"ablate_cancel_store_{store}", layout)
+        measure_status(f"ablate_status_store_{store}", layout, repeat)
 
 
-def write_attempts(layout: Layout, keys: list[str]) -> None:
+def write(layout: Layout, keys: list[str]) -> None:
     """Write the attempts of all but the last hundredth of the trials, and their evaluations."""
-    buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
-    for number, key in enumerate(keys[: len(keys) - len(keys) // 100]):
-        write_start(layout, key, 1)
-        write_end(layout, key, 1, **({} if number % 10 else {"status": "failed", "reason": "diverged"}))
-        if number % 10:
-            buffer.extend("evaluation", [(key, 1, 60, "mse", MEASURE["point"], 1 + number % 7, 100, 0.01)])
-        if number % 100 == 99:
-            buffer.flush("nothing")
+    begun = keys[: len(keys) - len(keys) // 100]
+    for number, key in enumerate(begun):
+        write_attempt(layout, key, 1, "ok" if number % 10 else "failed")
+    for number in range(0, len(begun), 100):
+        each = [judged(key, 1) for at, key in enumerate(begun[number : number + 100]) if at % 10]
+        rows = {name: [value for columns in each for value in columns[name]] for name in each[0]}
+        write_rows(layout, "evaluation", rows, number)
 
 
-def ablate(name: str, layout: Layout) -> None:
-    """Run a command; without a scheduler, `cancel` writes its file and fails."""
-    command = [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
-    subprocess.run(command, check=name != "cancel", env=ENVIRONMENT, capture_output=True)
+def measure_status(name: str, layout: Layout, repeat: int) -> None:
+    """Time `ablate status`, and print what it says about its store."""
+    said: list[str] = []
+    report(name, [took(lambda: said.append(ablate("status", layout))) for _ in range(repeat)], target_s=5)
+    tell({"name": f"{name}_says", "stderr": [line for text in said for line in text.splitlines() if "read" in line]})
+
+
+def measure_cancel(name: str, layout: Layout) -> None:
+    """Time `ablate cancel` until its file is there, and until it ends."""
+    file = cancelled_path(layout, SUBMISSION)
+    began, cpu = time.perf_counter(), sum(os.times()[:4])
+    with subprocess.Popen(command("cancel", layout), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not file.exists():
+            time.sleep(0.01)
+        written_s = time.perf_counter() - began
+    spent = {"command_s": time.perf_counter() - began, "cpu_s": sum(os.times()[:4]) - cpu}
+    line = {key: round(value, 3) for key, value in {"written_s": written_s, **spent}.items()}
+    tell({"name": name, **line, "target_s": 2, "met": file.exists() and written_s <= 2, "load": os.getloadavg()[0]})
+    file.unlink()
+
+
+def ablate(name: str, layout: Layout) -> str:
+    """Run a command; return what it wrote to stderr."""
+    return subprocess.run(command(name, layout), check=True, env=ENVIRONMENT, capture_output=True, text=True).stderr
+
+
+def command(name: str, layout: Layout) -> list[str]:
+    """Return the words of a command."""
+    return [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""Trials per second enumerated, validated and hashed, and the memory that takes, as JSON lines.
+
+python benchmarks/enumerate.py [--repeat 3]
+
+Target: 100,000 full trials in 4 s and 300 MB on one core. Every pass runs in a process of its own, because the
+highest memory of a process never falls; what importing torch with the trial's class takes is told beside it.
+"""
+
+import multiprocessing
+import resource
+import statistics
+import time
+from typing import Any
+
+from measurement import machine, read_options, tell
+
+PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "operator.margin.amplification.per")
+CASES = ("enumerate", "trials", "every_operator_new", "header")
+CELLS = 20_000
+SEEDS = 5
+TARGET_S = 4.0
+TARGET_MB = 300.0
+
+
+def main() -> None:
+    """Measure and print."""
+    options = read_options(__doc__, repeat=3)
+    tell(machine())
+    for case in CASES:
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            runs = pool.map(_measure, [case] * options.repeat, chunksize=1)
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        rate = round(middle["trials"] / middle["seconds"])
+        is_met = middle["seconds"] <= TARGET_S and middle["added_mb"] <= TARGET_MB
+        tell(
+            {"case": case, **middle, "trials_per_s": rate, "target": f"{TARGET_S:g} s, {TARGET_MB:g} MB", "met": is_met}
+        )
+
+
+def _measure(case: str) -> dict[str, float]:
+    grid = _grid(new_operators=case == "every_operator_new")
+    before, start, started = _peak_mb(), time.perf_counter(), time.process_time()
+    if case == "header":
+        trials = int(grid.header()["trials"])
+    else:
+        trials = len({planned.key for planned in (grid.trials() if case == "trials" else grid.enumerate())})
+    seconds, cpu = time.perf_counter() - start, time.process_time() - started
+    times = {"seconds": round(seconds, 3), "cpu_s": round(cpu, 3)}
+    return {"trials": trials, **times, "added_mb": round(_peak_mb() - before, 1), "before_mb": round(before, 1)}
+
+
+def _grid(*, new_operators: bool) -> Any:
+    """192 operators x 104 learning rates x 5 seeds, or 100,000 operators that have nothing in common, one seed."""
+    from grid import Grid, over
+    from runners.optimisers import Training
+    from runners.tasks import LinearFunctions
+    from runners.trial import Trial
+    from variants import gpt2, granularities
+    from variants.papers.principled import principled
+
+    base = Trial(
+        task=LinearFunctions(),
+        model=gpt2(layers=3, heads=4, width=128),
+        operator=principled(),
+        training=Training(steps=1200),
+    )
+    axes = [over(path, granularities) for path in PATHS]
+    axes.append(over("operator.readout.ground_value.per", granularities[:3]))
+    if new_operators:
+        axes.append(over("operator.gate.strength.init", [n / 1000 for n in range(1, 522)]))
+        return Grid("enumerated", base, axes, seeds=[0])
+    axes.append(over("training.optimiser.lr", [n / 10_000 for n in range(1, 105)]))
+    return Grid("enumerated", base, axes, seeds=range(SEEDS))
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Seconds and bytes of the report of a large grid with long curves: 192 cells of ten seeds, 10,000 points a run.
+
+python benchmarks/report_size.py [--cells 192] [--rows 10000] [--campaign DIRECTORY]
+
+The file has plotly.js once, which is most of it. A campaign that is there is used again.
+"""
+
+import tempfile
+from pathlib import Path
+
+from big_campaign import SEEDS, write_campaign
+from measurement import machine, read_options, report, tell, took
+
+from dashboards import write_report
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
+
+MOST_BYTES = 10_000_000
+
+
+def main() -> None:
+    """Measure and print."""
+    options = read_options(__doc__, cells=192, rows=10_000)
+    tell({**machine(), "cells": options.cells, "seeds": SEEDS, "rows_per_trial": options.rows})
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(options.campaign or Path(folder) / "large")
+        if not layout.exists():
+            write_campaign(layout, options.cells * SEEDS, options.rows, odd=False)
+        report("ingest", [took(lambda: ingest(layout))])
+        out = Path(folder) / "report.html"
+        report("report", [took(lambda: write_report(layout.root, out))])
+        size = out.stat().st_size
+        tell({"name": "report_size", "bytes": size, "target": MOST_BYTES, "met": size <= MOST_BYTES})
+
+
+if __name__ == "__main__":
+    main()
