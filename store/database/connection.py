@@ -1,7 +1,9 @@
 """The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
 
+import filecmp
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -39,14 +41,12 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
     With `empty`, any is replaced that this version could read. Raises StoreError: a newer version wrote it, or it
     cannot be read; EnvironmentProblem: the disk is full or not writable, or another program has the database open.
     """
-    if "?" in str(path):  # the engine would write its log to another directory
-        raise EnvironmentProblem(f"the path of a campaign has no question mark; got {path.parent.parent}: rename it")
     make_directory(path.parent)
-    with engine_errors(path), ExitStack() as stack:
-        if not path.exists():
-            _create(path)
+    with engine_errors(path), _engine_place(path) as place, ExitStack() as stack:
+        if not place.exists():
+            _create(place)
             empty = False
-        connection = stack.enter_context(_connect(path, threads, path.parent.parent))
+        connection = stack.enter_context(_connect(place, threads, path.parent.parent))
         older = stored_version(connection, path) < STORE_SCHEMA
         if older:
             _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
@@ -54,9 +54,28 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
             check_version(connection, path)
         if older or empty:
             stack.close()
-            _create(path)
-            connection = stack.enter_context(_connect(path, threads, path.parent.parent))
+            _create(place)
+            connection = stack.enter_context(_connect(place, threads, path.parent.parent))
         yield connection
+
+
+@contextmanager
+def _engine_place(path: Path) -> Iterator[Path]:
+    """Where the engine opens the database `path`.
+
+    If the path has a question mark, the engine would write its log to another directory. It then works on a temporary
+    copy, which replaces the database at the end.
+    """
+    if "?" not in str(path):
+        yield path
+        return
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "live.duckdb"
+        if path.exists():
+            shutil.copyfile(path, copy)
+        yield copy
+        if not path.exists() or not filecmp.cmp(copy, path, shallow=False):
+            write_atomic(path, copy.read_bytes())
 
 
 def _create(path: Path) -> None:

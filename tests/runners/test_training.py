@@ -11,8 +11,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from grid import Grid, over
 from grid.errors import EnvironmentProblem, SpecError
 from runners.evaluations import MultipleChoice
+from runners.execution import Inline
+from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
 from runners.optimisers.optimiser import Optimiser
 from runners.optimisers.schedules import WSD, Cosine
@@ -24,6 +27,8 @@ from runners.training.process_group import RankPlace, World
 from runners.training.step_values import STEPS_BEHIND
 from runners.training.training_context import Diverged, NullContext
 from runners.trial import Execution, Trial, build_model
+from store.files.layout import Layout
+from store.store import Store
 from variants import Operator, Rotary, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
@@ -292,3 +297,23 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Cal
     del parts.progress
     assert train(trial, parts).step == 12
     assert (parts.logged, parts.evaluations) == (whole.logged, whole.evaluations)
+
+
+def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path) -> None:
+    """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
+    grid = Grid(name="rates", base=tiny, axes=[over("training.optimiser.lr", [1e-3, 1e4])], seeds=[0])
+    result = run_campaign(tmp_path, [grid], Inline(), RunOptions(progress=False))
+    assert (result.ok, result.failed) == (1, 1)
+    (wild,) = (planned.key for planned in grid.trials() if planned.axes["lr"] == 1e4)
+    end = json.loads(Layout(tmp_path).end(wild, 1).read_bytes())
+    assert (end["status"], end["reason"]) == ("failed", "diverged")
+    assert 1 < end["step"] < tiny.training.steps
+    with Store.open(tmp_path, refresh=False) as store:
+        rows = store.sql(f"select step, value from metric where trial = '{wild}' and name = 'loss' order by step")
+    *losses, (last, loss) = rows.rows()
+    bound = 1000 * tiny.task.open().constant_loss
+    assert last == end["step"] == 1 + len(losses)
+    assert not loss <= bound
+    assert all(value <= bound for _, value in losses)
+    assert f"at step {last}" in end["message"]
+    assert math.isnan(loss) or f"{loss}" in end["message"]

@@ -12,10 +12,12 @@ from torch.nn import functional
 from grid.errors import SpecError
 from variants import Heads, Operator, attend, causal, differential
 from variants.attend import prepare
+from variants.laws.examples import named_operators
 from variants.laws.inputs import random_inputs
 from variants.operator import NumberValues
 from variants.paths import sdpa
-from variants.paths.choose import find_path
+from variants.paths.case import Case
+from variants.paths.choose import PATHS, find_path
 from variants.stages.positions.none import NoPositions
 
 STAGES: dict[str, tuple[dict[str, Any], ...]] = {
@@ -215,3 +217,19 @@ def test_a_norm_of_empty_rows_in_float16_has_finite_gradients(path: Any) -> None
     find_path(operator, path).run(operator, heads, given.numbers).sum().backward()
     for name, x in given.tensors().items():
         assert x.grad is None or torch.isfinite(x.grad).all(), name
+
+
+HIDDEN = torch.ones(2, 1, 1, 13, dtype=torch.bool)
+HIDDEN[0, ..., 3] = HIDDEN[1, ..., 7:] = False
+BROADCAST = {"keys": HIDDEN, "queries": HIDDEN.mT, "one row": HIDDEN[0, 0, 0]}
+
+
+@pytest.mark.parametrize("shape", BROADCAST)
+@pytest.mark.parametrize("operator", [*named_operators()], ids=lambda operator: operator.label)
+def test_a_mask_that_broadcasts_is_the_mask_written_out(operator: Operator, shape: str) -> None:
+    """Margins, Affine and scores divided by the number of keys count keys of the whole mask."""
+    whole = BROADCAST[shape].expand(2, 1, 13, 13).clone()
+    expected = run(operator, find_path(operator, "reference"), whole)
+    for path in PATHS:
+        if path.reason(operator, Case(13, 13, dtype=torch.float64, channels=4)) is None:
+            assert_equal(run(operator, path, BROADCAST[shape]), expected)

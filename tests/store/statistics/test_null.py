@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import Judgement, compare, judge, p_zero, power, summarise
+from store.statistics import Judgement, compare, judge, p_zero, power, summarise, t_interval
 
 REPS = 4000
 ALPHA = 0.05
@@ -166,3 +166,11 @@ def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
         found = compare(values, baseline="0", scale=scale, better="lower", rope=rope)
         assert found["verdict"].to_list() == expected.words[rep].tolist()
         assert found["p_holm"].to_numpy() == pytest.approx(expected.p_holm[rep], rel=1e-6)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
+    low, high = t_interval(summarise(grids(n, np.array([0.7]))), ALPHA)
+    missed = int(((low > 0.7) | (high < 0.7)).sum())
+    least, most = stats.binom.ppf([0.0005, 0.9995], REPS, ALPHA)
+    assert least <= missed <= most
