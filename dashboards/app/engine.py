@@ -5,6 +5,7 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
@@ -19,7 +20,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, html, options
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.theme.styles import REST, dark_partners
+from dashboards.theme.styles import REST, Style, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Layout, Store
 from store.campaign import only
@@ -28,7 +29,11 @@ from store.files.saved_texts import QUERIES
 _LOG: Final = logging.getLogger(__name__)
 
 _LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
+_MOST_KEPT: Final = 16
 _LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
+
+_Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
+"""Slots, controls, and styles with a dark partner."""
 
 
 class _Content(NamedTuple):
@@ -65,6 +70,8 @@ class Engine:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}
+        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+        """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -241,12 +248,19 @@ class Engine:
     def _make(self, campaign: str, page: AppPage, search: str, theme: str, *, is_refresh: bool = False) -> _Content:
         """Make the content of a page. Raises as `address` and `view`."""
         address = self.address(campaign, page, search)
-        with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-            slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
-            controls = _controls(page, view)
-        cells = view.about.look.styles.values() if view.about else ()
-        styles = [REST, *view.operators.values(), *cells]
+        moment = self.campaigns.moment(campaign)
+        key = (campaign, moment, page.name, write_query(address))
+        kept = self._kept.get(key) if moment and page.of == "grid" else None
+        if kept is None:
+            with self.campaigns.reading(campaign) as store:
+                view = self.view(store, campaign, page, address, is_refresh=is_refresh)
+                made = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
+                cells = view.about.look.styles.values() if view.about else ()
+                kept = made, _controls(page, view), [REST, *view.operators.values(), *cells]
+            self._kept[key] = kept
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        slots, controls, styles = kept
         partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: _value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"

@@ -156,8 +156,8 @@ class QueryRunner:
         is_slow = isinstance(outcome, AblateError) or (outcome is not None and outcome.took_s > LIVE_S)
         if asked_by is None or outcome is None or not (asked_by() is store or (is_refresh and is_slow)):
             outcome = self._answer(store, query, most)
+            self._kept.pop(key, None)  # the newest stands last; other threads may have taken it out
             self._kept[key] = ref(store), outcome
-            self._kept.move_to_end(key)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         if isinstance(outcome, AblateError):

@@ -1,5 +1,6 @@
-"""Which runs and cells a page shows, in groups by cell, by any axis, or each alone."""
+"""Which runs and cells a page shows, in groups by cell, by any axis, by any field of the spec, or each alone."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -10,9 +11,11 @@ from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data.captions import describe_selection
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
+from dashboards.data.result_table import flat
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.training import Grouped, groups
 from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from store import Store
 from store.database import quoting
 
 MOST: Final = 40  # groups in one picture
@@ -28,18 +31,40 @@ def list_axes(about: GridContext) -> list[str]:
     return [str(axis["name"]) for axis in about.header["axes"]]
 
 
+def list_fields(store: Store, grid: str) -> list[str]:
+    """Dotted paths of the spec at which the cells of a grid differ, or that some of them lack."""
+    specs = store.sql(
+        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial)"
+        "WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell",
+        {"grid": grid},
+    )["spec"]
+    flats = [{path: json.dumps(value) for path, value in flat(json.loads(text)).items()} for text in specs]
+    paths = sorted({path for each in flats for path in each})
+    return [path for path in paths if path != "seed" and len({each.get(path) for each in flats}) > 1]
+
+
 def group_sql(about: GridContext, by: Sequence[str]) -> str:
-    """SQL for the group of a trial, of columns of g (`grid_trial`). Raises Unknown for other names."""
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names."""
     parts = [_part(about, name) for name in by or (CELL,)]
     return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
 
 
 def _part(about: GridContext, name: str) -> str:
     known = list_axes(about)
-    if name in _FIXED and name not in known:
+    if name in known:
+        path, column = quoting.member(name), "g.axes"
+    elif name in _FIXED:
         return _FIXED[name]
-    require(f"grid {about.grid!r}", "axis", name, [*_FIXED, *known])
-    return f"coalesce(g.axes->>{quoting.text(quoting.member(name))}, {quoting.text(UNDEFINED)})"
+    else:
+        steps = (f"[{step}]" if step.isdecimal() else f'."{step}"' for step in name.replace('"', "").split("."))
+        path, column = "$" + "".join(steps), "t.spec"
+        there = f"SELECT count(t.spec->>{quoting.text(path)}) FROM grid_trial g JOIN trial t USING (trial)"
+        if not about.store.sql(f"{there} WHERE g.grid = $grid", {"grid": about.grid}).item():
+            rest = "any dotted path of their specs"
+            raise Unknown(
+                f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
+            )
+    return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
 
 
 def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:

@@ -117,11 +117,30 @@
     }
   }
 
+  function copyOld(text) {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch (refused) { // no permission, or a browser that calls file: insecure
+      return copyOld(text);
+    }
+  }
+
   const status = document.getElementById("status");
   for (const button of document.querySelectorAll("button.copy")) {
     const words = button.textContent;
     button.addEventListener("click", async () => {
-      const done = await navigator.clipboard.writeText(button.dataset.csv).then(() => true, () => false);
+      const done = await copy(button.dataset.csv);
       button.textContent = done ? "Copied" : "The browser refused";
       status.textContent = button.textContent;
       setTimeout(() => { button.textContent = words; }, 1800);

@@ -11,26 +11,30 @@ from dashboards.data.formatting import in_odds
 
 Scale = Literal["log", "linear", "logit"]
 
+Band = Literal["interval", "spread", "range"]
+"""`low` and `high`: a 95 % t interval, one standard deviation to each side, or the range."""
+
 _LARGEST: Final = 700.0  # exp of more leaves the doubles
 
 
-def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Literal["interval", "spread"] = "interval") -> str:
+def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Band = "interval") -> str:
     """SQL for one row per `keys` of the query `source` (keys, value): keys, n, lost, value, low, high.
 
-    `low` and `high` are a 95 % t interval or one standard deviation to each side, null below two values. The result is
-    ordered by `keys`.
+    `low` and `high` are null below two values, but for the range. The result is ordered by `keys`.
     """
     names = ", ".join(keys)
-    half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}[band]
+    half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}.get(band)
+    low, high = (f"centre - {half}", f"centre + {half}") if half else ("least", "greatest")
     return f"""
     WITH per_seed AS (SELECT {names}, {_to_units("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
         SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_ ORDER BY scaled_) AS centre,
-               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_ ORDER BY scaled_) END AS sd
+               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_ ORDER BY scaled_) END AS sd,
+               min(scaled_) AS least, max(scaled_) AS greatest
         FROM per_seed GROUP BY {names}
     ),
     bounded AS (
-        SELECT {names}, n, lost, centre, centre - {half} AS low_, centre + {half} AS high_
+        SELECT {names}, n, lost, centre, {low} AS low_, {high} AS high_
         FROM summed ASOF LEFT JOIN t_quantile q ON summed.n - 1 >= q.df
     )
     SELECT {names}, n, lost, {_back("centre", scale)} AS value, {_back("low_", scale)} AS low,
@@ -72,6 +76,12 @@ def average_words(scale: Scale) -> str:
 def interval_words(scale: Scale, alpha: float = 0.05) -> str:
     """Name the interval that bars and bands show."""
     return f"{(1 - alpha) * 100:g} % t interval over seeds{_IN_BRACKETS[scale]}"
+
+
+def band_words(band: Band, scale: Scale) -> str:
+    """Explain bands of a kind."""
+    spread = f"one standard deviation over seeds{_IN_BRACKETS[scale]} to each side"
+    return {"interval": interval_words(scale), "spread": spread, "range": "least and greatest over seeds"}[band]
 
 
 def rope_words(rope: float, scale: Scale, unit: str) -> str:

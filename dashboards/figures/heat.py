@@ -100,6 +100,7 @@ class _Cell(NamedTuple):
     tooltip: str
     sign: str  # plotly's marker for it if it has no value; empty: none
     key: Any
+    partial: bool
 
 
 def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
@@ -111,7 +112,7 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
     words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(value))
     tooltip = f"{words}<br>{plain(row['note'])}" if row.get("note") else words
     sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
-    return _Cell(x, y, shade, words, tooltip, sign, row.get("key"))
+    return _Cell(x, y, shade, words, tooltip, sign, row.get("key"), row.get("partial") or False)
 
 
 def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
@@ -123,8 +124,9 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
             in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for the
-            tooltip), key, and reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
-            `SIGNS`).
+            tooltip), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
+            and partial (whether its text says that it lacks something: where texts have no room, such a cell has a
+            diamond).
         ramp: of all panels.
         x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.
@@ -216,15 +218,15 @@ def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, nar
     for cell in cells:
         if cell.shade is None and cell.sign:
             groups.setdefault(MUTED, []).append(cell)
-        elif cell.shade is not None and not narrow:
+        elif cell.shade is not None and (cell.partial or not narrow):
             groups.setdefault(on_fill(ramp.colors, (cell.shade - low) / (high - low)), []).append(cell)
     traces = []
     for color, group in groups.items():
         trace = go.Scatter(x=[cell.x for cell in group], y=[cell.y for cell in group], hoverinfo="skip", mode="markers")
-        if color == MUTED:
+        if narrow or color == MUTED:
+            symbols = ["diamond-open" if cell.shade is not None else cell.sign for cell in group]
             pixels = min(max(0.45 * min(size), 3), 9)
-            signs = [cell.sign for cell in group]
-            trace.marker = {"symbol": signs, "size": pixels, "color": color, "line": {"width": 1.4}}
+            trace.marker = {"symbol": symbols, "size": pixels, "color": color, "line": {"width": 1.4}}
         else:
             trace.update(mode="text", text=[cell.words for cell in group], textfont={"color": color, "size": 12})
         traces.append(trace)

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 import polars as pl
 
 from dashboards.data.grid_context import in_order
-from dashboards.data.seed_averages import Scale, over_seeds
+from dashboards.data.seed_averages import Band, Scale, over_seeds
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
@@ -30,6 +30,7 @@ class Reduction(NamedTuple):
     along: Along = "step"
     log_x: bool = False  # buckets of equal width on a log axis
     scale: Scale = "linear"
+    band: Band = "interval"
     each: bool = False  # true if every run of a group is wanted beside their average
     buckets: int = MOST_BUCKETS
 
@@ -100,7 +101,7 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
         FROM (SELECT *, isfinite(value) AS fine FROM points {positive}) GROUP BY ALL
     )"""
     averages = over_seeds(
-        "SELECT series, bucket, value FROM means WHERE value IS NOT NULL", ["series", "bucket"], how.scale
+        "SELECT series, bucket, value FROM means WHERE value IS NOT NULL", ["series", "bucket"], how.scale, how.band
     )
     frame = store.sql(
         f"""{means}

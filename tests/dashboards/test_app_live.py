@@ -29,7 +29,7 @@ class Live:
 @pytest.fixture(scope="module")
 def unused(serve_site: ServeSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Live]]:
     """Empty campaigns of one site, each to be taken by one test."""
-    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(6)]
+    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(8)]
     for root in roots:
         (root / "grids").mkdir(parents=True)
     with serve_site(roots) as site:
@@ -101,6 +101,16 @@ def test_what_is_shown_unless_the_reader_chooses_follows_new_results(page: Page,
         page.wait_for_event("response", lambda answer: answer.request.method == "POST")
     assert page.url.endswith("/compare")  # the reader has not chosen
     chosen.get_by_text("Cog").wait_for()
+
+
+def test_what_a_reader_closed_stays_so_while_the_words_around_it_change(page: Page, live: Live) -> None:
+    campaign = live.write(1, failed={("SSA", 0): "error"})
+    page.goto(f"{live.url}/run?run={campaign.line('SSA', 0)['trial']}")
+    trace = page.locator("#slot-what details")
+    trace.get_by_text("Traceback").first.click()
+    live.write(3, pending=[("SSA", 0), ("softmax", 0)])
+    page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for()
+    assert not trace.evaluate("(one) => one.open")
 
 
 def test_a_table_that_had_nothing_to_show_is_shown_once_it_has(page: Page, live: Live) -> None:

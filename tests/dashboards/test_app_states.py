@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
+from store import Layout
 from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
@@ -95,7 +97,8 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
         ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),
         ("/runs/curves?metric=nothing", "has no logged metric 'nothing'; it has loss"),
-        ("/runs/curves?by=x' OR '1", "has no axis \"x' OR '1\"; it has cell, run, seed, operator, depth"),
+        ("/runs/curves?by=nothing.here", "have no 'nothing.here'; there are cell, run, seed, operator, depth"),
+        ("/runs/curves?by=x' OR '1", "\"x' OR '1\""),
         ("/runs/curves?show=nobody", "has no group of runs 'nobody'; it has softmax"),
         ("/runs/curves?run=zz", "run='zz' names one run"),
         ("/runs/curves?smooth=1", "smooth='1': "),
@@ -319,3 +322,20 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
         finally:
             campaigns.close()
     assert "cannot bring in what is new" in caplog.text
+
+
+def test_a_page_of_a_grid_is_made_once_while_nothing_is_new(runs: Path) -> None:
+    made = []
+
+    def make(view: PageView) -> SlotContent:
+        made.append(view.address)
+        return SlotContent(message="here")
+
+    page = PAGES[0]._replace(slots=(Slot("one", "One", make, "words"),))
+    engine = Engine(Campaigns([runs]), [page])
+    for search in ("", "", "?hide=a", ""):
+        assert "here" in texts(engine.show("/runs/overview", search, "dark")[0])
+    assert len(made) == 2
+    os.utime(Layout(runs).snapshot)
+    engine.show("/runs/overview", "", "light")
+    assert len(made) == 3

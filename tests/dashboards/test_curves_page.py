@@ -1,7 +1,7 @@
 """Curves: what is drawn equals an average in plain Python; groups, gaps, spikes and wild values are told."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 
@@ -89,6 +89,19 @@ def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: P
         )
 
 
+@pytest.mark.parametrize(
+    ("band", "low", "high"),
+    [("spread", lambda v: fmean(v) - stdev(v), lambda v: fmean(v) + stdev(v)), ("range", min, max)],
+)
+def test_a_band_is_what_was_asked_for(
+    view: PageView, band: str, low: Callable[[list[float]], float], high: Callable[[list[float]], float]
+) -> None:
+    data = show(view, f"?linear=1&band={band}").data.filter(pl.col("group") == "softmax · 1")
+    means = [fmean(value("softmax", 1, seed, t) for t in range(3)) for seed in SEEDS]
+    row = data.row(0, named=True)
+    assert (row["value"], row["low"], row["high"]) == pytest.approx((fmean(means), low(means), high(means)))
+
+
 def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: PageView) -> None:
     found = show(view, "?by=depth&linear=1")
     assert {key.name for key in found.legend} == {"1", "2", "undefined"}
@@ -160,6 +173,12 @@ def test_a_log_axis_has_finer_buckets_at_its_beginning(view: PageView) -> None:
     data = show(view, "?logx=1").data.filter(pl.col("group") == "softmax · 1")
     assert data["step"].to_list()[:4] == [1, 2, 3, 4]
     assert data["n"].unique().to_list() == [3]
+
+
+def test_a_former_address_is_read_without_what_is_gone(view: PageView) -> None:
+    found = show(view, "?smooth=exponential&amount=0.5&quiet=1&by=depth")
+    assert {key.name for key in found.legend} == {"1", "2", "undefined"}
+    assert "Smoothed" not in found.caption
 
 
 def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None:

@@ -145,3 +145,10 @@ def test_texts_stand_in_all_cells_if_the_figure_has_room_for_them() -> None:
         assert (
             len(list(draw_heat(each, ramp, x="x", y="y").select_traces({"type": "scatter", "mode": "text"}))) == drawn
         )
+
+
+def test_a_cell_of_less_than_its_neighbours_is_marked_where_its_text_has_no_room() -> None:
+    found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [1.0, 2.0], "partial": [False, True]})
+    for text, shown in (("1/2", [("text", "a"), ("text", "b")]), ("1/2 " * 80, [("markers", "b")])):
+        figure = draw_heat(found.with_columns(text=pl.lit(text)), Ramp(0, 2), x="", y="")
+        assert sorted((trace.mode, x) for trace in figure.data[1:] for x in trace.x) == shown

@@ -1,9 +1,10 @@
-"""Overview: every trial is counted once, and what is left to do is said."""
+"""Overview: every trial is counted once, the noise floor is the store's, and what is left to do is said."""
 
 import math
 import random
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from known_campaign import Line, Planted, plant, seen
@@ -13,9 +14,12 @@ from dashboards import write_report
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.navigation import live
 from dashboards.app.pages.overview import OVERVIEW
+from dashboards.data.formatting import change
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from store import Store
+from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
+from store.statistics import power
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
@@ -62,6 +66,34 @@ def test_verdicts_are_the_store_s_by_effect(root: Path) -> None:
     assert sorted(frame["pairs"]) == ["3 of 5", "4 of 5", "4 of 5"]
     best = found.sort("difference", nulls_last=True)["label"].to_list()
     assert frame["variant"].to_list() == best
+
+
+def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> None:
+    with Store.open(root) as store:
+        found = noise_floor(store, "grid")
+    # the spread of all three comparisons is known; the level is that of the hardest Holm step
+    assert (found.planned, found.family, found.comparisons) == (5, 3, 3)
+    logs = {
+        op: {s: math.log(value({"operator": op, "seed": s})) for s in SEEDS if (op, s) not in STATES_OF}
+        for op in OPERATORS
+    }
+    spreads = []
+    for operator in OPERATORS[1:]:
+        shared = sorted(logs[operator].keys() & logs["softmax"].keys())
+        spreads.append(float(np.std([logs[operator][s] - logs["softmax"][s] for s in shared], ddof=1)))
+    row = found.frame.filter(pl.col("seeds") == 5).row(0, named=True)
+    for smallest, sd in (
+        (row["low"], min(spreads)),
+        (row["smallest"], sorted(spreads)[1]),
+        (row["high"], max(spreads)),
+    ):
+        reached = power(np.array(smallest), np.array(sd), np.array(5.0), alpha=0.05 / 3)
+        assert float(reached) == pytest.approx(0.8, abs=1e-6)
+    assert found.frame["smallest"].to_list() == sorted(found.frame["smallest"].to_list(), reverse=True)
+    shown = seen(root, OVERVIEW, "", ["noise"]).slots["noise"]
+    assert change(row["smallest"], "log").removeprefix("+") in shown.caption
+    assert "unless the seeds show that it lies within the 5 % that count as equal" in shown.caption
+    assert "5, planned" in shown.data["paired seeds"].to_list()
 
 
 def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited_for(root: Path) -> None:
@@ -170,6 +202,7 @@ def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
     steps = dict(seen(unsettled, OVERVIEW, "", ["next"]).frame("next").select("what", "how").iter_rows())
     assert steps["wait for 1 running trial"] == "ablate watch"
     assert steps["train 1 outstanding trial"] == "ablate run SPEC"
+    assert "see to 2 trials without a finite value" in steps
 
 
 @pytest.mark.parametrize("seeds", [2, 3])

@@ -1,7 +1,7 @@
 """Curves: what is logged in training, by step, seconds or tokens, averaged over the runs of a group."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import polars as pl
 from pydantic import Field
@@ -10,7 +10,7 @@ from dashboards.app import run_groups
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
 from dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
 from dashboards.data.formatting import count, join_words, number
-from dashboards.data.seed_averages import Scale, average_words, interval_words
+from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import require
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
@@ -23,9 +23,11 @@ _Metrics = Mapping[str, tuple[Reduced, Scale]]  # by name
 class CurvesAddress(GroupedAddress):
     """The grid, the metrics, how runs are grouped, what the axes are, and what lines and bands are."""
 
+    former: ClassVar = {"amount": (), "quiet": (), "smooth": ("none", "exponential", "window")}
+
     metric: tuple[str, ...] = ()  # empty: the loss, or the first there is
     x: Along = "step"
-    band: Literal["none", "interval", "seeds"] = "none"
+    band: Literal["interval", "spread", "range", "seeds", "none"] = "none"
     linear: bool = False
     logx: bool = False
     smooth: float = Field(default=0.0, ge=0, lt=1)  # the share of the average so far that is kept
@@ -47,9 +49,8 @@ def draw_curves(view: PageView) -> SlotContent:
             message=f"None of these runs has logged {join_words(list(metrics))} yet.{_count_failed(shown)}"
         )
     panels = {name: _panel(view, name, each, scale) for name, (each, scale) in found.items()}
-    drawing = Drawing(
-        height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6, bands=address.band == "interval"
-    )
+    bands = address.band not in ("seeds", "none")
+    drawing = Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6, bands=bands)
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
     figure = draw_panels([*panels.values()], _series(shown, [each for each, _ in found.values()]), x=x, drawing=drawing)
     data = pl.concat(
@@ -89,9 +90,10 @@ def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Redu
     """A metric on the log scale, unless another is wanted or it takes values that have no logarithm."""
     address: CurvesAddress = view.address
     lines, each = len(of.keep), address.band == "seeds"
+    band: Band = "interval" if address.band in ("seeds", "none") else address.band  # type: ignore[assignment]
     if each:
         lines += int(of.found.filter(pl.col("series").is_in(of.keep))["planned"].sum())
-    how = Reduction(along=address.x, log_x=address.logx, each=each, buckets=buckets_for(lines * panels))
+    how = Reduction(along=address.x, log_x=address.logx, band=band, each=each, buckets=buckets_for(lines * panels))
     if not address.linear:
         found = training(view.store, of.given, name, of.keep, how._replace(scale="log"))
         least = found.frame["least"].min()
@@ -173,9 +175,10 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
     words = f"Line: {average_words(scale)} over {noun}s{means}."
     if address.band == "seeds":
         return f"{words} Thin lines: single {noun}s."
-    if address.band == "interval":
+    if address.band != "none":
         most = max(each.frame["n"].to_list(), default=0)
-        words += f" Band: {interval_words(scale).replace('seeds', f'{noun}s')}, n up to {most}; none below three."
+        band = band_words(address.band, scale).replace("seeds", f"{noun}s")
+        words += f" Band: {band}, n up to {most}; none below three."
     return words
 
 
@@ -200,18 +203,19 @@ def _warnings(panels: Mapping[str, Panel], found: _Metrics, of: RunGroups, reach
 def _controls(view: PageView) -> Sequence[Control]:
     about, picked = grid_of(view), view.address.run
     known = list_metrics(view.store, about.grid)
-    ways = {CELL: "all but the seed", **options(run_groups.list_axes(about)), "seed": "seed", TRIAL: "single runs"}
+    ways = {CELL: "all but the seed", **options(run_groups.list_axes(about)), "seed": "seed"}
+    ways |= {TRIAL: "single runs", **options(run_groups.list_fields(view.store, about.grid))}
     shown = {"*": f"as many as fit ({run_groups.MOST})", **options(run_groups.run_groups(view).names.values())}
     same = "Runs with the same of these are averaged"
     by = run_groups.by_of(view) or (CELL,)
-    bands = {"none": "none", "interval": "95 % t interval", "seeds": "single runs"}
+    bands = {"interval": "95 % t interval", "spread": "standard deviation", "range": "least to greatest"}
     return (
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:1])),
         Control("by", "One line per", "choices", ways, same, by, resets=("show", "hide")),
         Control("show", "Shown", "choices", shown, "Empty: the baseline and the best"),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
         Control("x", "Along", "choice", _ALONG),
-        Control("band", "Band", "choice", bands),
+        Control("band", "Band", "choice", {"none": "none", **bands, "seeds": "single runs"}),
         Control("smooth", "Smoothing", "slider", usual=0.0, span=(0.0, 0.99, 0.01)),
         Control("linear", "Linear axis", "switch"),
         Control("logx", "Log steps", "switch"),

@@ -59,9 +59,15 @@ def own_operators(view: PageView) -> dict[str, Mapping[str, Any]]:
         "SELECT g.operator, min(g.label) AS label, (t.spec->'operator')::VARCHAR AS spec FROM grid_trial g "
         "JOIN trial t USING (trial) WHERE t.spec IS NOT NULL GROUP BY ALL ORDER BY g.operator, label, spec"
     ).drop_nulls("spec")
-    unique = {operator for operator in rows["operator"] if rows["operator"].to_list().count(operator) == 1}
-    names = [OWN + (operator if operator in unique else label) for operator, label, _ in rows.iter_rows()]
-    return dict(zip(names, map(json.loads, rows["spec"]), strict=True))
+    several = rows.filter(pl.col("operator").is_duplicated())["operator"].to_list()
+    own: dict[str, Mapping[str, Any]] = {}
+    for operator, label, text in rows.iter_rows():
+        spec = json.loads(text)
+        name = OWN + (label if operator in several else operator)
+        while name in own:
+            name += "'"
+        own[name] = spec if isinstance(spec, dict) else {}
+    return own
 
 
 def operator_of(view: PageView) -> str | Mapping[str, Any]:

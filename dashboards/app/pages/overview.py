@@ -1,4 +1,4 @@
-"""Overview: how far a grid is, what it says so far, what failed, and what to do next."""
+"""Overview: how far a grid is, what it says so far, what it can say at all, what failed, and what to do next."""
 
 import shlex
 from collections import Counter
@@ -13,11 +13,13 @@ from dashboards.app.pages.compare import CompareAddress, differences_of, judge_v
 from dashboards.app.pages.factors import FactorsAddress, level_effects
 from dashboards.app.table_columns import WIDE, WRAP, columns, link
 from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
-from dashboards.data.formatting import count, entry
+from dashboards.data.formatting import change, count, entry
 from dashboards.data.grid_context import GridContext
+from dashboards.data.seed_averages import rope_words
 from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from dashboards.theme.styles import shared_style
+from store.analysis.noise_floor import noise_floor
 from store.statistics.arms import more_seeds_help
 from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
@@ -92,6 +94,42 @@ def _progress(view: PageView) -> SlotContent:
     return SlotContent(draw_shares(grouped), caption, data, legend)
 
 
+def _noise(view: PageView) -> SlotContent:
+    about = grid_of(view)
+    found = noise_floor(view.store, about.grid)
+    if not found.comparisons:
+        why = "; ".join(f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items())
+        return SlotContent(
+            message=f"Nothing is known of the noise yet: {why or 'there is no variant beside the baseline'}."
+        )
+    rows = []
+    said = equal = ""
+    measure, seeds = about.measure, count(found.planned, "seed")
+    if measure is not None and measure.rope:
+        rope = rope_words(measure.rope, measure.scale, about.unit)
+        equal = f", unless the seeds show that it lies within the {rope} that count as equal"
+    for n, *ends in found.frame.iter_rows():
+        middle, low, high = (change(value, found.scale).removeprefix("+") for value in ends)
+        between = f"{low} to {high}" if low != high else ""
+        rows.append((f"{n}, planned" if n == found.planned else str(n), middle, between or middle))
+        if n == found.planned and middle == "–":
+            said = f"With {seeds} no verdict can be had; it needs three."
+        elif n == found.planned:
+            name = "the measure" if measure is None else f"{'odds of ' * (found.scale == 'logit')}{measure.name}"
+            said = (
+                f"The {seeds} of this grid find a true difference of {middle} in {name} in four of five repetitions"
+                f"{between and f' ({between} by comparison)'}. Smaller ones are found less often: what is not found "
+                f"stays undecided{equal}."
+            )
+    caption = (
+        f"{said} Computed from the spread of {found.comparisons} of {count(found.family, 'comparison')}, for the "
+        "hardest step of Holm's correction; from few seeds the spread itself is rough."
+    )
+    names = ["paired seeds", "smallest difference that is found", "over comparisons"]
+    data = pl.DataFrame(rows, schema=names, orient="row")
+    return SlotContent(caption=caption, data=data, columns=columns(data))
+
+
 def _next(view: PageView) -> SlotContent:
     found, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
     steps = next_steps(grid_of(view), _states(view)[1], found)
@@ -152,6 +190,9 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
         root = shlex.quote(str(about.store.layout.root))
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
         steps.append((f"train {count(row['n'], 'failed trial')} again, or keep as a result", why, command))
+    if n := states.get("not finite", 0):
+        why = "ended, and the value is no finite number: comparisons count that as failed"
+        steps.append((f"see to {count(n, 'trial')} without a finite value", why, ""))
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
         steps.append((f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"))
@@ -189,6 +230,7 @@ OVERVIEW = AppPage(
         Slot("verdicts", "Verdicts", lambda view: list_verdicts(_as_compare(view)), "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
+        Slot("noise", "Noise floor", _noise, "table"),
         Slot("failures", "Failures", _failures, "table"),
         Slot("left-out", "Left out", _left_out, "table"),
     ),

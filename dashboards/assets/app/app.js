@@ -97,8 +97,11 @@
   // the server adds the title and the legend that the page has around a figure
   async function image(button) {
     const slot = button.closest(".slot");
+    const plot = slot.querySelector(".js-plotly-plot");
     const figure = await (await fetch(button.dataset.figure)).json();
-    const size = { width: slot.querySelector(".plot").clientWidth, height: figure.layout.height, scale: 2 };
+    for (const [name, { range }] of Object.entries(plot.layout).filter(([name]) => /^[xy]axis/.test(name)))
+      if (range) figure.layout[name] = { ...figure.layout[name], range, autorange: false }; // as the reader has zoomed
+    const size = { width: plot.clientWidth, height: figure.layout.height, scale: 2 };
     const filename = slot.id.replace(/^slot-/, "");
     window.Plotly.downloadImage(figure, { format: button.dataset.image, filename, ...size });
   }
@@ -114,6 +117,12 @@
     }
   }
 
+  // words that new results change come as other elements; what the reader opened or closed in them stays so, until
+  // another page or another run is gone to
+  const folds = new Map();
+  const fold = (details) => [details.closest(".slot")?.id, details.querySelector("summary")?.textContent].join(" ");
+  window.addEventListener("popstate", () => folds.clear());
+
   // links within the app change the page without loading everything again
   function go(event, link) {
     const url = new URL(link.href);
@@ -125,9 +134,19 @@
   }
 
   function visit(href, up = true) {
+    folds.clear();
     history.pushState({}, "", href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
     if (up) window.scrollTo(0, 0);
+  }
+
+  function keepFolds(records) {
+    if (!folds.size) return;
+    for (const record of records)
+      for (const node of record.addedNodes)
+        if (node.nodeType === 1)
+          for (const each of [...node.querySelectorAll("details"), ...(node.tagName === "DETAILS" ? [node] : [])])
+            if (folds.has(fold(each))) each.open = folds.get(fold(each));
   }
 
   // the curves of the entry under the pointer stand out
@@ -154,6 +173,8 @@
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
+    else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
+    else if (at("#page summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
     else if (at("button[data-copy]")) copy(at("button[data-copy]"));
@@ -201,8 +222,9 @@
     }
   };
 
-  new MutationObserver(() => {
+  new MutationObserver((records) => {
     keepCursor();
+    keepFolds(records);
     paintAll();
     const heading = document.querySelector("#page h1");
     const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
