@@ -94,10 +94,12 @@
     if (copy && event.target.tagName === "TEXTAREA") copy.scrollTop = event.target.scrollTop;
   }, true);
 
-  // the server adds the title and the legend that the page has around a figure
+  // the server adds the title and the legend that the page has around a figure; axes show what the reader sees
   async function image(button) {
     const slot = button.closest(".slot");
     const figure = await (await fetch(button.dataset.figure)).json();
+    for (const [name, { range }] of Object.entries(slot.querySelector(".js-plotly-plot").layout))
+      if (/^[xy]axis/.test(name) && range) Object.assign(figure.layout[name] ||= {}, { range: [...range], autorange: false });
     const size = { width: slot.querySelector(".plot").clientWidth, height: figure.layout.height, scale: 2 };
     const filename = slot.id.replace(/^slot-/, "");
     window.Plotly.downloadImage(figure, { format: button.dataset.image, filename, ...size });
