@@ -96,6 +96,12 @@ def test_a_place_of_the_probe_can_be_chosen(look: Look) -> None:
     assert "(eps 0.3, position 1)" in figure(look("layers", "?probe=sink_share&at=eps=0.3")).layout.yaxis.title.text
 
 
+def test_counts_by_bins_are_shown_along_the_bins_alone(look: Look) -> None:
+    assert values(look("along", "?probe=weight_sum_count"), NAMES[0]) == pytest.approx([1, 6, 3])
+    for name in ("training", "layers", "against"):
+        assert "counts by bins" in look(name, "?probe=weight_sum_count").message
+
+
 def test_against_the_measure_has_a_point_per_run_that_is_done_and_their_rank_correlation(look: Look) -> None:
     shown = look("against", FIRST)
     assert shown.data.height == 7
@@ -109,6 +115,7 @@ def test_values_that_are_no_number_are_left_out_of_averages(look: Look) -> None:
     shown = look("layers", "?probe=holes")
     assert values(shown, "SSA") == [2]
     assert shown.data.filter(pl.col("variant") == "SSA")["n"].to_list() == [2]
+    assert "not finite: left out." in shown.caption
     assert "Not recorded: <script>" in shown.caption  # its only run that is done has none
 
 

@@ -25,6 +25,8 @@ _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """Shown first among probes that tell cells apart equally well."""
 _COUNTS: Final = ("weight_sum_count", "sink_sequences", "raw_sink_sequences")
 """Rows whose mean over places says nothing of a cell."""
+_ALONG: Final = "Along a coordinate"
+_BINS: Final = "sum"  # the coordinate whose values are the middles of bins
 
 
 class MechanismAddress(measures.MeasuredAddress):
@@ -109,20 +111,32 @@ def _over(view: PageView) -> str:
     return f"Mean over {join_words(over)}." if over else "A single value."
 
 
-def _notes(view: PageView, found: pl.DataFrame, *, last: bool = True) -> str:
-    """Say when values were recorded, and of which cells. Raises Unknown if there is no value.
+def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: bool = True) -> str:
+    lost = probe_curves.not_finite(view.store, _reading(view), cells, without=without, last=last)
+    return f" {count(lost, 'recorded value')} not finite: left out." if lost else ""
 
-    `last` is true for values of one step.
+
+def _refuse_bins(view: PageView) -> None:
+    """Raise Unknown if the probe counts by bins, so that its other figures mean nothing."""
+    if _BINS in _places(view).coordinates:
+        raise Unknown(f"{_probe(view)!r} counts by bins, which stand below: {_ALONG.lower()}")
+
+
+def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
+    """Say when values were recorded, and what is left out. Raises Unknown if there is no value.
+
+    `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
     (cells, look), step = chosen_cells(view), view.address.step
+    holes = _holes(view, cells, without=without, last=last)
     if found.is_empty():
-        raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet")
+        raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
     lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
     missing = f" Not recorded: {join_words(lost)}." if lost else ""
     when = "Failed trials are left out."
     if last:
         when = "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
-    return f" {when}{missing}{chosen_words(view)}"
+    return f" {when}{holes}{missing}{chosen_words(view)}"
 
 
 def _band_words(found: pl.DataFrame) -> str:
@@ -142,6 +156,7 @@ def _lines(
 
 def _training(view: PageView) -> SlotContent:
     reading, (cells, _) = _reading(view), chosen_cells(view)
+    _refuse_bins(view)
     found = probe_curves.along(view.store, reading, cells, "step")
     notes = _notes(view, found, last=False)
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
@@ -150,6 +165,7 @@ def _training(view: PageView) -> SlotContent:
 
 def _layers(view: PageView) -> SlotContent:
     reading, places, (cells, _) = _reading(view)._replace(layer=None), _places(view), chosen_cells(view)
+    _refuse_bins(view)
     if not places.layers:
         raise Unknown(f"{_probe(view)!r} is of whole models; it has no layers")
     found = probe_curves.along(view.store, reading, cells, "layer")
@@ -175,7 +191,7 @@ def _along(view: PageView) -> SlotContent:
         raise Unknown(f"{reading.name!r} looks at one place only")
     found = probe_curves.along(view.store, reading, cells, axis)
     at = {name: value for name, value in reading.at.items() if name != axis}
-    notes = _notes(view, found)
+    notes = _notes(view, found, without=axis)
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
     return _lines(view, found, caption, axis, reading._replace(at=at))
 
@@ -201,6 +217,7 @@ def _heads(view: PageView) -> SlotContent:
 
 def _against(view: PageView) -> SlotContent:
     about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
+    _refuse_bins(view)
     _, look = chosen_cells(view)
     cells = [cell.cell for cell in about.cells]
     found = probe_curves.against(view.store, reading, measure, cells)
@@ -212,7 +229,7 @@ def _against(view: PageView) -> SlotContent:
     if rho is not None:
         said = f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
     caption = (
-        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)}"
+        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)}{_holes(view, cells)}"
         " That two quantities go together is no proof that one makes the other."
     )
     figure = probe_curves.draw_against(found, look, x=_title(reading), y=measures.title(view), scale=measure.scale)
@@ -229,7 +246,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     wide = {axis: values for axis, values in places.coordinates.items() if len(values) > 1}
     at = []
     for axis, values in wide.items():
-        if axis in chosen:
+        if axis in chosen and axis != _BINS:
             offered = ({"": "all"} if places.bare[axis] else {}) | options(f"{value:g}" for value in values)
             usual = "" if chosen[axis] is None else f"{chosen[axis]:g}"
             at.append(Control(f"at:{axis}", axis, "choice", offered, usual=usual))
@@ -260,7 +277,7 @@ MECHANISM = AppPage(
         Slot("training", "Over training", _training),
         Slot("layers", "By layer", _layers, half=True),
         Slot("heads", "By layer and head", _heads, half=True),
-        Slot("along", "Along a coordinate", _along),
+        Slot("along", _ALONG, _along),
         Slot("against", "Against the measure", _against),
     ),
 )

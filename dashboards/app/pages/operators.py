@@ -60,8 +60,13 @@ def own_operators(view: PageView) -> dict[str, Mapping[str, Any]]:
         "JOIN trial t USING (trial) WHERE t.spec IS NOT NULL GROUP BY ALL ORDER BY g.operator, label, spec"
     ).drop_nulls("spec")
     unique = {operator for operator in rows["operator"] if rows["operator"].to_list().count(operator) == 1}
-    names = [OWN + (operator if operator in unique else label) for operator, label, _ in rows.iter_rows()]
-    return dict(zip(names, map(json.loads, rows["spec"]), strict=True))
+    own: dict[str, Mapping[str, Any]] = {}
+    for operator, label, text in rows.iter_rows():
+        spec, name = json.loads(text), OWN + (operator if operator in unique else label)
+        while name in own:
+            name += "'"
+        own[name] = spec if isinstance(spec, dict) else {}
+    return own
 
 
 def operator_of(view: PageView) -> str | Mapping[str, Any]:
