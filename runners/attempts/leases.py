@@ -9,6 +9,7 @@ Between two checks, the silence grows by at most one heartbeat interval, however
 of the file server, an owner has several intervals to send a heartbeat.
 
 All processes of a host share their observations in its temporary directory, so that a new worker does not wait again.
+Observations older than an hour are deleted.
 """
 
 import json
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple, final
 from store.files.layout import Layout
 from store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
 
+_KEPT_S = 3600.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -56,6 +58,7 @@ class Leases:
     ) -> None:
         self._place, self._clock, self._shared = place, clock, shared or host_memory
         self._seen: dict[tuple[Path, str, int], Sighting] = {}
+        self._tidied = -math.inf
 
     def alive(self, layout: Layout, trial: str, attempt: int, start: Mapping[str, Any]) -> bool:
         """Return True if the attempt that wrote `start` and no end is at work.
@@ -72,7 +75,7 @@ class Leases:
     def _silent_s(self, layout: Layout, trial: str, attempt: int, most_s: float) -> float:
         beat, now = last_beat_ns(layout, trial, attempt), self._clock()
         place = (layout.root, trial, attempt)
-        file = self._file(place)
+        file = self._file(place, now)
         silent_s = 0.0
         for each in filter(None, (self._seen.get(place), None if file is None else _read(file))):
             if each.beat_ns == beat and each.looked <= now:  # else there was a sign of life, or another boot
@@ -83,10 +86,16 @@ class Leases:
                 file.write_text(json.dumps([beat, silent_s, now]))
         return silent_s
 
-    def _file(self, place: tuple[Path, str, int]) -> Path | None:
+    def _file(self, place: tuple[Path, str, int], now: float) -> Path | None:
         directory = self._shared()
         if directory is None:
             return None
+        if now - self._tidied >= _KEPT_S:
+            self._tidied = now
+            with suppress(OSError):  # it only costs room, and another process tidies too
+                for old in directory.iterdir():
+                    if time.time() - old.stat().st_mtime > _KEPT_S:
+                        old.unlink(missing_ok=True)
         root, trial, attempt = place
         campaign = blake2b(os.fsencode(root.absolute()), digest_size=8).hexdigest()
         return directory / f"{campaign}-{trial}-{attempt}"

@@ -302,8 +302,11 @@ def _standing(row: Mapping[str, Any]) -> str:
 
 
 def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
-    others = ", ".join(f"{name} ({way.better} is better)" for name, way in ways.items())
-    write_prose(f"{describe_measure(header)} ({measure.better} is better) against {others}")
+    others = [
+        f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
+        for name, way in ways.items()
+    ]
+    write_prose(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
     cells = header["cells"]
     write_prose(
         f"one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -45,20 +46,26 @@ def _packages() -> list[Check]:
 
 
 def _package(requirement: str) -> Check | None:
-    """Check one requirement; None if it is not one of this machine."""
-    from packaging.requirements import Requirement  # plotly needs it
-
-    wanted = Requirement(requirement)
-    if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-        return None
+    """Check one requirement; None if it is not one of this machine. Without `packaging`, only the presence counts."""
     try:
-        installed = version(wanted.name)
+        from packaging.requirements import Requirement
+    except ImportError:
+        if re.search(r";.*\bextra\b", requirement):
+            return None
+        wanted, name = None, re.split(r"[^\w.-]", requirement)[0]
+    else:
+        wanted = Requirement(requirement)
+        name = wanted.name
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            return None
+    try:
+        installed = version(name)
     except PackageNotFoundError:
-        return Check(wanted.name, f"missing; pip install '{requirement}'", ok=False)
-    if wanted.specifier.contains(installed, prereleases=True):
-        return Check(wanted.name, installed)
-    text = f"{installed}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
-    return Check(wanted.name, text, ok=False)
+        return Check(name, f"missing; pip install '{requirement}'", ok=False)
+    if wanted is not None and not wanted.specifier.contains(installed, prereleases=True):
+        text = f"{installed}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
+        return Check(name, text, ok=False)
+    return Check(name, installed)
 
 
 def _devices() -> Check:

@@ -201,7 +201,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     if len(runs) > _MOST_COMPARED:
         raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
     write("\n".join(run.about for run in runs))
-    fields = [(path, values) for path, values in spec if _ABSENT not in values]
+    fields = [each for each in spec if not _follows(*each, spec)]
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     else:
@@ -210,11 +210,17 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     if different:
         write_table(columns, different)
     left_out = (
-        (len(spec) - len(fields), "field that some do not have", "fields that some do not have"),
+        (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
         (len(rows) - len(different), "result that is equal", "results that are equal"),
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
         write(f"left out: {words}; --json has all")
+
+
+def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Return True if a field is there only since the kind of a choice differs, and is equal wherever it is there."""
+    kinds = [each.removesuffix("kind") for each, of in spec if each.endswith(".kind") and _ABSENT not in of]
+    return _ABSENT in values and len(set(values)) == 2 and path.startswith(tuple(kinds))
 
 
 class _ComparedTrial(NamedTuple):

@@ -31,7 +31,7 @@ class Following:
 
     def views(self, scheduler: Scheduler) -> Iterator[WatchView]:
         """Yield views until nothing is queued or running; KeyboardInterrupt leaves the workers alone."""
-        for view in views(self._layout.root, scheduler, LOOK_EVERY_S):
+        for view in views(self._layout.root, scheduler, LOOK_EVERY_S, endless=True):
             yield view
             if self._is_over(view):
                 return

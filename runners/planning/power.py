@@ -50,10 +50,15 @@ class Noise(NamedTuple):
 
 
 def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = None) -> Noise:
-    """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise."""
+    """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise.
+
+    Raises NotFoundError if `other` is needed and has no results.
+    """
     noise = _query_noise(layout, header, own=True)
     if noise.sd is not None or other is None:
         return noise
+    if not other.snapshot.exists():
+        raise NotFoundError(f"{other.root} has no results; `ablate status` there reads them")
     there = _query_noise(other, header, own=False)
     return noise if there.sd is None else there._replace(source=f"{there.source} of {other.root}")
 

@@ -109,6 +109,21 @@ def test_an_sbatch_that_answers_nonsense_leaves_nothing_queued(
     assert user.layout.submission_ids() == []
 
 
+def test_the_job_is_not_the_first_number_that_a_site_prints(
+    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = (
+        "echo 'Submitted with care: job 7 is welcome'; $real \"$@\"; echo 'Submitted batch job is what you read'; exit"
+    )
+    with instead_of_sbatch(user, monkeypatch, body):
+        submission = user.queues()
+    (array,) = submission.classes[0].arrays
+    assert array.job != 7
+    assert cluster.run("squeue", "-h", "-o", "%F %j").split()[:2] == [str(array.job), f"ablate-{submission.submission}"]
+    wait_until_over(cluster)
+    assert user.same_as_local()
+
+
 def test_a_cluster_without_arrays_takes_as_many_jobs_as_max_job_count_leaves_room_for_or_none(
     slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from synthetic import Campaign, write_campaign
 
+from runners.cli.results import _ABSENT, _follows
+
 Ablate = Callable[..., Any]
 
 
@@ -49,6 +51,20 @@ def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablat
     asked = ablate("compare", "operator=SSA", "--json", "--campaign", campaign.root).out
     assert asked == ablate("compare", *keys, "--json", "--campaign", campaign.root).out
     assert "means 1" in ablate("compare", "operator=SSA", "seed=1", "--campaign", campaign.root, code=2).err
+
+
+def test_what_follows_from_a_kind_and_what_is_equal_is_left_out() -> None:
+    spec = [
+        ("score.kind", ["ssa", "ssa", "exponential"]),
+        ("score.n", ["1.5", "1.5", _ABSENT]),
+        ("score.b", ["1.5", "2.0", _ABSENT]),
+        ("gate", [_ABSENT, _ABSENT, "null"]),
+        ("gate.kind", ["share", "share", _ABSENT]),
+    ]
+    left = [path for path, values in spec if _follows(path, values, spec)]
+    assert left == ["score.n"]
+    logged = [("wd", [_ABSENT, "0.1"])]
+    assert not _follows(*logged[0], logged)
 
 
 def test_a_trial_of_two_campaigns_is_compared_with_itself(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:

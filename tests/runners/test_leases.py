@@ -151,6 +151,9 @@ def test_an_earlier_life_is_dead(layout: Layout, clock: Clock, theirs: dict[str,
 
 def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
+    old = tmp_path / "old"
+    old.touch()
+    os.utime(old, (0, 0))
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
     whole = file.read_text()

@@ -12,7 +12,7 @@ from toy_training import ToyTrial, train
 
 from grid import Grid, Measure, Spec, forbid, over
 from grid.durations import format_hours
-from grid.errors import SpecError
+from grid.errors import NotFoundError, SpecError
 from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from runners.planning.duration import MEASURED_STEPS, measure_seconds
 from runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
@@ -253,6 +253,8 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     assert found.noise.pairs == 16
     assert found.hours == known.hours
     assert any(f"of grid judged of {there}" in line for line in lines_of(here, named, noise_from=Layout(there)))
+    with pytest.raises(NotFoundError, match="has no results; `ablate status` there reads them"):
+        lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
 
 
 def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_path: Path) -> None:

@@ -203,6 +203,10 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
+    monkeypatch.setenv("SBATCH_GRES", "lab")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
+    assert "SBATCH_GRES of the environment is not used" in notes()
+    assert "SBATCH_ACCOUNT" not in notes()
 
 
 def test_a_node_that_is_down_now_is_no_reason_to_refuse(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -244,7 +248,7 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         submit(root)
     assert list(slurm.jobs()) == [1]
     here = {"host": socket.gethostname(), "pid": 2**22 + 1}  # a shell of this host that was killed
-    for over in ({"written": time.time() - 181}, here):
+    for over in ({"written": time.time() - 601}, here):
         write_submission_record(layout, replace(read_submission_record(layout, name), **over))
         assert submit(root).draft.trials == 6
         assert len(slurm.jobs()) == 1

@@ -21,8 +21,8 @@ from store.files.layout import Layout
 from store.files.plans import read_plan
 from store.files.trial_status import local_process, trial_state
 
-_ABANDONED_S = 180.0
-"""A shell on another host whose record is older than this is dead; longer than one sbatch takes."""
+_ABANDONED_S = 600.0
+"""A shell on another host whose record is older than this is dead; long, as locks are not enforced everywhere."""
 
 
 @final

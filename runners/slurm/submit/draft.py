@@ -161,7 +161,7 @@ class Drafter:
             for number, (group, each) in enumerate(zip(groups, classes, strict=True))
             for array in each.arrays
         }
-        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
@@ -234,6 +234,13 @@ class Drafter:
 
 
 _FROM_ENVIRONMENT = ("partition", "account", "qos", "constraint")
+
+
+def _unused_variables() -> list[str]:
+    """Return a note if sbatch's own variables are set that fill no field: scripts are submitted without them."""
+    used = {f"SBATCH_{name.upper()}" for name in _FROM_ENVIRONMENT}
+    names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in used)
+    return [f"{', '.join(names)} of the environment is not used; set it in Slurm(...)"] if names else []
 
 
 def _with_environment(slurm: Slurm) -> Slurm:
