@@ -93,27 +93,6 @@ def test_a_silent_queue_is_waited_for(tmp_path: Path, slurm: PretendSlurm, capsy
     assert "Unable to contact slurm controller" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("standing", ["held", "unknown"])
-def test_finished_trials_that_are_queued_again_are_waited_for(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, standing: str
-) -> None:
-    """The queue shows jobs as held right after their release, or does not answer."""
-    monkeypatch.setattr("runners.monitoring.follow._RELEASE_S", 60.0)
-    root, grid = tmp_path / "campaign", toy_grid(step_s=0.005)
-    run_quietly(root, grid)
-    thread = threading.Timer(1.0, run_quietly, args=(root, grid), kwargs={"again": True})
-
-    def meanwhile() -> None:
-        if standing == "held":
-            slurm.hold(1, "JobHeldUser")
-        else:
-            slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
-        thread.start()
-
-    assert follow(root, grid, meanwhile, again=True) == 0
-    thread.join()
-
-
 def test_what_was_called_off_is_said_and_no_failure(
     tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
