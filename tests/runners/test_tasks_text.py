@@ -123,12 +123,13 @@ def test_a_folder_without_texts_or_a_column_that_is_no_utf_8_is_refused(tmp_path
 
 
 def test_pythons_documentation_is_real_text_with_its_files_on_record() -> None:
-    data = Text().open()
+    text = Text()
+    data = text.open()
     assert data.record["train_bytes"] > 1_000_000
     assert 0.08 < data.record["validation_bytes"] / data.record["train_bytes"] < 0.12
     assert data.record["files"].keys() >= {"argparse.py", "json/__init__.py", "pydoc_data/topics.py"}
     assert not any("test" in name.split("/") for name in data.record["files"])
-    assert data.record["content_hash"] == Text().content_hash
+    assert data.record["content_hash"] == text.content_hash
 
 
 BOM = b"\xef\xbb\xbf"

@@ -68,7 +68,7 @@ def test_masks_hide_keys(mask: str, per: str) -> None:
 @pytest.mark.parametrize("operator", [PRINCIPLED, SSA, SIGNED, WINDOW], ids=lambda each: each.label)
 def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
     """The definition gets the same rounded inputs; both round the output."""
-    given = random_inputs(operator, batch=1, length=70).to(torch.float32)
+    given = random_inputs(operator, length=70).to(torch.float32)
     inputs = Inputs(*(x.half() for x in given[:3]), given.numbers)
     exact = outcome(operator, defined, Inputs(*(x.double() for x in inputs[:3]), given.to(torch.float64).numbers))
     usual = errors(outcome(operator, defined, inputs), exact)
@@ -79,7 +79,7 @@ def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator
 @pytest.mark.parametrize("operator", [PRINCIPLED, SSA], ids=lambda each: each.label)
 def test_results_are_the_same_bits_whatever_else_is_in_the_batch(operator: Operator) -> None:
     """Compare the output and its gradients; a number's gradient is a sum over the batch."""
-    inputs, other = (random_inputs(operator, length=33, seed=seed).to(torch.float32) for seed in (0, 1))
+    inputs, other = (random_inputs(operator, length=17, seed=seed).to(torch.float32) for seed in (0, 1))
     numbers = {name: x[:1] if x.shape[0] > 1 else x for name, x in inputs.numbers.items()}
     alone = outcome(operator, path.run, Inputs(inputs.q[:1], inputs.k[:1], inputs.v[:1], numbers))
     both = (torch.cat((mine[:1], its)) for mine, its in zip(inputs[:3], other[:3], strict=True))
@@ -181,7 +181,7 @@ def test_memory_is_linear_in_the_length() -> None:
     def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return path.run(operator, Heads(*(x.float() for x in heads[:3])), numbers)
 
-    assert most_entries(PRINCIPLED, run, 128) <= 2 * most_entries(PRINCIPLED, run, 64)
+    assert most_entries(SSA, run, 128) <= 2 * most_entries(SSA, run, 64)
 
 
 @pytest.mark.slow
