@@ -216,7 +216,7 @@ class _ActiveRun:
         for row in held:
             found = self._to_do[row]
             state = trial_state(self._layout, found.key, self._leases.alive)
-            sources = self._survey.cells.about[found.grid, found.cell].sources
+            sources = self._survey.cells.sources[found.grid, found.cell]
             if found.other_code and ran_other_code(state, sources):
                 if state.live is not None:
                     self._held.append(row)
