@@ -184,8 +184,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
                     continue
                 found.add(words)
                 runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
-    for words in missing.keys() - found:
-        raise missing[words]
+    for unknown in missing.keys() - found:
+        raise missing[unknown]
     if len(runs) < 2:
         raise SpecError(f"a comparison is between two trials or more; {' '.join(trials)!r} means {len(runs)}")
     _write_comparison(runs, warnings, as_json=as_json)
