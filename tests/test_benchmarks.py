@@ -132,17 +132,20 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_gpu_command_fails_if_a_part_did(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Without a GPU every part fails, and says so; two of the six are tried."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     gpu = importlib.import_module("gpu")
+    assert len(gpu.PARTS) == 6
     assert sum(part.share for part in gpu.PARTS) == pytest.approx(1)
-    codes = [0, 1, *[0] * (len(gpu.PARTS) - 2)]
-    ended = map(functools.partial(subprocess.CompletedProcess, []), codes)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: next(ended))
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "none"])
+    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.5) for part in (gpu.PARTS[0], gpu.PARTS[2])])
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", "8"])
     assert gpu.main() == 1
-    assert [json.loads(line)["exit"] for line in capsys.readouterr().out.splitlines()] == codes
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["part"] for line in told] == ["attention-none-d64", "training-none-tiny"]
+    assert all(line["exit"] not in (0, "time is up") for line in told)
 
 
 @pytest.fixture
@@ -177,6 +180,31 @@ def test_both_sides_of_training_are_compiled_for_every_operator(
     training.main()
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     errors = [row.get("error", "")[:23] for row in rows if "operator" in row]
+    assert errors == ["", "", *["FailOnRecompileLimitHit"] * 2]
+
+
+def test_flex_attention_is_compiled_for_every_length(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the limit there is no number. On a CPU it has no backward."""
+    attention = load("attention")
+    setup = attention.Setup(1, 2, 16, "cpu", torch.float32)
+    plain = attention.fused
+
+    def fused(length: int, setup: object) -> dict:
+        found = plain(length, setup)
+        made = torch.Generator().manual_seed(0)
+        inputs = [setup.draw(2, length, 16, made).detach() for _ in range(3)]
+        forward = attention.steps_of(attention.by_flex(length, setup, inputs), inputs)["forward"]
+        return {**found, "FLEX": {"forward": forward, "both": forward}}
+
+    monkeypatch.setattr(attention, "fused", fused)
+    errors = []
+    for limit in (1, 0):
+        torch._dynamo.config.recompile_limit = limit
+        for length in (128, 256):
+            rows = attention.measure(length, (), 1, setup)
+            errors += [row.get("error", "")[:23] for row in rows if row["path"] == "FLEX"]
     assert errors == ["", "", *["FailOnRecompileLimitHit"] * 2]
 
 
@@ -217,3 +245,12 @@ def test_the_roofline_counts_the_products_of_the_operator(load: Callable[[str], 
     linear = count("linear_elu", "linear")
     assert linear["forward"] < pairs
     assert count("linear_elu", "linear", 512) == {what: 2 * each for what, each in linear.items()}
+
+
+def test_a_record_of_a_gpu_has_its_software(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = load("attention")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(attention, "ask_gpus", lambda *_: [["570.1"]])
+    monkeypatch.setattr(attention, "gpu_software", lambda _: {"cuda": "12.8", "cudnn": "91002"})
+    about = attention.describe("cuda")
+    assert [about[name] for name in ("gpu", "driver", "cuda", "cudnn")] == ["NVIDIA H200", "570.1", "12.8", "91002"]
