@@ -147,7 +147,8 @@ def over(cluster: Cluster) -> Callable[[], bool]:
 
 def end_long_lives(cluster: Cluster, layout: Layout, job: int, ended: set[Path]) -> None:
     """Let the time of the job be over once each unfinished trial has a long attempt that is not in `ended`."""
-    trials = [sorted(path.glob("[0-9][0-9][0-9]/heartbeat"))[-1:] for path in layout.trials.glob("*/*")]
+    beats = [[layout.heartbeat(key, number) for number in layout.attempts(key)] for key in layout.trial_keys()]
+    trials = [[path for path in paths if path.exists()][-1:] for paths in beats]
     latest = [path for found in trials for path in found if not (path.parent / "end.json").exists()]
     if latest and ended.isdisjoint(latest) and all(map(_is_long, latest)):
         try:
