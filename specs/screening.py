@@ -40,12 +40,6 @@ operators = {
     "linear ELU": linear_elu(),
 }
 LENGTHS = AskedLengths(lengths=(32, 64, 128))
-
-
-def at(**point: float) -> Measure:
-    return ACCURACY.model_copy(update={"point": point})
-
-
 recall = induction.changed(
     task=AssociativeRecall(batch=32, context=32, pairs=4, keys=16, values=16, evaluation=LENGTHS)
 )
@@ -71,10 +65,10 @@ def screening(name: str, base: Trial, measure: Measure) -> Grid:
     )
 
 
-recall_screening = screening("recall", recall, at(length=128, pairs=4))
+recall_screening = screening("recall", recall, ACCURACY.changed(point={"length": 128, "pairs": 4}))
 induction_screening = screening("induction", induction, ACCURACY)
-copy_screening = screening("copy", copy, at(length=64))
-needle_screening = screening("needle", needle, at(length=64, depth=0.5))
+copy_screening = screening("copy", copy, ACCURACY.changed(point={"length": 64}))
+needle_screening = screening("needle", needle, ACCURACY.changed(point={"length": 64, "depth": 0.5}))
 grammar_screening = screening("grammar", grammar, LOSS)
 text_screening = screening("text", text, LOSS)
 functions_screening = screening("functions", functions, ERROR)
