@@ -151,21 +151,26 @@ class Inputs(NamedTuple):
 
 
 def random_inputs(
-    operator: Operator, *, batch: int = 2, heads: int | None = None, length: int = 13, seed: int = 0, scale: float = 1.0
+    operator: Operator,
+    *,
+    batch: int = 2,
+    fitted: InputFit | None = None,
+    length: int = 13,
+    seed: int = 0,
+    scale: float = 1.0,
 ) -> Inputs:
     """Draw standard normal q, k (times `scale`) and v, and numbers in their range, away from their start.
 
-    Numbers differ by head, and by sequence and token if the operator accepts that.
+    Heads are the smallest that fit, unless `fitted` is given. Numbers differ by head, and by sequence and token if the
+    operator accepts that.
     """
     made = torch.Generator().manual_seed(seed)
-    fitted = fit(operator)
-    heads = fitted.heads if heads is None else heads
-    query = fitted.channels + operator.added_channels
+    heads, value, _ = fit(operator) if fitted is None else fitted
+    query = value + operator.added_channels
     q, k, v = (
-        torch.randn((batch, heads, length, size), generator=made, dtype=torch.float64)
-        for size in (query, query, fitted.channels)
+        torch.randn((batch, heads, length, size), generator=made, dtype=torch.float64) for size in (query, query, value)
     )
-    shape = head_shape(operator, heads=heads, query=query, value=fitted.channels, width=1)
+    shape = head_shape(operator, heads=heads, query=query, value=value, width=1)
     numbers = {}
     for name, number in operator.numbers().items():
         finest = granularities_of(operator, name)[-1][0] if granularities_of(operator, name) else number.per

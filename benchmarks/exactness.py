@@ -1,0 +1,133 @@
+"""Errors of every named operator on every execution path against its definition in float64.
+
+python benchmarks/exactness.py [--device cuda] [--operators ssa cog] [--write FILE]
+
+Inputs are random, of 257 tokens: causal of 64 and of 128 channels, and with padding of 64. Each row has the largest
+error of the output and of the gradient of its squares for each input and number, as a share of the largest entry. It
+has the same of the definition in that precision, on the same rounded inputs. The budget of an error is `FACTOR` times
+the definition's and `ROUNDING`; `within` says whether the path keeps it. `repeats` says whether a second call gives the
+same bits. The exit code is 1 if a row fails or is beyond its budget.
+"""
+
+import argparse
+import math
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from attention import describe
+from measurement import Results
+from torch import Tensor
+
+from variants import Heads, Operator, causal
+from variants.attend import prepare
+from variants.laws.inputs import InputFit, Inputs, fit, random_inputs
+from variants.papers.catalogue import catalogue
+from variants.paths.case import Case
+from variants.paths.choose import PATHS, Path as ExecutionPath
+from variants.stages.positions.none import NoPositions
+
+LENGTH = 257
+DTYPES = ("float32", "bfloat16", "float16")
+FACTOR = {torch.float32: 4, torch.bfloat16: 2, torch.float16: 2}
+ROUNDING = {torch.float32: 2**-15, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+"""In float32, logits of this size are rounded by up to 2^-19 each time, and weights by as large a share."""
+
+
+class Setting(NamedTuple):
+    """Precision, channels of a head and mask of a row."""
+
+    dtype: torch.dtype
+    channels: int
+    padded: bool
+
+    def described(self) -> dict[str, Any]:
+        """Return what a row says of it."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return {"dtype": dtype, "channels": self.channels, "mask": "padding" if self.padded else "causal"}
+
+
+def outcome(operator: Operator, path: ExecutionPath, inputs: Inputs, mask: Tensor | None) -> dict[str, Tensor]:
+    """Return the output, and the gradient of its squares for every input and number."""
+    given = inputs.following()
+    heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, mask)
+    output = path.run(operator, heads, given.numbers)
+    output.float().square().sum().backward()  # type: ignore[no-untyped-call]
+    gradients = {name: x.grad for name, x in given.tensors().items() if x.grad is not None}
+    return {"output": output.detach(), **gradients}
+
+
+def errors(came: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
+    """Return the largest error of each result, as a share of its largest entry; infinite if it is not a number."""
+    found = {}
+    for name, x in exact.items():
+        error = float((came[name].double() - x.double()).abs().max() / (x.abs().max() + 1e-30))
+        found[name] = float("inf") if math.isnan(error) else error
+    return found
+
+
+def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
+    """Return the row of every path that can compute the operator."""
+    operator = catalogue()[name].make()
+    heads = fit(operator).heads
+    drawn = random_inputs(operator, length=LENGTH, fitted=InputFit(heads, setting.channels, rotary=False)).map(
+        lambda x: x.to(device)
+    )
+    rounded = drawn.to(torch.float32)
+    if setting.dtype != torch.float32:
+        q, k, v = (x.to(setting.dtype) for x in rounded[:3])
+        rounded = rounded._replace(q=q, k=k, v=v)
+    mask = None
+    if setting.padded:
+        keys = torch.ones(2, 1, 1, LENGTH, dtype=torch.bool, device=device)
+        keys[0, ..., LENGTH // 2 :] = False
+        mask = keys & causal(LENGTH, LENGTH).to(device)
+    case, definition = Case(LENGTH, LENGTH, device, setting.dtype, channels=setting.channels), PATHS[-1]
+    exact = outcome(operator, definition, rounded.to(torch.float64), mask)
+    usual = errors(outcome(operator, definition, rounded, mask), exact)
+    rows = []
+    for path in PATHS:
+        if path.reason(operator, case) is not None:
+            continue
+        row: dict[str, Any] = {"operator": name, "path": path.name, **setting.described()}
+        try:
+            first, second = (outcome(operator, path, rounded, mask) for _ in range(2))
+        except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
+            rows.append({**row, "within": False, "error": " ".join(f"{type(error).__name__}: {error}".split())[:300]})
+            continue
+        error_of = errors(first, exact)
+        share = {
+            name: error_of[name] / (FACTOR[setting.dtype] * usual[name] + ROUNDING[setting.dtype]) for name in error_of
+        }
+        worst = max(share, key=share.__getitem__)
+        row |= {"worst": worst, "largest_error": error_of[worst], "error_of_definition": usual[worst]}
+        row |= {"share_of_budget": round(share[worst], 3), "within": share[worst] <= 1}
+        rows.append({**row, "repeats": all(torch.equal(first[name], second[name]) for name in first)})
+    return rows
+
+
+def main() -> int:
+    """Print one JSON line for the machine and one for each operator, path and setting; write them if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--operators", nargs="+", default=list(catalogue()))
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=("float32", "bfloat16", "float16"), default=["float32", "bfloat16"]
+    )
+    parser.add_argument("--channels", nargs="+", type=int, default=[64, 128])
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    results, failed = Results({**describe(given.device), "length": LENGTH}, given.write), False
+    dtypes = [getattr(torch, name) for name in given.dtypes]
+    settings = [Setting(*each) for each in product(dtypes, given.channels, (False, True)) if each[1:] != (128, True)]
+    for name, setting in product(given.operators, settings):
+        for row in measure(name, setting, given.device):
+            results.add(row)
+            failed |= not row["within"]
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
