@@ -3,15 +3,16 @@
 python benchmarks/exactness.py [--device cuda] [--operators ssa cog] [--write FILE]
 
 Inputs are random, of 257 tokens: causal of 64 and of 128 channels, and with padding of 64. Each row has the largest
-error of the output and of the gradient of its squares for each input and number, as a share of the largest entry. It
-has the same of the definition in that precision, on the same rounded inputs. The budget of an error is `FACTOR` times
-the definition's and `ROUNDING`; `within` says whether the path keeps it. `repeats` says whether a second call gives the
-same bits. The exit code is 1 if a row fails or is beyond its budget.
+error of the output and of the gradient of its squares for each input and number, as a share of the largest entry.
+Beside it is that of the formula on the same inputs: the definition in float32, or, in low precision, with the result of
+every step rounded. The budget is `FACTOR` times that and `ROUNDING`; `within` says whether the path keeps it. `repeats`
+says whether a second call gives the same bits. The exit code is 1 if a row fails or is beyond its budget.
 """
 
 import argparse
 import math
 import sys
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from torch import Tensor
 from variants import Heads, Operator, causal
 from variants.attend import prepare
 from variants.laws.inputs import InputFit, Inputs, fit, random_inputs
+from variants.laws.precision import EveryStepRounded
 from variants.papers.catalogue import catalogue
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, Path as ExecutionPath
@@ -71,11 +73,8 @@ def errors(came: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float
 def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
     """Return the row of every path that can compute the operator."""
     operator = catalogue()[name].make()
-    heads = fit(operator).heads
-    drawn = random_inputs(operator, length=LENGTH, fitted=InputFit(heads, setting.channels, rotary=False)).map(
-        lambda x: x.to(device)
-    )
-    rounded = drawn.to(torch.float32)
+    fitted = InputFit(fit(operator).heads, setting.channels, rotary=False)
+    rounded = random_inputs(operator, length=LENGTH, fitted=fitted).to(torch.float32).map(lambda x: x.to(device))
     if setting.dtype != torch.float32:
         q, k, v = (x.to(setting.dtype) for x in rounded[:3])
         rounded = rounded._replace(q=q, k=k, v=v)
@@ -86,7 +85,8 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
         mask = keys & causal(LENGTH, LENGTH).to(device)
     case, definition = Case(LENGTH, LENGTH, device, setting.dtype, channels=setting.channels), PATHS[-1]
     exact = outcome(operator, definition, rounded.to(torch.float64), mask)
-    usual = errors(outcome(operator, definition, rounded, mask), exact)
+    with nullcontext() if setting.dtype == torch.float32 else EveryStepRounded(setting.dtype):
+        usual = errors(outcome(operator, definition, rounded.to(torch.float32), mask), exact)
     rows = []
     for path in PATHS:
         if path.reason(operator, case) is not None:
@@ -102,7 +102,7 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
             name: error_of[name] / (FACTOR[setting.dtype] * usual[name] + ROUNDING[setting.dtype]) for name in error_of
         }
         worst = max(share, key=share.__getitem__)
-        row |= {"worst": worst, "largest_error": error_of[worst], "error_of_definition": usual[worst]}
+        row |= {"worst": worst, "largest_error": error_of[worst], "error_of_formula": usual[worst]}
         row |= {"share_of_budget": round(share[worst], 3), "within": share[worst] <= 1}
         rows.append({**row, "repeats": all(torch.equal(first[name], second[name]) for name in first)})
     return rows

@@ -3,7 +3,7 @@
 python benchmarks/tiles.py [--processes 12] [--write FILE]
 
 First, processes compile every kernel with every tile. Then this process times each: Principled Attention with and
-without a gate, bfloat16, causal, 4 sequences of 2,048 tokens, 16 heads. A row has the median of the runs in
+without a gate, bfloat16, causal, 4 sequences of 4,096 tokens, 16 heads. A row has the median of the runs in
 milliseconds: of the forward kernel, or of both backward kernels, the other one with its usual tile. `usual` marks the
 tile of `TILES`.
 """
@@ -24,7 +24,7 @@ from measurement import Results
 
 from variants.paths.triton_ops import TILES, Tile, Tiles, score_attention, score_attention_backward
 
-BATCH, HEADS, LENGTH = 4, 16, 2048
+BATCH, HEADS, LENGTH = 4, 16, 4096
 ROUNDS = 9
 RULE = ("exponential", "ground", True)
 
@@ -44,11 +44,11 @@ class Case(NamedTuple):
 
 
 def all_cases() -> Iterator[Case]:
-    """Yield every case."""
-    for width, gated, kernel, warps, stages in product((64, 128), (False, True), Tiles._fields, (4, 8), (2, 3)):
+    """Yield every case. Four warps share 64 rows of a product, and eight share 128."""
+    for width, gated, kernel, warps, stages in product((64, 128), (False, True), Tiles._fields, (4, 8), (2, 3, 4)):
         shortest = 32 if kernel == "forward" or not gated else 16
-        for long, short in product((64, 128), (shortest, 2 * shortest, 4 * shortest)):
-            rows, keys = (short, long) if kernel == "keys" else (long, short)
+        for short in (shortest, 2 * shortest, 4 * shortest):
+            rows, keys = (short, 16 * warps) if kernel == "keys" else (16 * warps, short)
             yield Case(width, gated, kernel, Tile(rows, keys, warps, stages))
 
 

@@ -18,21 +18,24 @@ from variants.paths.choose import PATHS
 
 
 class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
-    """While entered, the result of every tensor operation is rounded to bfloat16: a naive evaluation."""
+    """While entered, the result of every tensor operation is rounded to `dtype`: a naive evaluation."""
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__()
+        self._dtype = dtype
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
-        return tree_map(lambda x: _round(x, args), found)
+        return tree_map(lambda x: self._round(x, args), found)
 
-
-def _round(x: Any, args: tuple[Any, ...]) -> Any:
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        return x
-    if any(x is each for each in args):  # in place
-        return x.copy_(x.bfloat16())
-    return x.bfloat16().to(x.dtype)
+    def _round(self, x: Any, args: tuple[Any, ...]) -> Any:
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            return x
+        if any(x is each for each in args):  # in place
+            return x.copy_(x.to(self._dtype))
+        return x.to(self._dtype).to(x.dtype)
 
 
 def _low_precision(operator: Operator) -> None:
@@ -46,7 +49,7 @@ def _low_precision(operator: Operator) -> None:
     if not others:
         return
     exact = run_path("reference", operator, rounded.to(torch.float64))
-    with EveryStepRounded():  # type: ignore[no-untyped-call]
+    with EveryStepRounded():
         naive = run_path("reference", operator, wide)
     most = 2 * float((naive.double() - exact).abs().max())
     for path in others:

@@ -10,7 +10,8 @@
 
 In bfloat16 and float16, what follows the kernel is computed in float32. So is the kernel itself if few bits would move
 large logits: with factors of queries, normalised queries, biases, sinks or learned keys. If the mask is causal, one
-empty query per learned column goes in front, so that the mask stays causal.
+empty query per learned column goes in front, so that the mask stays causal. Kernels never get a query without a visible
+key: cuDNN has wrong gradients there, so such a query sees all keys, and its output is set to 0.
 """
 
 from typing import final
@@ -85,6 +86,9 @@ class _Folded:
         counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if masked else None
+        self._blind: Tensor | None = None
+        if self._seen is not None and self._pair is None and operator.normaliser.label != "sink":
+            self._blind = ~self._seen.any(-1, keepdim=True)
         self._count, self._margin = None, None
         if counts:
             if self._seen is None:
@@ -166,7 +170,8 @@ class _Folded:
                 q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
             )[..., :width]
         output = output.reshape(*front, *output.shape[-2:])
-        return output[..., columns:, :] if columns and mask is None else output
+        output = output[..., columns:, :] if columns and mask is None else output
+        return output if self._blind is None else output.masked_fill(self._blind, 0)
 
     def _mask(self) -> Tensor | None:
         """Return the kernel's mask, [T, T] or of four dimensions; None if it is causal."""
@@ -174,6 +179,7 @@ class _Folded:
         if bias is None and self._causal:
             return None
         assert mask is not None
+        mask = mask if self._blind is None else mask | self._blind
         if bias is not None:
             bias = bias if self._margin is None else self._margin * bias
             hidden = torch.zeros_like(mask, dtype=self._heads.q.dtype).masked_fill(~mask, -float("inf"))

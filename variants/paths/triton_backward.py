@@ -79,13 +79,13 @@ def _add_keys(
     k_head, v_head, k_gate_head, shown = heads
     for start in range(first, stop, KEYS):
         keys = start + tl.arange(0, KEYS)
-        k = load(k_head, keys, strides[0], length, WIDTH, BLOCK)
-        v = load(v_head, keys, strides[1], length, WIDTH_V, BLOCK_V)
+        k = load(k_head, keys, strides[0], length, WIDTH, BLOCK, EDGE)
+        v = load(v_head, keys, strides[1], length, WIDTH_V, BLOCK_V, EDGE)
         s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         dp = tl.dot(doutput, tl.trans(v), input_precision=PRECISION)
         g, k_gate, seen = s, k, s
         if GATED:
-            k_gate = load(k_gate_head, keys, strides[2], length, WIDTH_G, BLOCK_G)
+            k_gate = load(k_gate_head, keys, strides[2], length, WIDTH_G, BLOCK_G, EDGE)
             g = tl.dot(q_gate, tl.trans(k_gate), input_precision=PRECISION) * gate_scale
         if HIDES:
             seen = visible_keys(queries[:, None], keys[None, :], length, shown, strides[3], CAUSAL, MASKED)

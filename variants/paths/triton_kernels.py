@@ -27,10 +27,12 @@ def _log2(x, FAST: tl.constexpr):
 
 
 @triton.jit
-def load(base, places, stride, length, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Load rows [R, BLOCK] of a head; entries beyond its length and width are 0."""
+def load(base, places, stride, length, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ENDS: tl.constexpr = True):
+    """Load rows [R, BLOCK] of a head; entries beyond its width, and if ENDS beyond its length, are 0."""
     columns = tl.arange(0, BLOCK)
     pointers = base + places[:, None] * stride + columns[None, :]
+    if WIDTH == BLOCK and not ENDS:
+        return tl.load(pointers)
     if WIDTH == BLOCK:
         return tl.load(pointers, mask=places[:, None] < length, other=0.0)
     return tl.load(pointers, mask=(places[:, None] < length) & (columns[None, :] < WIDTH), other=0.0)
@@ -136,10 +138,10 @@ def _add_keys(
     k_head, v_head, k_gate_head, shown = heads
     for start in range(first, stop, KEYS):
         keys = start + tl.arange(0, KEYS)
-        k = load(k_head, keys, strides[0], length, WIDTH, BLOCK)
+        k = load(k_head, keys, strides[0], length, WIDTH, BLOCK, EDGE)
         a = tl.dot(q, tl.trans(k), input_precision=PRECISION) * factor[:, None]
         if GATED:
-            k_gate = load(k_gate_head, keys, strides[2], length, WIDTH_G, BLOCK_G)
+            k_gate = load(k_gate_head, keys, strides[2], length, WIDTH_G, BLOCK_G, EDGE)
             g = tl.dot(q_gate, tl.trans(k_gate), input_precision=PRECISION) * gate_scale
             a -= strength[:, None] * suppression(g, FAST)[0]
         if SHIFTED:
@@ -162,7 +164,7 @@ def _add_keys(
                 counts = (log >= floor[:, None]) | (log == -float("inf"))
                 short = short * change + tl.sum(tl.where(counts, 0.0, tl.exp2(floor - finite)[:, None] - w), 1)
                 below += tl.sum(tl.where(counts, 0.0, 1.0), 1)
-        v = load(v_head, keys, strides[1], length, WIDTH_V, BLOCK_V)
+        v = load(v_head, keys, strides[1], length, WIDTH_V, BLOCK_V, EDGE)
         output += tl.dot((w * sign).to(v.dtype), v, input_precision=PRECISION)
     return output, largest, total, short, below
 
