@@ -7,10 +7,10 @@ processes change little. A result is the median of the rounds in milliseconds, f
 backward. Its ratio is to fused attention. Inputs are random, causal and float32. `--write` stores all as one JSON file.
 
 With `--device cuda`, inputs are bfloat16, and time is that of the GPU between two events. Fused attention is measured
-with each backend of PyTorch, and the fastest counts. FlexAttention, compiled, and the package flash-attn, if installed,
-are further sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of
-the operator's matrix products over that of one large product; hidden pairs and recomputed products do not count.
-Above 2,048 tokens, the definition is left out.
+with each backend of PyTorch, and the fastest counts. FlexAttention, compiled for each of `--flex-lengths`, and the
+package flash-attn, if installed, are further sides. Memory is the most that forward and backward allocate beyond their
+inputs. `roofline` is the rate of the operator's matrix products over that of one large product; hidden pairs and
+recomputed products do not count. Above 2,048 tokens, the definition is left out.
 """
 
 import argparse
@@ -64,6 +64,8 @@ class Setup(NamedTuple):
     channels: int
     device: str
     dtype: torch.dtype
+    flex_lengths: tuple[int, ...] = ()
+    """Tokens for which FlexAttention is measured."""
 
     def draw(self, heads: int, length: int, channels: int, made: torch.Generator) -> Tensor:
         """Draw [B, H, T, D] with gradients."""
@@ -151,7 +153,8 @@ def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
 
     backends = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
     found = {backend.name: steps_of(by(backend), inputs) for backend in backends}
-    found["FLEX"] = steps_of(by_flex(length, setup, inputs), inputs)
+    if length in setup.flex_lengths:
+        found["FLEX"] = steps_of(by_flex(length, setup, inputs), inputs)
     if find_spec("flash_attn") is not None:
         flash = import_module("flash_attn").flash_attn_func  # [B, T, H, D]
         found["FLASH_ATTN"] = steps_of(lambda: flash(*(x.transpose(1, 2) for x in (q, k, v)), causal=True), inputs)
@@ -270,14 +273,16 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--lengths", type=int, nargs="+")
+    parser.add_argument("--flex-lengths", type=int, nargs="*", help="default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     on_gpu = asked.device == "cuda"
     sizes = (8, 16) if on_gpu else (2, 4)
-    setup = Setup(*sizes, asked.channels, asked.device, torch.bfloat16 if on_gpu else torch.float32)
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
+    flex_lengths = tuple(lengths if asked.flex_lengths is None else asked.flex_lengths)
+    setup = Setup(*sizes, asked.channels, asked.device, torch.bfloat16 if on_gpu else torch.float32, flex_lengths)
     shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
     results = Results({**describe(asked.device), "shape": shape}, asked.write)
     for length in lengths:

@@ -1,6 +1,6 @@
 """Errors of every named operator on every execution path against its definition in float64.
 
-python benchmarks/exactness.py [--device cuda] [--operators ssa cog] [--write FILE]
+python benchmarks/exactness.py [--device cuda] [--processes 8] [--operators ssa cog] [--write FILE]
 
 Inputs are random, of 257 tokens: causal of 64 and of 128 channels, and with padding of 64. Each row has the largest
 error of the output and of the gradient of its squares for each input and number, as a share of the largest entry.
@@ -12,8 +12,10 @@ says whether a second call gives the same bits. The exit code is 1 if a row fail
 import argparse
 import math
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,15 +119,18 @@ def main() -> int:
         "--dtypes", nargs="+", choices=("float32", "bfloat16", "float16"), default=["float32", "bfloat16"]
     )
     parser.add_argument("--channels", nargs="+", type=int, default=[64, 128])
+    parser.add_argument("--processes", type=int, default=1, help="most kernels take longer to compile than to run")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     results, failed = Results({**describe(given.device), "length": LENGTH}, given.write), False
     dtypes = [getattr(torch, name) for name in given.dtypes]
     settings = [Setting(*each) for each in product(dtypes, given.channels, (False, True)) if each[1:] != (128, True)]
-    for name, setting in product(given.operators, settings):
-        for row in measure(name, setting, given.device):
-            results.add(row)
-            failed |= not row["within"]
+    cases = [*product(given.operators, settings, (given.device,))]
+    with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+        for rows in pool.map(measure, *zip(*cases, strict=True)):
+            for row in rows:
+                results.add(row)
+                failed |= not row["within"]
     return int(failed)
 
 

@@ -2,25 +2,29 @@
 
 python benchmarks/gpu.py NAME [--minutes 8] [--device cuda]
 
-NAME names the GPU in the file names, such as h200. Each part is a process with a share of the time. Rows that it has
-measured when its time ends are kept. It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax,
-lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
+NAME names the GPU in the file names, such as h200. First comes the exactness of every operator, then a run of each
+measurement that fills the compilers' caches, with a process per core. Then each part is measured alone. A part is a
+process with a share of the time; rows that it has measured when its time ends are kept. It needs CUDA and the packages
+torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from measurement import tell
 
 HERE = Path(__file__).parent
-FEW = ("softmax", "affine_scaled", "learned_sink", "integral", "differential", "principled_ground", "principled", "ssa")
-KERNELS = ("principled_ground", "principled", "ssa")
-"""Operators of which path "triton" has kernels."""
+FEW = ("softmax", "affine_scaled", "learned_sink", "integral", "principled_ground", "principled", "ssa")
+WARM_UP = 0.2
+"""Share of the time in which the compilers' caches are filled."""
 
 
 class Part(NamedTuple):
@@ -29,22 +33,70 @@ class Part(NamedTuple):
     file: str
     share: float
     command: tuple[str, ...]
+    operators: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+    """Options that replace others while caches are filled; () for a part that has none."""
 
 
-ATTENTION = (
-    "attention.py", "--lengths", "1024", "2048", "4096", "8192", "16384", "--rounds", "8",
-    "--operators", *FEW, "cog", "sigmoid",
+_ATTENTION = (
+    "attention.py", "--lengths", "64", "256", "1024", "2048", "4096", "8192", "16384", "--flex-lengths", "4096",
+    "--rounds", "8", "--channels",
 )  # fmt: skip
+_QUICK = ("--lengths", "1024", "--rounds", "1")
+_OPERATORS = (*FEW, "differential", "cog", "sigmoid")
+_TRAINING = ("training.py", "--eager", "--size")
 PARTS = (
-    Part("attention-{}-d64", 0.24, (*ATTENTION, "--channels", "64")),
-    Part("attention-{}-d128", 0.24, (*ATTENTION, "--channels", "128")),
-    Part("training-{}-tiny", 0.1, ("training.py", "--eager", "--steps", "100", "--operators", "softmax", "principled")),
-    Part("training-{}-60m", 0.1, ("training.py", "--size", "60m", "--steps", "40", "--operators", "softmax", "ssa")),
-    Part("training-{}-125m", 0.16, ("training.py", "--size", "125m", "--steps", "40", "--operators", *FEW)),
-    Part("training-{}-125m-triton", 0.16, (
-        "training.py", "--size", "125m", "--steps", "40", "--path", "triton", "--operators", *KERNELS,
-    )),
-)  # fmt: skip
+    Part("exactness-{}", 0.25, ("exactness.py", "--processes", str(os.cpu_count()))),
+    Part("attention-{}-d64", 0.12, (*_ATTENTION, "64"), _OPERATORS, _QUICK),
+    Part("attention-{}-d128", 0.14, (*_ATTENTION, "128"), _OPERATORS, _QUICK),
+    Part("training-{}-125m", 0.2, (*_TRAINING, "125m", "--steps", "40"), FEW, ("--steps", "10")),
+    Part(
+        "training-{}-tiny", 0.06, (*_TRAINING, "tiny", "--steps", "100"), ("softmax", "principled"), ("--steps", "10")
+    ),
+    Part("vectorised-{}", 0.03, ("vectorised.py",)),
+)
+"""With `WARM_UP`, shares add up to 1. The second part follows the warm-up."""
+
+
+class Runner(NamedTuple):
+    """Runs benchmarks on a device."""
+
+    name: str
+    device: str
+
+    def run(self, command: tuple[str, ...], seconds: float, write: Path | None = None) -> int | str:
+        """Run a command for at most so long; return its exit code, or that its time was up."""
+        words = [sys.executable, str(HERE / command[0]), *command[1:], "--device", self.device]
+        words += [] if write is None else ["--write", str(write)]
+        output = subprocess.DEVNULL if write is None else None
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        process = subprocess.Popen(words, env=environment, stdout=output, stderr=output, start_new_session=True)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return "time is up"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
+
+    def warm_up(self, seconds: float) -> None:
+        """Run each operator of each part quickly, side by side; a failure comes again when it is measured."""
+        until = time.monotonic() + seconds
+        slowest_first = [(part, each) for part in reversed(PARTS) if part.quick for each in part.operators]
+        commands = [(*part.command, *part.quick, "--operators", each) for part, each in slowest_first]
+
+        def run(command: tuple[str, ...]) -> None:
+            if (left := until - time.monotonic()) > 0:
+                self.run(command, left)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for command in commands:
+                pool.submit(run, command)
+
+    def measure(self, part: Part, seconds: float) -> int | str:
+        """Run a part and write its results."""
+        command = (*part.command, *(("--operators", *part.operators) if part.operators else ()))
+        return self.run(command, seconds, HERE / "results" / f"{part.file.format(self.name)}.json")
 
 
 def main() -> int:
@@ -54,21 +106,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     given = parser.parse_args()
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    until = time.monotonic() + 60 * given.minutes
-    left, failed = 1.0, False
+    runner, until = Runner(given.name, given.device), time.monotonic() + 60 * given.minutes
+    left, failed = 1 - WARM_UP, False
     for part in PARTS:
         began = time.monotonic()
-        limit = (until - began) * part.share / left
+        if part is PARTS[1]:
+            runner.warm_up(60 * given.minutes * WARM_UP)
+            tell({"part": "warm-up", "seconds": round(time.monotonic() - began, 1)})
+            began = time.monotonic()
+        code = runner.measure(part, (until - began) * part.share / left)
         left -= part.share
-        write = HERE / "results" / f"{part.file.format(given.name)}.json"
-        command = [str(HERE / part.command[0]), *part.command[1:], "--device", given.device, "--write", str(write)]
-        try:
-            code: int | str = subprocess.run([sys.executable, *command], env=environment, timeout=limit).returncode
-        except subprocess.TimeoutExpired:
-            code = "time is up"
         failed |= isinstance(code, int) and code != 0
-        tell({"part": write.stem, "seconds": round(time.monotonic() - began, 1), "exit": code})
+        tell({"part": part.file.format(given.name), "seconds": round(time.monotonic() - began, 1), "exit": code})
     return int(failed)
 
 

@@ -1,9 +1,9 @@
 """Gradients of eight seeds of a small model in one `torch.func.vmap`, beside one seed after the other.
 
-    OMP_NUM_THREADS=1 python benchmarks/vectorised.py [--write FILE]
+    OMP_NUM_THREADS=1 python benchmarks/vectorised.py [--device cuda] [--write FILE]
 
-Prints JSON lines, and writes them if asked. Times are the processor time of forward and backward of all eight, medians
-of 30 turns.
+Prints JSON lines, and writes them if asked. Times are those of forward and backward of all eight, medians of 30 turns:
+the processor time, or with `--device cuda` the wall time.
 """
 
 import argparse
@@ -15,7 +15,8 @@ from copy import deepcopy
 from pathlib import Path
 
 import torch
-from measurement import Results, machine
+from attention import describe
+from measurement import Results
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
@@ -26,7 +27,7 @@ from variants import gpt2, softmax
 SEEDS, BATCH, TOKENS, TURNS = 8, 64, 21, 30
 
 
-def measure(width: int) -> dict[str, object]:
+def measure(width: int, device: str) -> dict[str, object]:
     """Measure models of two layers of two heads."""
     shifts = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=2, sequences=2, points=11)
     base = Trial(
@@ -35,8 +36,8 @@ def measure(width: int) -> dict[str, object]:
         operator=softmax(),
         training=Training(steps=1),
     )
-    models = [build_model(base.changed(seed=seed)) for seed in range(SEEDS)]
-    inputs = torch.randn(SEEDS, BATCH, TOKENS, 1)
+    models = [build_model(base.changed(seed=seed)).to(device) for seed in range(SEEDS)]
+    inputs = torch.randn(SEEDS, BATCH, TOKENS, 1, device=device)
     parameters, buffers = stack_module_state(models)
     shape = deepcopy(models[0]).to("meta")
 
@@ -55,12 +56,19 @@ def measure(width: int) -> dict[str, object]:
         "vectorised_ms": lambda: together(parameters, buffers, inputs),
         "in_turn_ms": in_turn,
     }
+
+    def clock() -> float:
+        if device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(TURNS):
         for name, side in sides.items():
-            began = time.process_time()
+            began = clock()
             side()
-            taken[name].append(1e3 * (time.process_time() - began))
+            taken[name].append(1e3 * (clock() - began))
     median = {name: round(statistics.median(each), 2) for name, each in taken.items()}
     return {"width": width, **median, "ratio": round(median["in_turn_ms"] / median["vectorised_ms"], 2)}
 
@@ -68,12 +76,14 @@ def measure(width: int) -> dict[str, object]:
 def main() -> None:
     """Print the machine, then a line per width."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--write", type=Path)
-    results = Results({**machine(), "threads": torch.get_num_threads()}, parser.parse_args().write)
+    given = parser.parse_args()
+    results = Results(describe(given.device), given.write)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch has no batching rule for the CPU's fused attention, and says so
         for width in (32, 64):
-            results.add(measure(width))
+            results.add(measure(width, given.device))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
     """While entered, the result of every tensor operation is rounded to `dtype`: a naive evaluation."""
 
     def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._dtype = dtype
 
     def __torch_dispatch__(

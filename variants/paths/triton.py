@@ -49,10 +49,9 @@ def cannot_call(case: Case) -> str | None:
     return "triton needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(case: Case) -> str | None:
+def slower(_: Case) -> str | None:
     """Return why path "auto" does not take this path."""
-    del case
-    return "triton has not run on a GPU yet, so it computes only by name, path='triton'"
+    return None if _INSTALLED else "triton is not installed; the CUDA build of torch brings it"
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:

@@ -40,10 +40,10 @@ class Tiles(NamedTuple):
 
 
 TILES = {
-    ("half", 64, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(32, 128)),
-    ("half", 64, True): Tiles(Tile(128, 64), Tile(128, 16), Tile(16, 128)),
-    ("half", 128, False): Tiles(Tile(128, 64), Tile(128, 32), Tile(16, 128)),
-    ("half", 128, True): Tiles(Tile(128, 64), Tile(128, 16), Tile(16, 64)),
+    ("half", 64, False): Tiles(Tile(64, 64, 4, 4), Tile(64, 64, 4, 3), Tile(64, 64, 4, 4)),
+    ("half", 64, True): Tiles(Tile(64, 64, 4, 4), Tile(64, 32, 4, 3), Tile(32, 64, 4, 3)),
+    ("half", 128, False): Tiles(Tile(64, 64, 4, 3), Tile(128, 64, 8, 3), Tile(32, 64, 4, 3)),
+    ("half", 128, True): Tiles(Tile(64, 32, 4, 3), Tile(128, 32, 8, 3), Tile(16, 128, 8, 2)),
     ("single", 64, False): Tiles(Tile(64, 32), Tile(64, 32), Tile(32, 64)),
     ("single", 64, True): Tiles(Tile(64, 32), Tile(32, 32), Tile(32, 32)),
     ("single", 128, False): Tiles(Tile(32, 16), Tile(32, 16), Tile(16, 32)),
