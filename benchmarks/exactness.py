@@ -12,9 +12,10 @@ says whether a second call gives the same bits. The exit code is 1 if a row fail
 import argparse
 import math
 import sys
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
-from itertools import product
+from contextlib import ExitStack, nullcontext
+from itertools import chain, product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +73,11 @@ def errors(came: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float
     return found
 
 
+def short(x: float) -> float:
+    """Round to three digits."""
+    return float(f"{x:.3g}")
+
+
 def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
     """Return the row of every path that can compute the operator."""
     operator = catalogue()[name].make()
@@ -104,13 +110,13 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
             name: error_of[name] / (FACTOR[setting.dtype] * usual[name] + ROUNDING[setting.dtype]) for name in error_of
         }
         worst = max(share, key=share.__getitem__)
-        row |= {"worst": worst, "largest_error": error_of[worst], "error_of_formula": usual[worst]}
+        row |= {"worst": worst, "largest_error": short(error_of[worst]), "error_of_formula": short(usual[worst])}
         row |= {"share_of_budget": round(share[worst], 3), "within": share[worst] <= 1}
         rows.append({**row, "repeats": all(torch.equal(first[name], second[name]) for name in first)})
     return rows
 
 
-def main() -> int:
+def main() -> None:
     """Print one JSON line for the machine and one for each operator, path and setting; write them if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -126,13 +132,16 @@ def main() -> int:
     dtypes = [getattr(torch, name) for name in given.dtypes]
     settings = [Setting(*each) for each in product(dtypes, given.channels, (False, True)) if each[1:] != (128, True)]
     cases = [*product(given.operators, settings, (given.device,))]
-    with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-        for rows in pool.map(measure, *zip(*cases, strict=True)):
-            for row in rows:
-                results.add(row)
-                failed |= not row["within"]
-    return int(failed)
+    with ExitStack() as stack:
+        each: Callable[..., Iterable[list[dict[str, Any]]]] = map
+        if given.processes > 1:
+            each = stack.enter_context(ProcessPoolExecutor(given.processes, mp_context=get_context("spawn"))).map
+        for row in chain.from_iterable(each(measure, *zip(*cases, strict=True))):
+            results.add(row)
+            failed |= not row["within"]
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

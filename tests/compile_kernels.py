@@ -59,7 +59,7 @@ SAMPLE = [
     *(Case(*each, "ssa", "ground") for each in product(KERNELS, ("bf16", "fp32"), (64, 128), (False, True))),
     *(Case(kernel, "bf16", 128, gated=True, score="sigmoid", normalised="ground", shifted=True) for kernel in KERNELS),
 ]
-"""Cases of every entry of `TILES` that need most registers."""
+"""Cases of every entry of `TILES` that need most registers and shared memory."""
 
 
 def compile_kernel(case: Case, tile: Tile) -> dict[str, int]:

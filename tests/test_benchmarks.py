@@ -51,7 +51,7 @@ SHORT = ("attention.py", "--lengths", "40", "--rounds", "1", "--operators")
 def missing_packages() -> list[str]:
     """List what can be imported here, but not on a machine with the packages that gpu.py names and what they need."""
     words = ast.get_docstring(ast.parse((ROOT / "benchmarks" / "gpu.py").read_text()))
-    left, there = re.split(r",\s|\sand\s", re.search(r"the packages (.*?);", words, re.DOTALL)[1]), {"ablate"}
+    left, there = re.split(r",\s|\sand\s", re.search(r"the packages\s(.*?);", words, re.DOTALL)[1]), {"ablate"}
     while left:
         name = canonicalize_name(left.pop())
         if name not in there:
@@ -69,10 +69,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(written: Path) -> list[list[dict]]:
-    """The output of four commands; path "cpu" breaks before the third. One process imports torch for all."""
+    """The output of five commands; path "cpu" breaks before the fourth. One process imports torch for all."""
     commands = [
         ("", *SHORT, "principled", "--write", str(written)),
         ("", "training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
+        ("", "exactness.py", "--operators", "ssa", "--channels", "64", "--dtypes", "bfloat16"),
         (BREAKS, *SHORT, "ssa", "softmax"),
         ("", "training.py", "--path", "cpu", "--operators", "ssa", "softmax"),
     ]
@@ -98,12 +99,21 @@ def test_training_is_measured_beside_a_loop_by_hand(measured: list[list[dict]]) 
     assert "sdpa computes score 'exponential' only" in bad["error"]
 
 
+def test_exactness_is_measured_on_every_path(measured: list[list[dict]]) -> None:
+    about, *rows = measured[2]
+    assert about["length"] == 257
+    assert [(row["path"], row["mask"]) for row in rows] == [
+        (p, m) for m in ("causal", "padding") for p in ("cpu", "reference")
+    ]
+    assert all(row["within"] and row["repeats"] and 0 < row["largest_error"] < 0.01 for row in rows)
+
+
 def test_an_operator_that_breaks_loses_no_other(measured: list[list[dict]]) -> None:
-    _, *rows = measured[2]
+    _, *rows = measured[3]
     broken = {(row["operator"], row["path"], row["error"]) for row in rows if "error" in row}
     assert broken == {(name, "cpu", "Exception: no kernel") for name in ("ssa", "softmax")}
     assert {row["operator"] for row in rows if "error" not in row} == {"fused attention", "softmax", "ssa"}
-    _, *rows = measured[3]
+    _, *rows = measured[4]
     assert [row["error"] for row in rows] == ["Exception: no kernel"] * 2
 
 
@@ -123,7 +133,7 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     text = page.make_performance_page()["performance.md"]
-    assert "No accelerator was measured" not in text
+    assert "was timed yet" not in text
     assert "commit unknown" in text
     assert "No operator could be measured" in text
     assert " and 1.25 (64 channels) times" in text
@@ -134,13 +144,14 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_gpu_command_fails_if_a_part_did(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a GPU every part fails, and says so; two of the six are tried."""
+    """Without a GPU every part fails, and says so; two of the six are tried, without warm-up."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     gpu = importlib.import_module("gpu")
     assert len(gpu.PARTS) == 6
-    assert sum(part.share for part in gpu.PARTS) == pytest.approx(1)
-    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.5) for part in (gpu.PARTS[0], gpu.PARTS[2])])
+    assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
+    tried = (gpu.PARTS[0], gpu.PARTS[3])
+    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.4, quick=()) for part in tried])
     monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", "8"])
     assert gpu.main() == 1
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

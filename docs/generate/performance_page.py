@@ -9,6 +9,8 @@ from figures import COLOURS, draw_picture
 from markdown import fill_template, table
 from matplotlib.figure import SubFigure
 
+from variants.paths.triton_ops import TILES
+
 RESULTS: Final = Path(__file__).parent.parent.parent / "benchmarks" / "results"
 _FUSED: Final = "fused attention"
 
@@ -23,10 +25,15 @@ def make_performance_page() -> dict[str, str]:
     training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
     overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
     vectorised = [_write_vectorised(name, about) for name, about in files.items() if name.startswith("vectorised-")]
-    unmeasured = "No accelerator was measured. The command for one is `python benchmarks/gpu.py NAME`.\n\n"
-    missing = "" if any("gpu" in about for about in files.values()) else unmeasured
+    speeds = [about for name, about in files.items() if name.startswith(("attention-", "training-"))]
+    unmeasured = (
+        "On GPUs, neither attention beside fused attention nor training was timed yet. The command is\n"
+        "`python benchmarks/gpu.py NAME`.\n\n"
+    )
     parts = {
-        "missing": missing,
+        "missing": "" if any("gpu" in about for about in speeds) else unmeasured,
+        "exactness": [_write_exactness(name, about) for name, about in files.items() if name.startswith("exactness-")],
+        "tiles": [_write_tiles(name, about) for name, about in files.items() if name.startswith("tiles-")],
         "sections": sections,
         "training": training,
         "overhead": overhead,
@@ -74,6 +81,48 @@ def _describe_machine(name: str, about: Row) -> str:
     device, commit = about.get("gpu", about["cpu"]), about["commit"] or "unknown"
     versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
     return f"### {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
+
+
+def _write_exactness(name: str, about: Row) -> str:
+    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    lines = []
+    for path, dtype in dict.fromkeys((row["path"], row["dtype"]) for row in rows):
+        same = [row for row in rows if (row["path"], row["dtype"]) == (path, dtype)]
+        worst = max(same, key=lambda row: row["share_of_budget"])
+        lines.append([
+            path, dtype, f"{len({row['operator'] for row in same})}", f"{len(same)}",
+            f"{sum(row['within'] for row in same)}", f"{worst['share_of_budget']:.0%}",
+            f"`{worst['worst']}` of `{worst['operator']}`", f"{sum(row['repeats'] for row in same)}",
+        ])  # fmt: skip
+    heads = [
+        "path",
+        "precision",
+        "operators",
+        "cases",
+        "within budget",
+        "largest share of budget",
+        "of",
+        "same bits twice",
+    ]
+    failed = len(about["rows"]) - len(rows)
+    return f"{_describe_machine(name, about)}; {failed} cases failed.\n\n{table(heads, lines)}"
+
+
+def _write_tiles(name: str, about: Row) -> str:
+    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    lines = []
+    for width, gated, kernel in dict.fromkeys((row["width"], row["gated"], row["kernel"]) for row in rows):
+        by_tile = {
+            tuple(row["tile"]): row["ms"]
+            for row in rows
+            if (row["width"], row["gated"], row["kernel"]) == (width, gated, kernel)
+        }
+        chosen, fastest = tuple(getattr(TILES["half", width, gated], kernel)), min(by_tile, key=by_tile.__getitem__)
+        gate, times = "yes" if gated else "no", [f"{by_tile[each]:.2f}" for each in (chosen, fastest)]
+        lines.append([str(width), gate, kernel, str(len(by_tile)), str(chosen), *times, f"{max(by_tile.values()):.2f}"])
+    heads = ["channels", "gate", "kernel", "tiles", "in use", "in use, ms", "fastest, ms", "slowest, ms"]
+    sizes = f"{about['batch']} sequences of {about['length']:,} tokens, {about['heads']} heads, bfloat16, causal"
+    return f"{_describe_machine(name, about)}; {sizes}.\n\n{table(heads, lines)}"
 
 
 def _write_training(name: str, about: Row) -> str:

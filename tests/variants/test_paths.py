@@ -88,6 +88,29 @@ def test_values_and_gradients_are_those_of_the_definition(operator: Operator) ->
         assert_equal(*(run(operator, find_path(operator, name), mask) for name in ("sdpa", "reference")))
 
 
+@pytest.mark.parametrize(
+    "choices", [{"visible": {"kind": "window", "size": 3}}, {"rescale": {"kind": "affine"}}], ids=str
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_kernels_get_no_query_without_a_visible_key(
+    choices: dict[str, Any], biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of such queries were wrong on a GPU."""
+
+    def fused(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, **how: Any) -> Tensor:
+        seen = attn_mask if attn_mask.dtype == torch.bool else attn_mask > -float("inf")
+        assert seen.any(-1).all()
+        return attention(q, k, v, attn_mask, **how)
+
+    attention, operator = functional.scaled_dot_product_attention, Operator(**choices)
+    inputs, mask = random_inputs(operator, length=13), torch.ones(2, 1, 1, 13, dtype=torch.bool)
+    mask[0, ..., :5] = mask[1, ..., 6:] = False
+    bias = torch.zeros(inputs.q.shape[1], 13, 13, dtype=torch.float64) if biased else None
+    expected = outcome(operator, find_path(operator, "reference").run, inputs, mask & causal(13, 13), bias)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
+    assert_equal(outcome(operator, sdpa.run, inputs, mask & causal(13, 13), bias), expected)
+
+
 SINK: dict[str, Any] = {"normaliser": {"kind": "sink"}}
 
 

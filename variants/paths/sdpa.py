@@ -11,7 +11,7 @@
 In bfloat16 and float16, what follows the kernel is computed in float32. So is the kernel itself if few bits would move
 large logits: with factors of queries, normalised queries, biases, sinks or learned keys. If the mask is causal, one
 empty query per learned column goes in front, so that the mask stays causal. Kernels never get a query without a visible
-key: cuDNN has wrong gradients there, so such a query sees all keys, and its output is set to 0.
+key, where gradients were wrong on an H100: such a query sees all keys, and its output is set to 0.
 """
 
 from typing import final
