@@ -1,11 +1,12 @@
 """All measurements on a GPU in one command, within a time limit; results go to benchmarks/results.
 
-python benchmarks/gpu.py NAME [--minutes 8] [--device cuda]
+python benchmarks/gpu.py NAME [--minutes 8] [--parts attention] [--device cuda]
 
 NAME names the GPU in the file names, such as h200. First, a quick run of each measurement fills the compilers' caches,
 with a process per core. Then each part is measured alone, and the exactness of all operators at the end. A part is a
-process with a share of the time; rows that it has measured when its time ends are kept. It needs CUDA and the packages
-torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
+process with a share of the time; rows that it has measured when its time ends are kept. `--parts` runs those whose
+names begin so. It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and
+nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -78,10 +80,10 @@ class Runner(NamedTuple):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
 
-    def warm_up(self, seconds: float) -> None:
+    def warm_up(self, parts: Sequence[Part], seconds: float) -> None:
         """Run each operator of each part quickly, side by side; a failure comes again when it is measured."""
         until = time.monotonic() + seconds
-        slowest_first = [(part, each) for part in reversed(PARTS) if part.quick for each in part.operators]
+        slowest_first = [(part, each) for part in reversed(parts) if part.quick for each in part.operators]
         commands = [(*part.command, *part.quick, "--operators", each) for part, each in slowest_first]
 
         def run(command: tuple[str, ...]) -> None:
@@ -103,12 +105,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
     parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--parts", nargs="+", default=[""])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     given = parser.parse_args()
     runner, until = Runner(given.name, given.device), time.monotonic() + 60 * given.minutes
-    left, failed = 1 - WARM_UP, False
-    runner.warm_up(60 * given.minutes * WARM_UP)
-    for part in PARTS:
+    parts = [part for part in PARTS if part.file.startswith(tuple(given.parts))]
+    if not parts:
+        parser.error(f"no part begins with {' or '.join(given.parts)}; there are {', '.join(p.file for p in PARTS)}")
+    left, failed = sum(part.share for part in parts), False
+    runner.warm_up(parts, 60 * given.minutes * WARM_UP)
+    for part in parts:
         began = time.monotonic()
         code = runner.measure(part, (until - began) * part.share / left)
         left -= part.share
