@@ -48,8 +48,10 @@ class _Content(NamedTuple):
         shapes = {each.field: crc32(repr(each._replace(usual=None)).encode()) for each in self.controls}
         values = {name: _plain(value) for name, value in self.values.items()}
         resets = {each.field: list(each.resets) for each in self.controls if each.resets}
+        dark = self.look.partners is not None
+        axes = {name: [frame.identify_axes(shown), dark] for name, shown in self.slots.items()}
         words = {name: crc32(repr(frame.words(shown, self.look.hide)).encode()) for name, shown in self.slots.items()}
-        return {"values": values, "resets": resets, "shapes": shapes, "words": words}
+        return {"values": values, "resets": resets, "shapes": shapes, "axes": axes, "words": words}
 
 
 class PageUpdate(NamedTuple):
@@ -286,6 +288,8 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
         for kind, props in frame.changes(slot, shown, content.path, content.look).items():
             if kind == "words" and now["words"][slot.name] == before["words"][slot.name]:
                 continue  # a browser takes seconds to replace the schema of page SQL
+            if kind == "figure" and shown.figure is not None and now["axes"][slot.name] == before["axes"][slot.name]:
+                props["figure"] = frame.change_figure(props["figure"])
             set_props({"type": kind, "slot": slot.name}, props)
 
 

@@ -212,12 +212,38 @@ def figure_of(shown: SlotContent, look: Looks) -> dict[str, Any]:
     off = {each.key for each in shown.legend if each.name in look.hide}
     for trace in drawn["data"]:
         trace["visible"] = trace.get("legendgroup") not in off
-    axes = [axis for name, axis in sorted(drawn["layout"].items()) if name.startswith(("xaxis", "yaxis"))]
-    meanings = [(axis.get("type"), axis.get("title", {}).get("text"), axis.get("categoryarray")) for axis in axes]
-    drawn["layout"]["uirevision"] = crc32(repr(meanings).encode())  # the zoom stays while the axes mean the same
-    for axis in axes:
+    for axis in _axes(drawn["layout"]).values():
         _make_automatic(axis)
     return drawn
+
+
+def identify_axes(shown: SlotContent) -> int:
+    """Return a hash of the axes of a figure; the reader keeps the zoom while it stays the same."""
+    layout = {} if shown.figure is None else shown.figure.layout.to_plotly_json()
+    axes = [axis for _, axis in sorted(_axes(layout).items())]
+    parts = [(axis.get("type"), axis.get("title", {}).get("text"), axis.get("categoryarray")) for axis in axes]
+    return crc32(repr(parts).encode())
+
+
+def change_figure(drawn: Mapping[str, Any]) -> Patch:
+    """Change the data of a figure and the parts of its layout that follow them; a zoom stays."""
+    patch = Patch()
+    patch["data"] = drawn["data"]
+    for name in _FOLLOWING & drawn["layout"].keys():
+        patch["layout"][name] = drawn["layout"][name]
+    for name, axis in _axes(drawn["layout"]).items():
+        for part in _FOLLOWING_OF_AXES & axis.keys():
+            patch["layout"][name][part] = axis[part]
+    return patch
+
+
+_FOLLOWING: Final = frozenset({"annotations", "shapes", "height"})
+_FOLLOWING_OF_AXES: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
+"""Parts of an axis that apply until the reader zooms."""
+
+
+def _axes(layout: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
 
 
 def _make_automatic(axis: dict[str, Any]) -> None:

@@ -110,6 +110,7 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "S
     rest = [found[key] for key in (matching if selected is None else found) if key not in keys]
     counts = Counter("logged by your program" if each.logged else each.state for each in rest)
     words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    words += "; start your program again for what it logged" if any(each.logged for each in rest) else ""
     if words and not keys:
         raise NotFoundError(f"none of these trials is to be trained again: {words}")
     if words:

@@ -107,7 +107,7 @@ def test_old_results_stay(tmp_path: Path, other_code: Callable[[str], None], mon
     monkeypatch.setattr("toy_training.train", fail)
     assert counts(run_quietly(tmp_path, grid, again=True)) == (0, 2, 0, 0, 0)
     plan = plan_campaign(tmp_path, [grid])
-    assert (plan.ok, plan.failed, plan.other_code) == (2, 0, 2)
+    assert (plan.counts["done"], plan.counts["failed"], plan.other_code) == (2, 0, 2)
 
 
 def test_a_trial_that_kills_its_worker_when_trained_again_has_failed_and_the_run_ends(tmp_path: Path) -> None:

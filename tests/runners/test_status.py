@@ -169,7 +169,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     assert told.startswith(f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7`")
     (status,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).submissions
     told = submission_lines([status])[1]
-    assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
+    assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7` lets")
     assert "which takes an administrator where one has held them" in told
     assert set(states(campaign, Scripted({"7_0": RUNS, "7_1": HELD}))) == {"queued"}
 
