@@ -32,6 +32,7 @@ from store.export.plain import plain
 if TYPE_CHECKING:
     import polars as pl
 
+    from store.analysis.verdicts import GridMeasure
     from store.store import Store
 
 _MOST_INGEST_S = 1.0
@@ -75,6 +76,7 @@ def table(
     of: GridsFlags = GridsFlags(),
     rows: Listing = Listing(),
     why: str | None = None,
+    measure: str | None = None,
     best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
 ) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
@@ -84,6 +86,9 @@ def table(
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
         a query that only this cell fits: "operator=SSA lr=0.001".
+    measure
+        Another measurement than the grid's measure, or another point of it: loss, or mse@sigma_f=5,sigma_x=1. A name
+        that does not exist is answered with those that do.
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
@@ -93,20 +98,23 @@ def table(
     if why is not None:
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
-        _write_why(of, why, best_over)
+        _write_why(of, why, measure, best_over)
         return
+    if best_over and measure is not None:
+        raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):
-            found, bases = _compare_cells(store, name, best_over)
+            judged = _measure(store, name, measure)
+            found, bases = _compare_cells(store, name, judged, best_over)
             shown = keep_cells(store, name, found, query)
-            shown = sort_cells(shown, rows.sort, store.grid(name)["measure"]["better"])
+            shown = sort_cells(shown, rows.sort, judged.better)
             if rows.columns is None and flags.as_text:
                 if len(of.campaign) > 1:
                     write(f"campaign {path}")
-                write_verdicts(store, name, found, shown, bases, best_over)
+                write_verdicts(store, _with_measure(store.grid(name), judged), found, shown, bases, best_over)
                 continue
             warnings += notes
             shown = select_columns(shown, rows.columns)
@@ -118,16 +126,31 @@ def table(
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _compare_cells(store: "Store", grid: str, best_over: Sequence[str]) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
+def _measure(store: "Store", grid: str, wanted: str | None) -> "GridMeasure":
+    """Return the measure of the grid, or the measurement `wanted`."""
+    from store.analysis.measurements import find_measure
+    from store.analysis.verdicts import measure_of
+
+    return measure_of(store, grid, None) if wanted is None else find_measure(store, grid, wanted)
+
+
+def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
+    """Return the header of a grid with a measure; the unit of another one is unknown."""
+    own = header["measure"] or {}
+    return {**header, "measure": {**measure._asdict(), "unit": own.get("unit") if measure.name == own.get("name") else ""}}
+
+
+def _compare_cells(
+    store: "Store", grid: str, measure: "GridMeasure", best_over: Sequence[str]
+) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
     """Return the verdicts of a grid and the rows of its baselines."""
     from store.analysis.tuned_verdicts import tuned_table
-    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs, verdicts
+    from store.analysis.verdicts import baseline_rows, baselines_of, runs, verdicts
 
     if best_over:
         return tuned_table(store, grid, best_over)
-    measure = measure_of(store, grid, None)
     bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
-    return verdicts(store, grid), bases
+    return verdicts(store, grid, measure=measure._asdict()), bases
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
@@ -142,13 +165,13 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     return found[0]
 
 
-def _write_why(of: GridsFlags, words: str, best_over: Sequence[str]) -> None:
+def _write_why(of: GridsFlags, words: str, measure: str | None, best_over: Sequence[str]) -> None:
     from store.analysis.explain_verdict import why, why_text
 
     if best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
-        found = why(store, grid, _find_cell(store, grid, words))
+        found = why(store, grid, _find_cell(store, grid, words), measure=_measure(store, grid, measure)._asdict())
     if of.as_json:
         write_json("why", found, warnings)
     else:

@@ -87,7 +87,7 @@ def label_cells(store: "Store", grid: str) -> dict[str, str]:
 
 def write_verdicts(
     store: "Store",
-    grid: str,
+    header: Mapping[str, Any],
     found: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
@@ -95,10 +95,10 @@ def write_verdicts(
 ) -> None:
     """Write the rows `shown` of the verdicts `found` of a grid, and its baselines; `best_over` axes were selected.
 
-    A baseline of cells that are not shown is left out.
+    `header` is that of the grid, with the measure of the verdicts. A baseline of cells that are not shown is left out.
     """
-    header = store.grid(grid)
-    measure, matched = header["measure"], [name for name in header.get("matched", ()) if name not in best_over]
+    grid, measure = header["grid"], header["measure"]
+    matched = [name for name in header.get("matched", ()) if name not in best_over]
     rows, every = shown.rows(named=True), shown.height == found.height
     order = list(label_cells(store, grid))
     kept = [{**row, "verdict": "baseline"} for row in baselines if every or row["cell"] in shown["baseline"]]

@@ -8,6 +8,7 @@ import pytest
 from submission_files import SMALL
 from synthetic import publish_grid, write_campaign
 
+from store.analysis.measurements import text_of
 from store.analysis.verdicts import verdicts
 from store.store import Store
 
@@ -50,6 +51,24 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def labels(text: str) -> list[str]:
     """The labels that lines begin with."""
     return [" ".join(line.split()[:3]) for line in text.splitlines() if line.split()[1:2] == ["·"]]
+
+
+def test_another_measure_is_compared_as_the_store_does(campaign: Path, ablate: Callable) -> None:
+    """The grid's own has its scale and band; others have neither."""
+    words = ["table", "--campaign", campaign, "--sort", "plan", "--measure"]
+    with Store.open(campaign) as store:
+        own = store.grid("quickstart")["measure"]
+        loss = {"name": "loss", "point": {}, "scale": "linear", "rope": 0.0}
+        expected = verdicts(store, "quickstart", measure=loss)["value"].to_list()
+    own_text = text_of(own["name"], own["point"])
+    assert ablate(*words, own_text).out == ablate(*words[:-1]).out
+    rows = json.loads(ablate(*words, "loss", "--json").out)["data"]
+    assert [row["value"] for row in rows] == pytest.approx(expected)
+    assert ablate(*words, "loss").out.startswith("quickstart: loss, lower is better\n")
+    assert "difference: " in ablate(*words, "loss", "--why", "SSA · 0.001").out
+    said = ablate(*words, "los", code=3).err
+    assert said.startswith(f"ablate: a finished run of 'quickstart' has no measure 'los'; it has {own_text}, grad_norm")
+    assert "leave --measure out" in ablate(*words, "loss", "--best-over", "lr", code=2).err
 
 
 def test_status_shows_the_cells_of_a_query(campaign: Path, ablate: Callable) -> None:

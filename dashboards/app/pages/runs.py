@@ -6,7 +6,6 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.measures import measurements, text_of
 from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, options
 from dashboards.app.table_columns import columns, link
 from dashboards.data.captions import describe_measure
@@ -15,6 +14,7 @@ from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import require
+from store.analysis.measurements import measurements, text_of
 from store.database import quoting
 from store.database.queries import agrees
 

@@ -18,6 +18,7 @@ from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
 from dashboards.theme.styles import INK, shared_style
+from store.analysis.measurements import measurements, text_of
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
@@ -39,7 +40,7 @@ class TradeOffsAddress(measures.MeasuredAddress):
     """The measure and the quantity beside it."""
 
     against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `measures.text_of` writes it; None is the first cost."""
+    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
     brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
@@ -53,9 +54,9 @@ class _Against(NamedTuple):
 
 @memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
-    """Measurements, then probes that no measurement is called like, by `measures.text_of`: name and point."""
+    """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
     about = grid_of(view)
-    found = measures.measurements(view.store, about.grid)
+    found = measurements(view.store, about.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
         "ORDER BY p.name, p.point::VARCHAR",
@@ -63,7 +64,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     )
     names = {name for name, _ in found.values()}
     rows = [(str(name), dict(at)) for name, at in probes.iter_rows() if name not in names]
-    return found | {measures.text_of(*row): row for row in rows}
+    return found | {text_of(*row): row for row in rows}
 
 
 @memoise
