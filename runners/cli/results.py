@@ -137,7 +137,8 @@ def _measure(store: "Store", grid: str, wanted: str | None) -> "GridMeasure":
 def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
     """Return the header of a grid with a measure; the unit of another one is unknown."""
     own = header["measure"] or {}
-    return {**header, "measure": {**measure._asdict(), "unit": own.get("unit") if measure.name == own.get("name") else ""}}
+    unit = own.get("unit") if measure.name == own.get("name") else None
+    return {**header, "measure": {**measure._asdict(), "unit": unit}}
 
 
 def _compare_cells(
