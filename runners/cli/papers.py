@@ -65,7 +65,9 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     grids = load_paper(paper).registry
     grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     if not name.startswith("table"):
-        tell(f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
+        figure = f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`"
+        own = f"{item} is no item of the paper; `ablate table --campaign {root} --grid {grid}` shows its verdicts"
+        tell(figure if name.startswith("figure") else own)
         return
     number = int(name.removeprefix("table"))
     if Layout(root).exists():

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -71,12 +71,55 @@ class GridsFlags:
     as_csv: Csv = False
 
 
+@flag_group
+class Judged:
+    """The measure that is compared; by default that of the grid.
+
+    Parameters
+    ----------
+    measure
+        Another measurement than the grid's measure, or another point of it: loss, or mse@sigma_f=5. A name that does
+        not exist is answered with those that do.
+    better
+        The direction of `--measure`, if neither the grid nor a task says it.
+    """
+
+    measure: str | None = None
+    better: Literal["lower", "higher"] | None = None
+
+    @property
+    def words(self) -> str:
+        """The options of a command that compares the same."""
+        return "".join(f" --{name} {value}" for name, value in vars(self).items() if value is not None)
+
+    def check(self, best_over: Sequence[str]) -> None:
+        """Raise SpecError for options that do not go together."""
+        if self.better is not None and self.measure is None:
+            raise SpecError("--better is about --measure, and the grid says it of its own measure; leave --better out")
+        if best_over and self.measure is not None:
+            raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
+
+    def find(self, store: "Store", grid: str) -> "GridMeasure":
+        """Return the measure in a grid; say so if its direction is unknown."""
+        from store.analysis.measurements import find_measure
+        from store.analysis.metrics import direction
+        from store.analysis.verdicts import measure_of
+
+        if self.measure is None:
+            return measure_of(store, grid, None)
+        found = find_measure(store, grid, self.measure, {} if self.better is None else {"better": self.better})
+        own = (store.grid(grid)["measure"] or {}).get("name")
+        if self.better is None and found.name != own and direction(found.name) is None:
+            tell(f"the direction of {found.name} is unknown, and lower is taken as better; --better says it")
+        return found
+
+
 def table(
     *query: Cells,
     of: GridsFlags = GridsFlags(),
     rows: Listing = Listing(),
     why: str | None = None,
-    measure: str | None = None,
+    judged_by: Judged = Judged(),
     best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
 ) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
@@ -86,28 +129,24 @@ def table(
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
         a query that only this cell fits: "operator=SSA lr=0.001".
-    measure
-        Another measurement than the grid's measure, or another point of it: loss, or mse@sigma_f=5,sigma_x=1. A name
-        that does not exist is answered with those that do.
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
     """
     import polars as pl
 
+    judged_by.check(best_over)
     if why is not None:
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
-        _write_why(of, why, measure, best_over)
+        _write_why(of, why, judged_by, best_over)
         return
-    if best_over and measure is not None:
-        raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):
-            judged = _measure(store, name, measure)
+            judged = judged_by.find(store, name)
             found, bases = _compare_cells(store, name, judged, best_over)
             shown = keep_cells(store, name, found, query)
             shown = sort_cells(shown, rows.sort, judged.better)
@@ -115,6 +154,8 @@ def table(
                 if len(of.campaign) > 1:
                     write(f"campaign {path}")
                 write_verdicts(store, _with_measure(store.grid(name), judged), found, shown, bases, best_over)
+                if shown.height and not best_over:
+                    write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
             shown = select_columns(shown, rows.columns)
@@ -124,14 +165,6 @@ def table(
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-
-
-def _measure(store: "Store", grid: str, wanted: str | None) -> "GridMeasure":
-    """Return the measure of the grid, or the measurement `wanted`."""
-    from store.analysis.measurements import find_measure
-    from store.analysis.verdicts import measure_of
-
-    return measure_of(store, grid, None) if wanted is None else find_measure(store, grid, wanted)
 
 
 def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
@@ -166,13 +199,13 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     return found[0]
 
 
-def _write_why(of: GridsFlags, words: str, measure: str | None, best_over: Sequence[str]) -> None:
+def _write_why(of: GridsFlags, words: str, judged_by: Judged, best_over: Sequence[str]) -> None:
     from store.analysis.explain_verdict import why, why_text
 
     if best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
-        found = why(store, grid, _find_cell(store, grid, words), measure=_measure(store, grid, measure)._asdict())
+        found = why(store, grid, _find_cell(store, grid, words), measure=judged_by.find(store, grid)._asdict())
     if of.as_json:
         write_json("why", found, warnings)
     else:

@@ -113,11 +113,8 @@ def write_verdicts(
     n = len(columns)
     write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height:
-        if not best_over:
-            write("ablate table --why CELL shows what a verdict is based on")
-        if matched:
-            write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
+    if shown.height and matched:
+        write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 
 
 def _heading(

@@ -22,7 +22,7 @@ from synthetic import write_campaign
 from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
-from dashboards.app.frame import Looks, figure_of, identify_axes
+from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
 from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
@@ -272,6 +272,11 @@ def test_an_axis_follows_new_results_until_the_reader_zooms() -> None:
     layout = figure_of(SlotContent(figure), Looks(None))["layout"]
     assert [layout[axis]["autorangeoptions"]["include"] for axis in ("xaxis", "yaxis")] == [(0, 3), (1, 100)]
     assert "range" not in layout["xaxis"]
+    changed = change_figure({"data": [], "layout": {**layout, "yaxis": {"range": [3, -1]}}}).to_plotly_json()
+    sent = {tuple(each["location"]): each["params"]["value"] for each in changed["operations"]}
+    assert sent["layout", "yaxis", "range"] == [3, -1]  # rows that were added are shown
+    assert ("layout", "xaxis", "range") not in sent
+    assert sent["layout", "annotations"] == []
     before = identify_axes(SlotContent(figure))
     assert before != identify_axes(SlotContent(figure.update_xaxes(title_text="seconds")))  # others take the zoom back
 

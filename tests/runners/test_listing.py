@@ -61,13 +61,23 @@ def test_another_measure_is_compared_as_the_store_does(campaign: Path, ablate: C
         loss = {"name": "loss", "point": {}, "scale": "linear", "rope": 0.0}
         expected = verdicts(store, "quickstart", measure=loss)["value"].to_list()
     own_text = text_of(own["name"], own["point"])
-    assert ablate(*words, own_text).out == ablate(*words[:-1]).out
+    first = next(iter(own["point"].items()))
+    usual = ablate(*words[:-1]).out
+    for text in (own_text, own["name"], text_of(own["name"], dict([first]))):
+        said = ablate(*words, text).out
+        assert said.replace(f" --measure {text}", "") == usual
+        assert f"ablate table --measure {text} --why CELL" in said
     rows = json.loads(ablate(*words, "loss", "--json").out)["data"]
     assert [row["value"] for row in rows] == pytest.approx(expected)
     assert ablate(*words, "loss").out.startswith("quickstart: loss, lower is better\n")
     assert "difference: " in ablate(*words, "loss", "--why", "SSA · 0.001").out
     said = ablate(*words, "los", code=3).err
     assert said.startswith(f"ablate: a finished run of 'quickstart' has no measure 'los'; it has {own_text}, grad_norm")
+    assert "did you mean 'loss'?" in said
+    assert "the direction of grad_norm is unknown, and lower is taken as better" in ablate(*words, "grad_norm").err
+    up = ablate(*words, "grad_norm", "--better", "higher")
+    assert (up.err, up.out.split("\n")[0]) == ("", "quickstart: grad_norm, higher is better")
+    assert "leave --better out" in ablate(*words[:-1], "--better", "higher", code=2).err
     assert "leave --measure out" in ablate(*words, "loss", "--best-over", "lr", code=2).err
 
 

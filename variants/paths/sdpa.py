@@ -87,7 +87,8 @@ class _Folded:
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if masked else None
         self._blind: Tensor | None = None
-        if self._seen is not None and self._pair is None and operator.normaliser.label != "sink":
+        may_be_blind = heads.mask is not None or not square  # else every query sees itself
+        if self._seen is not None and may_be_blind and self._pair is None and operator.normaliser.label != "sink":
             self._blind = ~self._seen.any(-1, keepdim=True)
         self._count, self._margin = None, None
         if counts:
