@@ -87,7 +87,7 @@ def _write_exactness(name: str, about: Row) -> str:
     rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
     lines = []
     for path, dtype in dict.fromkeys((row["path"], row["dtype"]) for row in rows):
-        if (path, dtype) == ("reference", "float32"):  # what others are compared with
+        if (path, dtype) == ("reference", "float32"):  # others are compared with it
             continue
         same = [row for row in rows if (row["path"], row["dtype"]) == (path, dtype)]
         worst = max(same, key=lambda row: row["share_of_budget"])

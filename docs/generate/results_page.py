@@ -130,7 +130,8 @@ def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, aga
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
         f"{_say_measure(result, measure)} Against {against or 'the baseline of the same other levels'}, "
-        f"paired by seed; differences below {band} count as equal; p by Holm over {format_count(found['family'][0], 'comparison')}."
+        f"paired by seed; differences below {band} count as equal; "
+        f"p by Holm over {format_count(found['family'][0], 'comparison')}."
     )
 
 
