@@ -99,15 +99,7 @@ def sql(
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
             return _open_harlequin(layout, formats)
-        with ThreadPoolExecutor(1) as thread:  # DuckDB ignores Ctrl-C while other threads of it compute
-            answer = thread.submit(store.sql, text)
-            try:
-                while wait([answer], 0.1).not_done:
-                    pass
-            except KeyboardInterrupt:
-                store.interrupt()
-                raise
-            found = answer.result()
+        found = _answer(store, text)
         _show(found, shown, warnings)
     return 0
 
@@ -138,6 +130,19 @@ def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
         )
     command = [sys.executable, "-m", "harlequin", "--read-only", str(layout.snapshot)]
     return subprocess.run(command, check=False).returncode
+
+
+def _answer(store: "Store", text: str) -> "pl.DataFrame":
+    """Answer a query; on Ctrl-C, interrupt it."""
+    with ThreadPoolExecutor(1) as thread:  # DuckDB ignores Ctrl-C while other threads of it compute
+        answer = thread.submit(store.sql, text)
+        try:
+            while wait([answer], 0.1).not_done:
+                pass
+        except KeyboardInterrupt:
+            store.interrupt()
+            raise
+        return answer.result()
 
 
 def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:

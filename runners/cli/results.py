@@ -82,21 +82,26 @@ class Judged:
         not exist is answered with those that do.
     better
         The direction of `--measure`, if neither the grid nor a task says it.
+    best_over
+        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
+        chosen on half of the seeds and compared on the other half.
     """
 
     measure: str | None = None
     better: Literal["lower", "higher"] | None = None
+    best_over: Annotated[Sequence[str], Parameter(negative="")] = ()
 
     @property
     def words(self) -> str:
-        """The options of a command that compares the same."""
-        return "".join(f" --{name} {value}" for name, value in vars(self).items() if value is not None)
+        """The options of a command about the same measure."""
+        measure = "" if self.measure is None else f" --measure {self.measure}"
+        return measure if self.better is None else f"{measure} --better {self.better}"
 
-    def check(self, best_over: Sequence[str]) -> None:
+    def check(self) -> None:
         """Raise SpecError for options that do not go together."""
         if self.better is not None and self.measure is None:
             raise SpecError("--better is about --measure, and the grid says it of its own measure; leave --better out")
-        if best_over and self.measure is not None:
+        if self.best_over and self.measure is not None:
             raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
 
     def find(self, store: "Store", grid: str) -> "GridMeasure":
@@ -120,7 +125,6 @@ def table(
     rows: Listing = Listing(),
     why: str | None = None,
     judged_by: Judged = Judged(),
-    best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
 ) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
@@ -129,17 +133,15 @@ def table(
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
         a query that only this cell fits: "operator=SSA lr=0.001".
-    best_over
-        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
-        chosen on half of the seeds and compared on the other half.
     """
     import polars as pl
 
-    judged_by.check(best_over)
+    judged_by.check()
+    best_over = judged_by.best_over
     if why is not None:
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
-        _write_why(of, why, judged_by, best_over)
+        _write_why(of, why, judged_by)
         return
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
@@ -199,10 +201,10 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     return found[0]
 
 
-def _write_why(of: GridsFlags, words: str, judged_by: Judged, best_over: Sequence[str]) -> None:
+def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from store.analysis.explain_verdict import why, why_text
 
-    if best_over or of.as_csv or len(of.campaign) > 1:
+    if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         found = why(store, grid, _find_cell(store, grid, words), measure=judged_by.find(store, grid)._asdict())

@@ -180,7 +180,8 @@ class _Folded:
         if bias is None and self._causal:
             return None
         assert mask is not None
-        mask = mask if self._blind is None else mask | self._blind
+        if self._blind is not None:
+            mask = mask | self._blind
         if bias is not None:
             bias = bias if self._margin is None else self._margin * bias
             hidden = torch.zeros_like(mask, dtype=self._heads.q.dtype).masked_fill(~mask, -float("inf"))
