@@ -229,7 +229,7 @@ def test_baselines_and_candidates_have_the_order_of_the_spec(tmp_path: Path, abl
     said = ablate("table", "--campaign", tmp_path).out.splitlines()
     order = ["softmax · head · 1", "softmax · head · 2", "softmax · layer · 1", "softmax · layer · 2"]
     assert [line.partition("  ")[0] for line in said if line.startswith("softmax")] == order
-    assert said[-1].startswith("ablate effects compares levels of gate, lr")
+    assert said[-2].startswith("ablate effects compares levels of gate, lr")
     rows = ablate("export", "cells", "-", "--format", "csv", "--campaign", tmp_path).out.splitlines()
     labels_of = [line.split(",")[2] for line in rows if ",loss," in line]
     assert labels_of == [*order, *(label.replace("softmax", "SSA") for label in order)]
