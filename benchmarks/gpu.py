@@ -3,10 +3,10 @@
 python benchmarks/gpu.py NAME [--minutes 8] [--parts attention] [--device cuda]
 
 NAME names the GPU in the file names, such as h200. First, a quick run of each measurement fills the compilers' caches,
-with a process per core. Then each part is measured alone, and the exactness of all operators at the end. A part is a
-process with a share of the time; rows that it has measured when its time ends are kept. `--parts` runs those whose
-names begin so. It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and
-nvidia-ml-py; neither a store nor a dashboard.
+with a process per core; FlexAttention is compiled where it is measured. Then each part is measured alone, with the
+exactness of all operators at the end. A part is a process with a share of the time; rows that it has measured when its
+time ends are kept. `--parts attention` leaves out parts that do not begin with "attention". It needs CUDA and the
+packages torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse
@@ -79,6 +79,7 @@ class Runner(NamedTuple):
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
+            process.wait()
 
     def warm_up(self, parts: Sequence[Part], seconds: float) -> None:
         """Run each operator of each part quickly, side by side; a failure comes again when it is measured."""
@@ -111,7 +112,8 @@ def main() -> int:
     runner, until = Runner(given.name, given.device), time.monotonic() + 60 * given.minutes
     parts = [part for part in PARTS if part.file.startswith(tuple(given.parts))]
     if not parts:
-        parser.error(f"no part begins with {' or '.join(given.parts)}; there are {', '.join(p.file for p in PARTS)}")
+        there = ", ".join(part.file.format("NAME") for part in PARTS)
+        parser.error(f"no part begins with {' or '.join(given.parts)}; there are {there}")
     left, failed = sum(part.share for part in parts), False
     runner.warm_up(parts, 60 * given.minutes * WARM_UP)
     for part in parts:

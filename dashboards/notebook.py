@@ -5,33 +5,28 @@
 
     differences(Campaign("campaigns/quickstart"))
 
-Where `grid` is None the only grid is meant. They raise what `Campaign` raises. Where a grid has nothing of a kind to
-show, the figure is empty and says so.
+Where `grid` is None the only grid is meant. They raise what `Campaign` raises, and NotFoundError if a grid has nothing
+of a kind to show.
 """
+
+from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
-from dashboards.data.captions import ICONS, mark_verdict
-from dashboards.data.formatting import plain, point
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
+from dashboards.data.formatting import point
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
+from dashboards.data.user_errors import Unknown
 from dashboards.figures import forest, probe_curves, shift, training
-from dashboards.figures.canvas import canvas, standalone
-from dashboards.figures.states import draw_progress
-from dashboards.theme.styles import PAPER
+from dashboards.figures.canvas import standalone
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Campaign
-from store.analysis.verdicts import GridMeasure, measure_of, verdicts
+from store.analysis.verdicts import GridMeasure, measure_of
 from store.campaign import only
 
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Every variant against the baseline: mean difference, interval, verdict, and the band that counts as equal."""
-    about, measure = _grid_and_measure(campaign, grid)
-    found = forest.differences(verdicts(about.store, about.grid), measure)
-    if found["difference"].is_null().all():
-        return _empty("No difference from the baseline can be computed yet.")
-    words = {word: mark_verdict(word) for word in ICONS}
-    figure = forest.draw_differences(found, about.look, measure, words, about.unit)
-    return standalone(figure, f"{measure.name}: difference from {about.baseline_name}")
+    return _draw_slot(campaign, "compare/differences", grid)
 
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
@@ -49,7 +44,7 @@ def change_by(campaign: Campaign, along: str | None = None, grid: str | None = N
     along, where = _coordinate(about, measure, along)
     found = shift.average_points(about.store, about.grid, measure, [along], about.drawn, paired=True)
     if found["value"].is_null().all():
-        return _empty("No change from the baseline can be computed yet.")
+        raise Unknown("no change from the baseline can be computed yet")
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     return standalone(figure, f"{measure.name}: change from {about.baseline_name} by {where}", legend=True)
 
@@ -62,13 +57,13 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     about, measure = _grid_and_measure(campaign, grid)
     axes = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))[:2]
     if len(axes) < 2:
-        return _empty(f"{measure.name} has no two coordinates that vary, so there is no map.")
+        raise Unknown(f"{measure.name} has no two coordinates that vary, so there is no map")
     labels = {cell.label or cell.operator: cell.cell for cell in about.cells}  # the baseline is first
     usual = next(iter(labels)) if label is None else label
     cell = labels[only("variant", usual, list(labels), f"grid {about.grid!r}")]
     found = shift.shift_map(about.store, about.grid, measure, axes, [cell])
     if found.is_empty():
-        return _empty("No trial of this variant has finished yet.")
+        raise Unknown("no trial of this variant has finished yet")
     column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
     figure = shift.draw_shift_maps(found, about.look, measure, axes, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
@@ -77,11 +72,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Draw what each level of each axis does to the measure, against the level of the baseline."""
-    about, measure = _grid_and_measure(campaign, grid)
-    found = forest.effects(about.store, about.grid, measure)
-    if found is None or found.effects.is_empty():
-        return _empty("No axis has effects that can be estimated yet.")
-    return standalone(forest.draw_effects(found.effects, measure), f"Main effects on {measure.name}")
+    return _draw_slot(campaign, "factors/effects", grid)
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
@@ -89,10 +80,11 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     about = _about(campaign, grid)
     campaign.curves(name, about.grid, buckets=1)  # an error names the metrics there are
     scale = about.measure.scale if about.measure is not None else "log"
-    found = training.curves(about.store, about.grid, name, about.drawn, scale=scale)
-    if found.frame.is_empty():
-        return _empty(f"No value of {name} can be shown on the {scale} scale.")
-    figure = training.draw_curves(found, about.look, title=name, scale=scale)
+    found = training.curves(about.store, about.grid, name, about.drawn, scale=scale).frame
+    if found.is_empty():
+        raise Unknown(f"no value of {name} can be shown on the {scale} scale")
+    rows, drawing = found.rename({"cell": "series", "step": "x"}), Drawing(width=1.6)
+    figure = draw_lines(rows, of_cells(about.look), x="training step", y=name, scale=scale, drawing=drawing)
     return standalone(figure, f"{name} by training step", legend=True)
 
 
@@ -100,8 +92,6 @@ def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | Non
     """One learned number of the operators after training, by layer and head."""
     about = _about(campaign, grid)
     found = probe_curves.numbers(about.store, about.grid, about.drawn)
-    if found.is_empty() and name is None:
-        return _empty("No run of this grid has recorded learned numbers.")
     chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
     rows = found.filter(found["name"] == chosen)
     return standalone(probe_curves.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
@@ -115,10 +105,8 @@ def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
-    """Trials of each variant by state."""
-    about = _about(campaign, grid)
-    found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
-    return standalone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
+    """The state of every trial; of many cells the share that is done."""
+    return _draw_slot(campaign, "overview/progress", grid)
 
 
 def dashboard_figure(campaign: Campaign, address: str) -> go.Figure:
@@ -131,6 +119,10 @@ def dashboard_figure(campaign: Campaign, address: str) -> go.Figure:
     from dashboards.app.downloads import figure_at  # here: dash takes a third of a second to import
 
     return figure_at(campaign, address)
+
+
+def _draw_slot(campaign: Campaign, place: str, grid: str | None) -> go.Figure:
+    return dashboard_figure(campaign, f"{place}?{urlencode({'grid': campaign.grid_named(grid)})}")
 
 
 def _about(campaign: Campaign, grid: str | None) -> GridContext:
@@ -150,11 +142,3 @@ def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) ->
     along = only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
     rest = {name: value for name, value in measure.point.items() if name != along}
     return along, f"{along} at {point(rest)}" if rest else along
-
-
-def _empty(why: str) -> go.Figure:
-    figure = canvas(120)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-    figure.add_annotation(text=plain(why), showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
-    return figure.update_layout(paper_bgcolor=PAPER)

@@ -6,7 +6,6 @@ from .axis import (
     over as over,
     zipped as zipped,
 )
-from .differences import SpecDifference as SpecDifference, diff as diff
 from .errors import (
     AblateError as AblateError,
     EnvironmentProblem as EnvironmentProblem,

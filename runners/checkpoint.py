@@ -162,11 +162,6 @@ def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], boo
     return max((step for step, attempt, _ in _candidates(layout, trial) if same_code(attempt)), default=0)
 
 
-def has_checkpoints(layout: Layout, trial: str, attempt: int) -> bool:
-    """Return True if the attempt has a checkpoint."""
-    return bool(_files(layout.checkpoint(trial, attempt)))
-
-
 def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
     """Delete the checkpoints of `trial` up to attempt `last`, which is ok."""
     for attempt in layout.attempts(trial):

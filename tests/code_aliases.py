@@ -14,36 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import runners as r
 from grid.errors import SpecError
 from grid.spec import Added, Spec
-from runners import (
-    WSD,
-    AdamW,
-    AskedLengths,
-    AssociativeRecall,
-    BytePairs,
-    Bytes,
-    Constant,
-    Cosine,
-    Grammar,
-    Induction,
-    LengthGrid,
-    Linear,
-    LinearFunctions,
-    MaskedText,
-    Muon,
-    Needle,
-    Probe,
-    Probing,
-    Quantifiers,
-    SelectiveCopy,
-    ShiftGrid,
-    Task,
-    Text,
-    Training,
-    Trial,
-    UncorrectedAdamW,
-)
 from runners.optimisers.optimiser import Optimiser
 from runners.optimisers.schedules import Schedule
 from variants import Backbone, babyberta, gpt2, llama2, softmax
@@ -56,52 +29,52 @@ SOURCES = Path(__file__).parent / "golden" / "sources.json"
 
 def trials() -> Iterator[tuple[str, Any]]:
     """Yield named small trials that together reach every operator, choice, task, probe, optimiser and schedule."""
-    task = LinearFunctions(
-        points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=2, sequences=2, points=5)
+    task = r.LinearFunctions(
+        points=5, batch=4, evaluation=r.ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=2, sequences=2, points=5)
     )
     model = gpt2(layers=2, heads=2, width=32, max_positions=32)
-    base = Trial(task=task, model=model, operator=softmax(), training=Training(steps=2))
+    base = r.Trial(task=task, model=model, operator=softmax(), training=r.Training(steps=2))
     changes = [
         *((f"operator {each.label}", {"operator": each}) for each in examples()),
         *((f"training {each.key}", {"training": each}) for each in trainings()),
         *((f"task {each.key}", {"task": each, "model": reader}) for each, reader in tasks()),
-        *((f"probe {kind}", {"probing": Probing(probes=(each(),))}) for kind, each in Probe.members().items()),
+        *((f"probe {kind}", {"probing": r.Probing(probes=(each(),))}) for kind, each in r.Probe.members().items()),
     ]
     for name, change in changes:
         with suppress(SpecError):  # it does not fit so small a model, or needs tokens
             yield name, base.changed(**change)
 
 
-def trainings() -> Iterator[Training]:
+def trainings() -> Iterator[r.Training]:
     """Yield every optimiser with every schedule."""
-    optimisers = (AdamW(), Muon(), UncorrectedAdamW())
-    schedules = (Constant(), Cosine(warmup=1), Linear(warmup=1), WSD(warmup=1, decay=0.3))
+    optimisers = (r.AdamW(), r.Muon(), r.UncorrectedAdamW())
+    schedules = (r.Constant(), r.Cosine(warmup=1), r.Linear(warmup=1), r.WSD(warmup=1, decay=0.3))
     assert {type(each) for each in optimisers} == {*Optimiser.members().values()}
     assert {type(each) for each in schedules} == {*Schedule.members().values()}
     for optimiser in optimisers:
         for schedule in schedules:
-            yield Training(steps=3, optimiser=optimiser, schedule=schedule, clip=1.0)
+            yield r.Training(steps=3, optimiser=optimiser, schedule=schedule, clip=1.0)
 
 
-def tasks() -> Iterator[tuple[Task, Backbone]]:
+def tasks() -> Iterator[tuple[r.Task, Backbone]]:
     """Yield every task with a model that can learn it; tasks on other models and other packages are left out."""
     decoder = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(initialisation="gpt2")
-    few = AskedLengths(lengths=(24,), sequences=2)
-    yield AssociativeRecall(batch=2, context=24, pairs=3, keys=9, values=9, evaluation=few), decoder
-    yield Induction(batch=2, context=24, symbols=20, evaluation=few), decoder
-    yield SelectiveCopy(batch=2, context=24, evaluation=few), decoder
-    yield Needle(batch=2, context=24, keys=9, values=9, depths=(0, 1), evaluation=few), decoder
-    yield Quantifiers(batch=2, points=6, evaluation=LengthGrid(lengths=(6,), sigma=(1,), sequences=2)), decoder
+    few = r.AskedLengths(lengths=(24,), sequences=2)
+    yield r.AssociativeRecall(batch=2, context=24, pairs=3, keys=9, values=9, evaluation=few), decoder
+    yield r.Induction(batch=2, context=24, symbols=20, evaluation=few), decoder
+    yield r.SelectiveCopy(batch=2, context=24, evaluation=few), decoder
+    yield r.Needle(batch=2, context=24, keys=9, values=9, depths=(0, 1), evaluation=few), decoder
+    yield r.Quantifiers(batch=2, points=6, evaluation=r.LengthGrid(lengths=(6,), sigma=(1,), sequences=2)), decoder
     yield (
-        Grammar(batch=2, context=24, nouns=8, verbs=8, names=8, validation_windows=2, agreement_pairs=2, topics=2),
+        r.Grammar(batch=2, context=24, nouns=8, verbs=8, names=8, validation_windows=2, agreement_pairs=2, topics=2),
         decoder,
     )
     text = str(ROOT / "tests" / "golden" / "text.txt")
-    for tokenizer in (Bytes(), BytePairs(vocabulary=300)):
-        yield Text(source=text, batch=2, context=16, validation_windows=2, tokenizer=tokenizer), decoder
+    for tokenizer in (r.Bytes(), r.BytePairs(vocabulary=300)):
+        yield r.Text(source=text, batch=2, context=16, validation_windows=2, tokenizer=tokenizer), decoder
     encoder = babyberta(layers=2, heads=2, width=8, feedforward_width=16, max_positions=128)
     encoder = encoder.changed(initialisation="gpt2", token_types=0)  # as of release 0.1.0
-    yield MaskedText(source=text, batch=2, context=128, validation_sentences=2), encoder
+    yield r.MaskedText(source=text, batch=2, context=128, validation_sentences=2), encoder
 
 
 CHILD = """

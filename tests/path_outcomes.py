@@ -80,6 +80,21 @@ def masks(length: int) -> dict[str, Tensor | None]:
     return {"none": None, "padding": keys & causal(length, length), "encoder": keys, "holes": holes}
 
 
+def tied_inputs(operator: Operator, gamma: float, length: int) -> tuple[Inputs, Tensor]:
+    """Float32 inputs whose every logit is the threshold gamma, and the mean of the visible values."""
+    inputs = random_inputs(operator, length=length).to(torch.float32)
+    one = torch.ones_like(inputs.q[..., :1])
+    values = {"normaliser.threshold": gamma, "readout.ground_value": 1e6}
+    numbers = {name: torch.full_like(x, values[name]) if name in values else x for name, x in inputs.numbers.items()}
+    seen = causal(length, length).to(inputs.v)
+    return Inputs(gamma * one, one, inputs.v, numbers), (seen / seen.sum(-1, keepdim=True)) @ inputs.v
+
+
+def turn(x: Tensor) -> Tensor:
+    """Return the same values with channels that are not contiguous."""
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
 def assert_definition(operator: Operator, run: Run, length: int) -> None:
     """Values and gradients are those of the definition, whatever the mask."""
     inputs = random_inputs(operator, length=length)

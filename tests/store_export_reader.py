@@ -8,26 +8,11 @@ COMMANDS = {
     *("phantom", "pm", "cdot", "times", "to", "leftarrow", "uparrow", "downarrow", "le", "ge", "ne", "approx"),
     *("infty", "ldots", "surd", "circ"),
 }
-GREEK = {
-    *(
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-    ),
-    *("pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi"),
-    *("Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
-}
+_LETTERS = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+    "omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+GREEK = set(_LETTERS.split())
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[{}$&#^_%~]|[^\\{}$&#^_%~]", re.DOTALL)
 SHOWN = {
     "textbackslash": "\\", "textasciicircum": "^", "textasciitilde": "~", "textless": "<", "textgreater": ">",

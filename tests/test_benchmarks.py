@@ -19,10 +19,11 @@ import torch
 import torch._dynamo
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from torch import Tensor
 from torch._dynamo.utils import counters
 
 from runners.training import compilation
-from variants import gpt2
+from variants import Heads, Operator, gpt2
 from variants.papers.catalogue import catalogue
 from variants.paths.choose import PATHS
 
@@ -45,13 +46,14 @@ BREAKS = (
     "from variants.paths import cpu\ndef run(*_):\n    raise Exception('no kernel')\ncpu.run.__code__ = run.__code__"
 )
 """An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
+CAUGHT = "sys.exit = lambda code: print(json.dumps({'exit': code}))"
 SHORT = ("attention.py", "--lengths", "40", "--rounds", "1", "--operators")
 
 
 def missing_packages() -> list[str]:
     """List what can be imported here, but not on a machine with the packages that gpu.py names and what they need."""
     words = ast.get_docstring(ast.parse((ROOT / "benchmarks" / "gpu.py").read_text()))
-    left, there = re.split(r",\s|\sand\s", re.search(r"the packages\s(.*?);", words, re.DOTALL)[1]), {"ablate"}
+    left, there = re.split(r",\s|\sand\s", re.search(r"the\s+packages\s(.*?);", words, re.DOTALL)[1]), {"ablate"}
     while left:
         name = canonicalize_name(left.pop())
         if name not in there:
@@ -69,13 +71,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(written: Path) -> list[list[dict]]:
-    """The output of five commands; path "cpu" breaks before the fourth. One process imports torch for all."""
+    """The output of six commands; path "cpu" breaks before the fourth. One process imports torch for all."""
     commands = [
         ("", *SHORT, "principled", "--write", str(written)),
         ("", "training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
         ("", "exactness.py", "--operators", "ssa", "--channels", "64", "--dtypes", "bfloat16"),
         (BREAKS, *SHORT, "ssa", "softmax"),
         ("", "training.py", "--path", "cpu", "--operators", "ssa", "softmax"),
+        (CAUGHT, "exactness.py", "--operators", "ssa", "--channels", "64", "--dtypes", "bfloat16"),
     ]
     words = [sys.executable, "-P", "-c", RUN, str(ROOT), json.dumps(commands), json.dumps(missing_packages())]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -106,6 +109,26 @@ def test_exactness_is_measured_on_every_path(measured: list[list[dict]]) -> None
         (p, m) for m in ("causal", "padding") for p in ("cpu", "reference")
     ]
     assert all(row["within"] and row["repeats"] and 0 < row["largest_error"] < 0.01 for row in rows)
+    _, *rows = measured[5]  # path "cpu" is broken
+    assert [row["within"] for row in rows if "within" in row] == [False, True] * 2
+    assert rows[-1] == {"exit": 1}
+
+
+@pytest.mark.parametrize("wrong", [1.02, float("nan")])
+def test_a_wrong_gradient_is_beyond_the_budget(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    exactness = load("exactness")
+    cpu = next(path for path in PATHS if path.name == "cpu")
+
+    def run(operator: Operator, heads: Heads, numbers: dict[str, Tensor]) -> Tensor:
+        output = cpu.run(operator, heads, numbers)
+        output.register_hook(lambda gradient: gradient * wrong)
+        return output
+
+    monkeypatch.setattr(exactness, "PATHS", (cpu._replace(run=run), PATHS[-1]))
+    setting = exactness.Setting(torch.bfloat16, 64, padded=False)
+    assert [row["within"] for row in exactness.measure("ssa", setting, "cpu")] == [False, True]
 
 
 def test_an_operator_that_breaks_loses_no_other(measured: list[list[dict]]) -> None:
@@ -152,7 +175,11 @@ def test_the_gpu_command_fails_if_a_part_did(
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
     tried = (gpu.PARTS[0], gpu.PARTS[3])
     monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.4, quick=()) for part in tried])
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", "8"])
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--parts", "tests"])
+    with pytest.raises(SystemExit):
+        gpu.main()
+    assert "no part begins with tests; there are attention-NAME-d64, " in capfd.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", "8", "--parts", "attention", "training"])
     assert gpu.main() == 1
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["part"] for line in told] == ["attention-none-d64", "training-none-tiny"]

@@ -34,12 +34,16 @@ def trials(name: str, item: str, scale: PaperScale) -> list[Trial]:
     return [planned.trial for planned in grids(name)[f"{item}-{scale}"].cells()]  # type: ignore[misc]
 
 
+BESIDE = {("003", "confirmation")}
+"""Grids that ask what a table leaves open."""
+
+
 def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() -> None:
     """The list is the gallery's, which was made before these grids."""
     with (ROOT / "dashboards" / "papers" / "items.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = {(row["paper"], f"{row['kind']}{row['number']}" if row["number"] else "design") for row in rows}
-    found = [(number, item.name) for number, item in items()]
+    found = [(number, item.name) for number, item in items() if (number, item.name) not in BESIDE]
     assert sorted(found) == sorted(listed)
     kinds = Counter("table" if name.startswith("table") else "figure" for _, name in found if name != "design")
     assert kinds == {"table": 37, "figure": 35}

@@ -128,7 +128,7 @@ def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Atten
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """Turn autocast off on `device`, so that matrix products keep the precision of their inputs."""
-    if device != "meta" and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):  # "meta" has none, and asking is an error
         return torch.autocast(device, enabled=False)
     return nullcontext()
 

@@ -3,16 +3,15 @@
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from dashboards.data.formatting import duration
-from dashboards.data.user_errors import Unknown, catch_user_error, require
+from dashboards.data.user_errors import catch_user_error, require
+from grid.errors import AblateError
 from store import Layout, Store
 from store.ingest.ingest import ingest
 
@@ -37,8 +36,7 @@ class Campaigns:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = _name_roots([root.resolve() for root in roots])
-        self._stale: dict[str, str] = {}
-        self._looked: dict[str, float] = {}
+        self._stale: dict[str, str | None] = {}
         self._warnings: dict[str, tuple[str, Sequence[str]]] = {}
         """By campaign: the version that was read, and its warnings."""
         self._stop = threading.Event()
@@ -66,12 +64,10 @@ class Campaigns:
     def describe(self, name: str) -> IngestReport:
         """How new the results of a campaign are. Raises Unknown."""
         path = Layout(self.root(name)).snapshot
-        written, _ = catch_user_error(lambda: path.stat().st_mtime if path.exists() else None)
-        when = "no results yet" if written is None else f"results of {datetime.fromtimestamp(written):%H:%M:%S}"
-        looked = self._looked.get(name)
-        past = 0 if looked is None else int(time.monotonic() - looked)
-        ago = "" if looked is None else f", looked {duration(past)} ago" if past else ", looked just now"
-        return IngestReport(self._stale.get(name), when + ago, self._warnings.get(name, ("", ()))[1])
+        when = "no results yet"
+        with suppress(OSError):
+            when = f"results of {datetime.fromtimestamp(path.stat().st_mtime):%H:%M:%S}"
+        return IngestReport(self._stale.get(name), when, self._warnings.get(name, ("", ()))[1])
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Store]:
@@ -87,22 +83,15 @@ class Campaigns:
     def look(self) -> None:
         """Ingest new results of every campaign; `describe` reports failures."""
         for name, root in self._roots.items():
-            problem = _problem_of(root)
-            self._looked[name] = time.monotonic()
-            if problem is None:
-                self._stale.pop(name, None)
-            else:
-                self._stale[name] = problem
+            self._stale[name] = _ingest(root)
             version = self.moment(name)
             if version and self._warnings.get(name, ("",))[0] != version:
                 self._warnings[name] = version, self._read_warnings(name)
 
     def _read_warnings(self, name: str) -> Sequence[str]:
-        def read() -> Sequence[str]:
-            with self.reading(name) as store:
-                return store.warnings()
-
-        return catch_user_error(read)[0] or []
+        with suppress(AblateError), self.reading(name) as store:
+            return store.warnings()
+        return ()
 
     def follow(self, every_s: float = REFRESH_EVERY_S) -> None:
         """Look again and again, in a thread that ends with the process or with `close`."""
@@ -122,10 +111,12 @@ class Campaigns:
             self._follower.join()
 
 
-def _problem_of(root: Path) -> str | None:
+def _ingest(root: Path) -> str | None:
     """Ingest new results, or return the error. No error ends the polling."""
+    if not Layout(root).exists():  # ingesting would make its store anew
+        return f"There is no campaign in {root} any more."
     try:
-        return catch_user_error(lambda: _ingest(root))[1]
+        return catch_user_error(lambda: ingest(root, wait=False, threads=1, thorough=False))[1]
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("cannot bring in what is new in %s", root)
         return (
@@ -133,21 +124,14 @@ def _problem_of(root: Path) -> str | None:
         )
 
 
-def _ingest(root: Path) -> None:
-    if not Layout(root).exists():  # ingesting would make its store anew
-        raise Unknown(f"there is no campaign in {root} any more")
-    ingest(root, wait=False, threads=1, thorough=False)
-
-
 def _name_roots(roots: Sequence[Path]) -> dict[str, Path]:
     """Name campaigns by the last part of their paths, or by more parts or a number if two share it."""
     found: dict[str, Path] = {}
     for root in dict.fromkeys(roots):
-        parts = next(
-            n
-            for n in range(1, len(root.parts) + 1)
-            if all(other == root or other.parts[-n:] != root.parts[-n:] for other in roots)
-        )
+        others = [other for other in roots if other != root]
+        parts = 1
+        while any(other.parts[-parts:] == root.parts[-parts:] for other in others):
+            parts += 1
         whole = "-".join(part.strip(os.sep) for part in root.parts[-parts:])
         name = os.fsencode(whole).decode("utf-8", "replace")  # it has to stand in addresses
         numbered = (f"{name}-{n}" for n in count(2))  # a-b is a directory, and b of a

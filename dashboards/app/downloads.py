@@ -1,7 +1,7 @@
 """Downloads of a slot: its data, the SQL behind it, and the figure as one HTML file."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import plotly.graph_objects as go
@@ -14,18 +14,19 @@ from dashboards.app.engine import Engine
 from dashboards.app.frame import Looks, figure_of
 from dashboards.app.page import AppPage, Slot, SlotContent
 from dashboards.app.pages import PAGES
-from dashboards.data.formatting import count, entry, split_caption
+from dashboards.data.formatting import split_caption
 from dashboards.data.latex_file import latex_file
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.canvas import standalone
+from dashboards.html.blocks import data_table
 from dashboards.html.document import plotly_js
-from dashboards.html.markup import plain_table, tag, text
+from dashboards.html.markup import tag, text
 from store import Campaign
 from store.database.query_log import logged_queries
 from store.export.formats import encode
 
-IN_PAGE: Final = ("table", "sql")
-"""Shown on the page below a slot; the others are files."""
+IN_PAGE: Final = ("table", "sql", "json")
+"""Shown on the page below a slot, or made a picture there; the others are files."""
 
 MOST_ROWS: Final = 500
 """Rows of a table inside a page; files have all."""
@@ -38,15 +39,15 @@ def download(engine: Engine, campaign: str, page: str, name: str, end: str, sear
     """
     engine.campaigns.root(campaign)
     found, slot = _find_slot(engine, page, name)
-    require("a slot", "file", end, [*_DATA, *_MADE])
+    require("a slot", "file", end, _TYPES)
     address = engine.address(campaign, found, search)
     with engine.campaigns.reading(campaign) as store:
         view = engine.view(store, campaign, found, address, whole=True)
         with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
-    body = own or (_encode(shown, slot.title, end) if end in _DATA else _MADE[end](shown, slot.title, statements))
-    response = Response(body, mimetype=_DATA.get(end, "text/html"))
+    body = own or _encode(shown, slot.title, end, statements, address.hide)
+    response = Response(body, mimetype=_TYPES[end])
     if end not in IN_PAGE:
         plain = re.sub(r"[^\w .,=+-]", "_", f"{campaign}-{name}.{end}", flags=re.ASCII)
         response.headers.set("Content-Disposition", "attachment", filename=plain)
@@ -71,15 +72,23 @@ def figure_at(campaign: Campaign, place: str) -> go.Figure:
     return _draw_standalone(shown, slot.title, address.hide)
 
 
-def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str] = ()) -> go.Figure:
+def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str]) -> go.Figure:
     if shown.figure is None:
         raise Unknown(shown.message or f"{title} has no figure")
     drawn = go.Figure(figure_of(shown, Looks(None, hide)))
     return standalone(drawn, title, legend=any(key.key for key in shown.legend))
 
 
-def _encode(shown: SlotContent, title: str, end: str) -> bytes:
-    """Write the data, with the measure: as columns of data files, as caption of LaTeX."""
+def _encode(shown: SlotContent, title: str, end: str, statements: Sequence[str], hide: Collection[str]) -> bytes | str:
+    """Write a file; the measure is in columns of data files, and in the caption of LaTeX."""
+    if end == "sql":
+        return tag("pre", text(";\n\n".join(statements)))
+    if end == "table":
+        return data_table(shown.data, MOST_ROWS)
+    if end == "json":
+        return str(_draw_standalone(shown, title, hide).to_json())
+    if end == "html":
+        return _figure(_draw_standalone(shown, title, hide), title, shown.caption)
     if end == "tex":
         of = shown.measured
         measure = f" {', '.join(filter(None, (of['measure'], of['unit'])))} ({of['better']} is better)." if of else ""
@@ -89,33 +98,19 @@ def _encode(shown: SlotContent, title: str, end: str) -> bytes:
     return encode(shown.data.with_columns(constant) if end in ("csv", "parquet") else shown.data, end)
 
 
-def _table(shown: SlotContent, title: str, statements: list[str]) -> str:
-    del title, statements
-    frame = shown.data
-    rows = [[entry(value) for value in row] for row in frame.head(MOST_ROWS).iter_rows()]
-    left = frame.height - len(rows)
-    more = tag("p", text(f"The first {len(rows)} of {count(frame.height, 'row')}; the files have all.")) if left else ""
-    return plain_table(frame.columns, rows) + more
-
-
-def _sql(shown: SlotContent, title: str, statements: list[str]) -> str:
-    del shown, title
-    return tag("pre", text(";\n\n".join(statements)))
-
-
-def _figure(shown: SlotContent, title: str, statements: list[str]) -> str:
-    del statements
+def _figure(figure: go.Figure, title: str, caption: str) -> str:
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    drawn: str = pio.to_html(_draw_standalone(shown, title), config=config, include_plotlyjs=False, full_html=False)
+    drawn: str = pio.to_html(figure, config=config, include_plotlyjs=False, full_html=False)
     head = tag("head", f'<meta charset="utf-8"><title>{text(title)}</title><script>{plotly_js()}</script>')
-    body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")
+    body = tag("body", drawn + tag("p", text(caption)), style="font-family: sans-serif; margin: 24px")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
 
 
-_DATA: Final = {
+_TYPES: Final = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
     "tex": "text/x-tex",
     "md": "text/markdown",
+    "json": "application/json",
+    **dict.fromkeys(("html", "table", "sql"), "text/html"),
 }
-_MADE: Final[dict[str, Callable[[SlotContent, str, list[str]], str]]] = {"table": _table, "sql": _sql, "html": _figure}

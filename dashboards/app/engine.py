@@ -32,7 +32,6 @@ _LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may sav
 _MOST_KEPT: Final = 16
 _LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
-
 _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
 """Slots, controls, and styles with a dark partner."""
 

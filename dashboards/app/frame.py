@@ -226,18 +226,22 @@ def identify_axes(shown: SlotContent) -> int:
 
 
 def change_figure(drawn: Mapping[str, Any]) -> Patch:
-    """Change the data of a figure and the parts of its layout that follow them; a zoom stays."""
+    """Change the data of a figure and the parts of its layout that follow them.
+
+    A zoom stays on axes that find their range themselves. Other ranges, such as those of rows, follow the data.
+    """
     patch = Patch()
     patch["data"] = drawn["data"]
-    for name in _FOLLOWING & drawn["layout"].keys():
-        patch["layout"][name] = drawn["layout"][name]
+    patch["layout"]["annotations"] = drawn["layout"].get("annotations", [])
+    patch["layout"]["shapes"] = drawn["layout"].get("shapes", [])
+    patch["layout"]["height"] = drawn["layout"].get("height")
     for name, axis in _axes(drawn["layout"]).items():
-        for part in _FOLLOWING_OF_AXES & axis.keys():
+        follows = _FOLLOWING_OF_AXES if "autorangeoptions" in axis else {*_FOLLOWING_OF_AXES, "range"}
+        for part in follows & axis.keys():
             patch["layout"][name][part] = axis[part]
     return patch
 
 
-_FOLLOWING: Final = frozenset({"annotations", "shapes", "height"})
 _FOLLOWING_OF_AXES: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
 """Parts of an axis that apply until the reader zooms."""
 
@@ -330,7 +334,8 @@ def files(given: Slot, shown: SlotContent, address: str, root: str) -> list[Comp
     kinds = FILES if drawn else FILES[:-1]
     links = [html.A(label, href=f"{start}.{end}{tail}", download="") for label, end in kinds]
     if drawn:
-        links += [html.Button(end.upper(), type="button", **{"data-image": end}) for end in ("png", "svg")]
+        source = {"data-figure": f"{start}.json{tail}"}
+        links += [html.Button(end.upper(), type="button", **{"data-image": end}, **source) for end in ("png", "svg")]
         place = f"{path.split('/', 2)[2]}/{given.name}{tail}"
         code = f"from ablate import Campaign, dashboard_figure\n\ndashboard_figure(Campaign({root!r}), {place!r})\n"
         about = "Copy the Python that draws this figure"

@@ -1,19 +1,14 @@
-"""The measure of a page: the grid's own, or another measurement at one of its points.
-
-In an address that is one short text: "mse@sigma_f=5,sigma_x=1".
-"""
+"""The measure of a page: the grid's own, or another measurement at one of its points."""
 
 from collections.abc import Mapping
 from typing import Literal
-
-import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import Control, PageView, grid_of, memoise
 from dashboards.data.captions import axis_title, describe_measure
 from dashboards.data.formatting import BETWEEN, point
-from dashboards.data.user_errors import catch_user_error, require
-from store import Store
+from dashboards.data.user_errors import catch_user_error
+from store.analysis.measurements import find_measure, measurements, text_of
 from store.analysis.metrics import direction
 from store.analysis.verdicts import GridMeasure, measure_of
 
@@ -21,32 +16,9 @@ from store.analysis.verdicts import GridMeasure, measure_of
 class MeasuredAddress(Address):
     """The grid and its measure."""
 
-    measure: str | None = None  # as `text_of` writes it; None is the grid's own
+    measure: str | None = None  # as `store.analysis.measurements.text_of` writes it; None is the grid's own
     better: Literal["lower", "higher"] | None = None
     """None takes the direction of the grid's measure, or the known one of another, else "lower"."""
-
-
-def text_of(name: str, at: Mapping[str, float]) -> str:
-    """A measurement at a point: "mse@sigma_f=5,sigma_x=1"; "loss" where there is only one."""
-    where = ",".join(f"{axis}={value:.12g}" for axis, value in sorted(at.items()))
-    return f"{name}@{where}" if where else name
-
-
-def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, float]]]:
-    """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first.
-
-    A training metric that an evaluation is called like is not among them: its name means the evaluation, as in
-    `Store.final`.
-    """
-    found = store.sql(
-        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point::VARCHAR",
-        {"grid": grid},
-    )
-    judged = set(found.filter(source="evaluation")["name"])
-    kept = found.filter((pl.col("source") == "evaluation") | ~pl.col("name").is_in(list(judged)))
-    rows = [(str(name), dict(at)) for name, at in kept.select("name", "point").iter_rows()]
-    rows.sort(key=lambda row: not row[1])  # evaluations, which have a point, come first
-    return {text_of(*row): row for row in rows}
 
 
 def label_measurements(known: Mapping[str, tuple[str, dict[str, float]]]) -> dict[str, str]:
@@ -62,17 +34,13 @@ def _own_name(view: PageView) -> str | None:
 def judged_by(view: PageView) -> GridMeasure:
     """Return the measure of the page.
 
-    Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
-    Raises Unknown if no finished run has the named one; SpecError if the grid has none and none is named.
+    Raises NotFoundError if no finished run has the named one; SpecError if the grid has none and none is named.
     """
     about, wanted, better = grid_of(view), view.address.measure, view.address.better
     changes = {} if better is None else {"better": better}
     if wanted is None:
         return measure_of(view.store, about.grid, changes)
-    known = measurements(view.store, about.grid)
-    name, at = known[require(f"a finished run of {about.grid!r}", "measure", wanted, known)]
-    other = {} if name == _own_name(view) else {"scale": "linear", "rope": 0.0, "better": direction(name) or "lower"}
-    return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
+    return find_measure(view.store, about.grid, wanted, changes)
 
 
 def warn_of_guess(view: PageView) -> str:

@@ -13,7 +13,6 @@ from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
 from dashboards.data.grid_context import CellLook, GridContext
-from dashboards.data.result_table import align_numbers
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
 from grid.operator_view import OperatorCatalogue
@@ -143,25 +142,6 @@ class AppPage(NamedTuple):
 def options(names: Iterable[str]) -> dict[str, str]:
     """Make options whose labels are their values."""
     return {name: name for name in names}
-
-
-WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
-"""A column of long texts."""
-WIDE: Final = {**WRAP, "flex": 2}
-FOLD: Final = {"cellRenderer": "AblateFold", "wrapText": True, "autoHeight": True, "minWidth": 110, "flex": 3}
-"""A column of long texts, each of which opens on a click."""
-BY_SIZE: Final = {"type": "rightAligned", "comparator": {"function": "ablateOrder"}}
-"""A column of numbers that are written as texts, such as '−23 %' or '× 4.2'."""
-
-
-def link(page: str, names: str, **more: Any) -> dict[str, Any]:
-    """Define a column whose cells lead to `page` with the field `names` set to the cell's text."""
-    return {"cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
-
-
-def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
-    """Define columns for AG Grid: numbers to the right, with few digits; `own` are further parts by name."""
-    return [{"field": name, **align_numbers(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]
 
 
 T = TypeVar("T")

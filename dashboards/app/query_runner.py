@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, final
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, ref
 
 import polars as pl
 
@@ -50,9 +50,6 @@ class QueryAnswer(NamedTuple):
     frame: pl.DataFrame
     took_s: float
     at: datetime  # when it was asked
-
-
-_Outcome = QueryAnswer | AblateError
 
 
 def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S) -> QueryAnswer:
@@ -144,9 +141,8 @@ class QueryRunner:
     def __init__(self, run: Callable[[Store, str, int], QueryAnswer] = run_in_process) -> None:
         self._run = run
         self._places = threading.BoundedSemaphore(AT_ONCE)
-        self._lock = threading.Lock()
-        self._here: WeakKeyDictionary[Store, dict[tuple[str, int], _Outcome]] = WeakKeyDictionary()
-        self._kept: OrderedDict[tuple[str, str, int], tuple[_Outcome, float]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Path, str, int], tuple[ReferenceType[Store], QueryAnswer | AblateError]]
+        self._kept = OrderedDict()
 
     def answer(self, store: Store, query: str, most: int, *, is_refresh: bool = False) -> QueryAnswer:
         """`most` rows of the result of one reading statement; asked once per store.
@@ -155,38 +151,28 @@ class QueryRunner:
         Raises Unknown if too many run already; else as `run_in_process`.
         """
         note(query, None)
-        key = (str(store.layout.root), query, most)
-        with self._lock:
-            found = self._here.get(store, {}).get((query, most))
-            before = self._kept.get(key)
-        if found is None and is_refresh and before is not None and before[1] > LIVE_S:
-            found = before[0]
-        if found is None:
-            found = self._answer(store, key)
-        if isinstance(found, AblateError):
-            raise found
-        return found
+        key = (store.layout.root, query, most)
+        asked_by, outcome = self._kept.get(key, (None, None))
+        is_slow = isinstance(outcome, AblateError) or (outcome is not None and outcome.took_s > LIVE_S)
+        if asked_by is None or outcome is None or not (asked_by() is store or (is_refresh and is_slow)):
+            outcome = self._answer(store, query, most)
+            self._kept.pop(key, None)  # the newest stands last; other threads may have taken it out
+            self._kept[key] = ref(store), outcome
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        if isinstance(outcome, AblateError):
+            raise outcome
+        return outcome
 
-    def _answer(self, store: Store, key: tuple[str, str, int]) -> _Outcome:
-        _, query, most = key
-        outcome: _Outcome
-        took_s = LIMIT_S
+    def _answer(self, store: Store, query: str, most: int) -> QueryAnswer | AblateError:
         if not self._places.acquire(timeout=WAIT_S):
-            return Unknown(f"{AT_ONCE} queries of readers are running already; run yours again in a moment")
+            raise Unknown(f"{AT_ONCE} queries of readers are running already; run yours again in a moment")
         try:
-            outcome = self._run(store, query, most)
-            took_s = outcome.took_s
+            return self._run(store, query, most)
         except AblateError as error:
-            outcome = error.with_traceback(None)  # frames of the stack hold the store
+            return error.with_traceback(None)  # frames of the stack hold the store
         finally:
             self._places.release()
-        with self._lock:
-            self._here.setdefault(store, {})[query, most] = outcome
-            self._kept[key] = outcome, took_s
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return outcome
 
 
 if __name__ == "__main__":

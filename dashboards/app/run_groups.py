@@ -18,6 +18,7 @@ from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operato
 from store import Store
 from store.database import quoting
 
+MOST: Final = 40  # groups in one picture
 CELL: Final = "cell"  # all but the seed
 TRIAL: Final = "run"  # each alone
 UNDEFINED: Final = "undefined"  # the group of runs that lack what they are grouped by
@@ -51,7 +52,7 @@ def group_sql(about: GridContext, by: Sequence[str]) -> str:
 def _part(about: GridContext, name: str) -> str:
     known = list_axes(about)
     if name in known:
-        path, column = '$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"', "g.axes"
+        path, column = quoting.member(name), "g.axes"
     elif name in _FIXED:
         return _FIXED[name]
     else:
@@ -99,9 +100,6 @@ def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = 
     baseline = (several.get(own[0]) if len(own) == 1 else None) or about.baseline
     holds = [series for series, cells in cells_of.items() if baseline in cells]
     return str(holds[0]) if holds else None
-
-
-MOST: Final = 40  # groups in one picture
 
 
 class GroupedAddress(Address):

@@ -1,6 +1,5 @@
 """The dashboard as a server that runs until it is told to end."""
 
-import ipaddress
 import logging
 import os
 import secrets
@@ -13,7 +12,7 @@ import waitress  # type: ignore[import-untyped]
 
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.pages import PAGES
-from dashboards.app.server import HERE, make_app, refuse_strangers
+from dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
 from grid.errors import EnvironmentProblem
 from grid.operator_view import OperatorCatalogue
 
@@ -37,7 +36,9 @@ def serve(
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)
     app = make_app(campaigns, PAGES, maths)
-    token = None if _is_loopback(host) else secrets.token_urlsafe()
+    address = ip_of(host)
+    is_here = host == "localhost" if address is None else address.is_loopback
+    token = None if is_here else secrets.token_urlsafe()
     names = [*HERE, host, socket.gethostname().lower(), socket.getfqdn().lower()]
     refuse_strangers(app.server, names, token)
     listening = _listening(host, port)
@@ -55,13 +56,6 @@ def serve(
     finally:
         server.close()
         campaigns.close()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listening(host: str, port: int) -> socket.socket:

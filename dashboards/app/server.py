@@ -167,7 +167,7 @@ def refuse_strangers(server: Flask, allowed: Sequence[str], token: str | None = 
     @server.before_request
     def check() -> Response | None:
         host = urlsplit(f"//{request.host}").hostname or ""
-        if host not in allowed and not _is_number(host):
+        if host not in allowed and ip_of(host) is None:
             refused = Unknown(f"this dashboard answers to {', '.join(allowed)} and was asked for {host!r}")
         elif _is_of_another_page():
             refused = Unknown("this dashboard answers to its own pages; one of another site asked it")
@@ -208,9 +208,9 @@ def _admit(token: str) -> Response:
     return response
 
 
-def _is_number(host: str) -> bool:
+def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is in numbers; None if it is a name."""
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None

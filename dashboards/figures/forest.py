@@ -34,7 +34,7 @@ INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected 
 _ROOMY: Final = 12  # up to here names may have several lines
 
 
-def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
+def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int) -> pl.DataFrame:
     """The rows of `verdicts` that the forest plot shows: all, or the `most` with the smallest p.
 
     Returns:

@@ -115,9 +115,7 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
     return _Cell(x, y, shade, words, tooltip, sign, row.get("key"), row.get("partial") or False)
 
 
-def draw_heat(
-    found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, width: int = _WIDTH
-) -> go.Figure:
+def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
     """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
 
     Numeric axes rise, from the left and from below. Other levels stand as they appear, or as their `pl.Enum` lists
@@ -132,7 +130,6 @@ def draw_heat(
         ramp: of all panels.
         x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.
-        width: of the whole figure in pixels, about; it decides which texts fit.
     """
     across, up = _Axis(found["x"]), _Axis(found["y"], falls=True)
     parts = {"": found}
@@ -141,7 +138,7 @@ def draw_heat(
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     each = height or _panel_height(found, ramp, len(up.names), len(parts) / columns)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
-    size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
+    size = (max(_WIDTH - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
     if across.widest > size[0]:  # names that are turned take room below
         figure.update_layout(height=figure.layout.height + across.widest - _LINE)

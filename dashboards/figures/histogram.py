@@ -1,8 +1,6 @@
 """Histograms with mean and median (papers 000, figure 3, and 003, figure 8), and groups of bars with intervals."""
 
-import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -15,41 +13,7 @@ from dashboards.figures.lines import Series
 from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import INK, MUTED, PAPER
 
-MOST_BINS: Final = 40
-_FEWEST: Final = 8
 _STRIP: Final = 190  # pixels of a panel
-
-
-def bin_edges(values: Sequence[float | None]) -> list[float]:
-    """Edges of bins of equal width that take all finite values, as many as Freedman and Diaconis have."""
-    kept = np.array(finite(values), dtype=float)
-    if not kept.size:
-        return [0.0, 1.0]
-    low, high = float(kept.min()), float(kept.max())
-    if low == high:
-        half = 0.5 * (abs(low) or 1.0)
-        return [low - half, low + half]
-    quarters = np.quantile(kept, [0.25, 0.75])
-    width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
-    bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
-    return [float(edge) for edge in np.linspace(low, high, bins + 1)]
-
-
-def count_bins(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
-    """Count the finite values of a frame (series, value) by bin, the last with its edge: series, low, high, count."""
-    rows: list[tuple[str, float, float, int]] = []
-    for (series,), part in found.group_by("series", maintain_order=True):
-        counts, _ = np.histogram(finite(part["value"].to_list()), np.array(edges))
-        rows += [(str(series), *ends, int(n)) for ends, n in zip(pairwise(edges), counts, strict=True)]
-    kinds = {"series": pl.String, "low": pl.Float64, "high": pl.Float64, "count": pl.Int64}
-    return pl.DataFrame(rows, schema=kinds, orient="row")
-
-
-def middles(found: pl.DataFrame) -> pl.DataFrame:
-    """series, n, mean and median of the finite values of a frame as of `count_bins`."""
-    value = pl.col("value")
-    kept = found.filter(value.is_finite()).group_by("series", maintain_order=True)
-    return kept.agg(n=value.count(), mean=value.mean(), median=value.median())
 
 
 def of_bins(found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -73,7 +37,7 @@ def draw_histogram(
     """A panel per series: bars of counts, a full rule at the mean and a dashed one at the median.
 
     Args:
-        counts: as of `count_bins`; any other counts of bins do, too.
+        counts: series, low, high, count.
         rules: series, mean, median; a series may have none.
         series: by the entries of the column `series`.
         x, y: titles of the axes of values and of counts.

@@ -17,7 +17,7 @@ from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
 from store.statistics import Objective, Paired, pareto as standings, summarise, t_interval
 from store.statistics.paired_differences import or_null
-from store.statistics.scales import ROUNDING, back, forward
+from store.statistics.scales import back, forward
 
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
 _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
@@ -71,23 +71,15 @@ def _average(values: pl.Series, of: Objective, alpha: float) -> list[float | Non
 
 def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objective, y: Objective) -> list[bool]:
     """Whether no other cell is at least as good in both and better in one; what differs by rounding alone is equal."""
-    places = list(zip(_ranks(xs, x), _ranks(ys, y), strict=True))
-    lowest, best = len(places), set()
-    for place in sorted({place for place in places if None not in place}):  # by x, of equal x the best y first
-        if place[1] < lowest:
-            best.add(place)
-            lowest = place[1]
+
+    def cost(value: float | None, of: Objective) -> float | None:
+        known = finite([value])
+        return float(f"{known[0]:.12g}") * (1 if of.better == "lower" else -1) if known else None
+
+    places = [(cost(across, x), cost(up, y)) for across, up in zip(xs, ys, strict=True)]
+    rivals = {(across, up) for across, up in places if across is not None and up is not None}
+    best = {(a, b) for a, b in rivals if not any(c <= a and d <= b and (c, d) != (a, b) for c, d in rivals)}
     return [place in best for place in places]
-
-
-def _ranks(values: Sequence[float | None], of: Objective) -> list[Any]:
-    """The place of every finite value, the best one's 0; the same where neighbours differ by rounding alone."""
-    known = sorted(set(finite(values)), reverse=of.better == "higher")
-    ranks, rank = {}, 0
-    for before, value in zip([*known[:1], *known], known, strict=False):
-        rank += abs(value - before) > ROUNDING * max(abs(value), abs(before))
-        ranks[value] = rank
-    return [ranks.get(value) for value in values]  # type: ignore[arg-type]
 
 
 def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:

@@ -174,15 +174,6 @@ def by_head(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.Dat
     return in_order(found, cells, "layer", "head")
 
 
-def over_heads(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
-    """Every head of every seed: cell, seed, layer, head, value."""
-    where, given = reading.where()
-    found = store.sql(
-        f"SELECT g.cell, g.seed, p.layer, p.head, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY ALL", given
-    )
-    return in_order(found, cells, "seed", "layer", "head")
-
-
 def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
     where, given = reading.where()

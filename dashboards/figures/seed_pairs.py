@@ -1,4 +1,4 @@
-"""Cells compared seed by seed: pairs of runs, differences by item, and which cell beats which."""
+"""Cells compared seed by seed: pairs of runs, and which cell beats which."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,13 +6,12 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, count, in_odds, number, plain
+from dashboards.data.formatting import change, count, in_odds, number
 from dashboards.data.grid_context import CellLook
 from dashboards.figures.canvas import break_name, canvas, points, value_axis
 from dashboards.figures.heat import Ramp, draw_heat
-from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
+from dashboards.theme.styles import DIVERGING, INK
 from store import Store
-from store.analysis.explain_verdict import item_differences
 from store.analysis.verdicts import GridMeasure, runs
 from store.statistics.scales import forward
 
@@ -59,44 +58,6 @@ def draw_paired(
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
     values = pl.concat([found.select(value=name) for name in ("value", "baseline_value")]).drop_nulls()
     return figure.update_yaxes(**value_axis(values.with_columns(low="value", high="value"), measure.scale))
-
-
-MOST_POINTS: Final = 600  # more items are drawn at evenly spaced ranks, the first and the last among them
-
-
-def items(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
-    """The difference of the first of `cells` from the second by item, averaged over the seeds that they share.
-
-    Returns:
-        rank (from 1, the least difference first), item, seeds, difference, in the unit of the measure; see
-        `store.analysis.explain_verdict.item_differences`.
-    """
-    found = item_differences(store, grid, measure, cells)
-    by_item = found.group_by("item").agg(pl.len().alias("seeds"), pl.col("difference").mean())
-    return by_item.sort("difference", "item").with_row_index("rank", offset=1).cast({"rank": pl.Int64})
-
-
-def thin_items(found: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `items` that a picture shows."""
-    if found.height <= MOST_POINTS:
-        return found
-    step = (found.height - 1) / (MOST_POINTS - 1)
-    return found[[round(i * step) for i in range(MOST_POINTS)]]
-
-
-def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
-    """A point per item that is `thin_items`, by rank; the dashed rule is the mean of all."""
-    shown = thin_items(found)
-    figure = canvas(340, x="items, by their difference", y=title)
-    figure.add_hline(y=0, line={"color": ROPE, "width": 1})
-    mean = found["difference"].mean()
-    if isinstance(mean, float):
-        figure.add_hline(y=mean, line={"color": MUTED, "width": 1, "dash": "dash"})
-    told = [
-        f"{plain(str(item))}<br>{number(difference)}<br>{count(seeds, 'seed')}"
-        for item, difference, seeds in shown.select("item", "difference", "seeds").iter_rows()
-    ]
-    return figure.add_trace(points(shown["rank"], shown["difference"], style, told, marker_size=6))
 
 
 def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Draw the progress of a grid: the state of every trial, or of many cells the number of trials per state."""
+"""Draw the progress of a grid: the state of every trial, or of many cells the share that is done."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.figures.canvas import break_name, canvas, name_rows, points, rows_height
+from dashboards.figures.canvas import break_name, canvas, name_rows, points
 from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.pivot import NOWHERE
 from dashboards.theme.styles import INK, PAPER, STATUS, Style
@@ -133,32 +133,8 @@ def draw_shares(found: Shares) -> go.Figure:
 
 
 STATUSES: Final = ("ok", "failed", "running", "pending")
-WORDS: Final = {state: STATES[state].word for state in STATUSES}
 
 
 def totals(found: pl.DataFrame) -> dict[str, int]:
     """planned, ok, failed, running and pending of the whole grid."""
     return {name: int(found[name].sum()) for name in ("planned", *STATUSES)}
-
-
-def draw_progress(found: pl.DataFrame, look: CellLook) -> go.Figure:
-    """A bar per cell, or per operator where there are too many cells."""
-    names = [look.names[cell] for cell in found["cell"]]
-    rows = found.with_columns(pl.Series("name", names))
-    if rows.height > MOST_CELLS:
-        rows = rows.with_columns(name="operator").group_by("name", maintain_order=True).agg(pl.col(*STATUSES).sum())
-    figure = canvas(rows_height(rows.height, 26), x="trials")
-    for state in STATUSES:
-        figure.add_bar(
-            x=rows[state].to_list(),
-            y=list(range(rows.height)),
-            orientation="h",
-            name=WORDS[state],
-            legendgroup=state,
-            marker={"color": STATUS[state], "line": {"width": 0}},
-            width=0.62,
-            hovertemplate=f"%{{x}} {WORDS[state]}<extra></extra>",
-        )
-    figure.update_layout(barmode="stack")
-    name_rows(figure, [break_name(name) for name in rows["name"]])
-    return figure

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import CellLook, in_order
+from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import Band, Scale, over_seeds
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
@@ -136,12 +134,6 @@ def curves(
     return found._replace(frame=in_order(frame, cells, "step"))
 
 
-def draw_curves(found: Reduced, look: CellLook, *, title: str, scale: Scale = "log") -> go.Figure:
-    """One line with a band per cell."""
-    frame = found.frame.rename({"cell": "series", "step": "x"})
-    return draw_lines(frame, of_cells(look), x="training step", y=title, scale=scale, drawing=Drawing(width=1.6))
-
-
 _EMPTY: Final = pl.DataFrame(
     schema={"series": pl.String, "x": pl.Int64, "n": pl.Int64, "lost": pl.Int64}
     | dict.fromkeys(("value", "low", "high", "least", "greatest"), pl.Float64)
@@ -196,17 +188,14 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
     return f"least(floor({place}), {how.buckets - 1})::BIGINT", 1 if how.log_x else width_s
 
 
-def smooth(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
+def smooth(found: pl.DataFrame, amount: float, scale: Scale) -> pl.DataFrame:
     """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
 
-    "exponential" keeps the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
-    "window" is the mean of `amount` points about each. On the log scale means are geometric.
+    Keep the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
+    On the log scale means are geometric.
     """
     raw = pl.col("value")
     value = raw.log() if scale == "log" else raw
-    if kind == "exponential":
-        made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
-    else:
-        made = value.rolling_mean(max(int(amount), 1), min_samples=1, center=True).over("series")
+    made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
     made = made.exp() if scale == "log" else made
     return found.with_columns(value=pl.when(raw.is_not_null()).then(made), raw=raw)

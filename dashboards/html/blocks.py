@@ -1,7 +1,7 @@
 """The parts of a page: a figure with its caption, legend and data; a swatch; the name of a cell."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
@@ -38,7 +38,7 @@ class FigureBlock(NamedTuple):
     panels: Sequence[tuple[str | None, go.Figure]]
     """Figures with their own titles; one without a title takes the whole width."""
     data: pl.DataFrame
-    legend: str = ""  # HTML from `cell_legend` or `color_legend`
+    legend: str = ""  # HTML from `cell_legend` or `key_legend`
 
 
 def swatch(style: Style) -> str:
@@ -82,13 +82,6 @@ def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:
     return tag("div", "".join(buttons), class_="legend", role="group", aria_label="Show or hide") if buttons else ""
 
 
-def color_legend(words: Mapping[str, str]) -> str:
-    """Colour boxes: CSS variable of the colour -> word."""
-    dot = '<i class="dot" style="background:var(--{})"></i>'
-    keys = [tag("span", dot.format(name) + text(word), class_="key") for name, word in words.items()]
-    return tag("div", "".join(keys), class_="legend")
-
-
 def picture(shown: FigureBlock) -> str:
     """A figure as HTML: title, caption, legend, plots, and its data as a table and as CSV."""
     plots = [_plot(f"{shown.key}-{i}", title, figure) for i, (title, figure) in enumerate(shown.panels)]
@@ -113,11 +106,15 @@ def _data(shown: FigureBlock) -> str:
     frame = shown.data
     if frame.is_empty():
         return ""
-    rows = [[entry(value) for value in row] for row in frame.head(MOST_DATA_ROWS).iter_rows()]
-    inner = plain_table(frame.columns, rows)
-    if len(rows) < frame.height:
-        inner += tag("p", text(f"The first {len(rows)} of {frame.height:,} rows; the copy has all."), class_="note")
-    return details(f"Data ({count(frame.height, 'row')})", inner + copy_button(csv(frame)))
+    inner = data_table(frame, MOST_DATA_ROWS) + copy_button(csv(frame))
+    return details(f"Data ({count(frame.height, 'row')})", inner)
+
+
+def data_table(frame: pl.DataFrame, most: int) -> str:
+    """The first `most` rows as a table."""
+    rows = [[entry(value) for value in row] for row in frame.head(most).iter_rows()]
+    cut = f"The first {most} of {count(frame.height, 'row')}; files and copies have all."
+    return plain_table(frame.columns, rows) + (tag("p", text(cut), class_="note") if frame.height > most else "")
 
 
 def csv(frame: pl.DataFrame) -> str:

@@ -28,12 +28,6 @@ _FUNCTIONS: Final = (
 _KNOWN: Final = frozenset((*_FUNCTIONS, *GREEK, *_SIGNS))
 _TOKEN: Final = re.compile(r"\s+|\d+(?:\.\d+)?|log1p|[A-Za-z]+|<=>|<=|>=|!=|->|\.\.\.?|\*\*|.", re.DOTALL)
 _NAME: Final = re.compile(r"(?<![_A-Za-z'])[A-Za-z]+")
-_SCRIPTS: Final = r"(?:[_^](?:\{[^}]*\}|-?\((?:[^()]|\([^()]*\))*\)|-?\w+|\|\w+\|))"
-_IN_PROSE: Final = re.compile(
-    r"`[^`]*`|\"[^\"]*\"|\*\w+\*|sqrt\([^()]*\)|-?\binf\b|<=>|->|<=|>=|!=|(?<= )-(?= )|(?<=[ (\[])-(?=\w)|"
-    rf"(?<=\)){_SCRIPTS}|(?<![\w'])(?:a(?= [=<>])|(?:{'|'.join(GREEK)}|[A-Za-z]+(?=[_^])|[A-Za-z](?=\*[\s,.)])|"
-    rf"[b-zB-HJ-Z]\d?)(?![A-Za-z])(?:\*|{_SCRIPTS}*))"
-)
 
 
 class Piece(NamedTuple):
@@ -81,19 +75,14 @@ def _is_prose(text: str) -> bool:
 
 
 def inline(text: str) -> list[Piece]:
-    """Split a sentence into words and the symbols of formulas."""
-    found, last = list[Piece](), 0
-    for each in _IN_PROSE.finditer(text):
-        if each.start() > last:
-            found.append(Piece("text", text[last : each.start()]))
-        last, said = each.end(), each.group()
-        if said[0] in '`"':
-            found.append(Piece("code", said.strip("`")))
-        elif said[0] == "*":
-            found.append(Piece("variable", said.strip("*")))
-        else:
-            found.append(Piece("formula", formula(said)))
-    return [*found, Piece("text", text[last:])] if last < len(text) else found
+    """Split a sentence into words, `code` and *variables*."""
+    found = []
+    for place, part in enumerate(re.split(r"(`[^`]*`|\*\w+\*)", text)):
+        if place % 2:
+            found.append(Piece("code" if part[0] == "`" else "variable", part.strip("`*")))
+        elif part:
+            found.append(Piece("text", part))
+    return found
 
 
 def formula(text: str) -> list[Piece]:

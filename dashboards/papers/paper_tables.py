@@ -13,13 +13,13 @@ from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.figures.table import table_latex, table_sheet
-from dashboards.papers.cell_matching import Variation, is_about, levels, match, variation
+from dashboards.papers.cell_matching import levels, match, variation
 from dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
 from dashboards.papers.item import Drawn, Item
 from store import Store
 from store.analysis.our_results import Own
 from store.analysis.published_comparison import compare_published
-from store.analysis.published_matching import alike, differs, format_size
+from store.analysis.published_matching import differs
 from store.export.cells import Missing, within_noise
 from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
@@ -38,8 +38,6 @@ class Beside(NamedTuple):
     own: Own | None
     alike: int  # number of matching cells; the one that matches most places of the table is shown, then the first
     got: Measured
-    size: str = ""
-    """In words, that the own model has another size, if the table tells sizes apart and the grid does not."""
 
     @property
     def key(self) -> str:
@@ -91,20 +89,10 @@ def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Be
         for cell, (candidates, why) in zip(part, matches, strict=True):
             if candidates:
                 own = max(candidates, key=lambda each: often[each.cell])
-                size = _other_size(cell, own, facts, about)
-                found.append(Beside(cell, own, len(candidates), find_values(cell, own, given), size))
+                found.append(Beside(cell, own, len(candidates), find_values(cell, own, given)))
             else:
                 found.append(Beside(cell, None, 0, Measured({}, why=why)))
     return found
-
-
-def _other_size(cell: PublishedCell, own: Own, facts: Variation, about: GridContext) -> str:
-    sizes = "model" in facts.facts and facts.operators
-    same = cell.parameters is not None and alike(cell.parameters, own.parameters)
-    if not sizes or same or any(is_about(axis, "model") for axis in about.header["axes"]):
-        return ""
-    here = f"{format_size(own.parameters)} parameters" if own.parameters else "of unknown size"
-    return f"not {cell.model}: the same cell beside every size, {here}"
 
 
 def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
@@ -113,22 +101,22 @@ def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
     Returns:
         row, column, printed, unit, measurement, point, cell (the label of your own), n, planned, mean (on the log
         scale the geometric one), spread (the longer half of a 95 % t interval over seeds, from three on), low, high:
-        in the printed unit; scale; missing, why, best, differs, notes, trust, mark, size, note (size and what was
-        chosen among several cells or points).
+        in the printed unit; scale; missing, why, best, differs, notes, trust, mark, note (what was chosen among
+        several cells or points).
     """
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
     rows = [_row(each, progress.get(each.key)) | {"best": i in best} for i, each in enumerate(found)]
     kinds: Any = {
         **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
-        **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "size", "note"), pl.String),
+        **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "note"), pl.String),
         "notes": pl.List(pl.Int64),
     }
     return pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
 
 
 def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
-    cell, own, _, got, size = each
+    cell, own, _, got = each
     runs = each.runs
     mean, low, high = average(list(runs.values()), cell.scale)
     missing, why = (None, None) if runs else _missing(got, state)
@@ -152,8 +140,7 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
         "why": why,
         "differs": differs(cell, own) if own else None,
         "notes": list(cell.notes),
-        "size": size or None,
-        "note": ("; ".join(filter(None, (size, several, points))) or None) if runs else None,
+        "note": ("; ".join(filter(None, (several, points))) or None) if runs else None,
     }
 
 
@@ -292,11 +279,9 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
     caption = f"{own_words(about, table)} {_SIGNS}"
     some = found["n"].is_between(1, found["planned"] - 1).any()
     few = " a/b: a of b planned seeds have a value." if some else ""
-    one = found["size"].is_not_null().any()
-    size = " The grid has one size of model, which stands beside every printed size." if one else ""
     latex = (
         f"The layout of {paper}, table {number}, with your own results: every number is of the grid {about.grid}, "
-        f"none is printed in the paper. {caption}{few}{size}"
+        f"none is printed in the paper. {caption}{few}"
     )
     return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
 

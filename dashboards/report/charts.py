@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dashboards.app.page import PageView, Slot
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
+    "overview": ("progress",),
     "compare": ("differences", "paired", "wins"),
     "factors": ("effects", "matrix", "pair", "pivot"),
     "curves": ("curves",),
@@ -31,15 +32,15 @@ SHOWN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Slots of the pages of the app, by page."""
 
-WITHOUT_MEASURE: Final = ("curves", "mechanism")  # pages that need none
+WITHOUT_MEASURE: Final = ("overview", "curves", "mechanism")  # pages that need none
 
 OF_BASELINE: Final = ("differences", "paired")  # slots that need one
 
 
-def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
+def charts(about: GridContext, operators: dict[str, Style], key: str, *, is_finished: bool) -> str:
     """Every figure for which the grid has data, as HTML, and why it has no others; some need a measure or baseline."""
     shown, missing = "", list[tuple[str, str]]()
-    for title, place, slot, view in _slots(about, operators):
+    for title, place, slot, view in _slots(about, operators, is_finished=is_finished):
         block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023
         if isinstance(block, FigureBlock):
             shown += picture(block)
@@ -58,13 +59,17 @@ def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
     return shown
 
 
-def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
+def _slots(
+    about: GridContext, operators: dict[str, Style], *, is_finished: bool
+) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
     """The title of the page, the place of the slot, the slot and its view."""
     from dashboards.app.page import PageView  # dash takes a third of a second to import
     from dashboards.app.pages import PAGES
 
     for page in sorted(PAGES, key=lambda page: page.name != "compare"):  # differences first
         if page.name not in SHOWN or (about.measure is None and page.name not in WITHOUT_MEASURE):
+            continue
+        if page.name == "overview" and is_finished:
             continue
         view = PageView("", about.store, page.address(grid=about.grid), operators, about)
         slots = {slot.name: slot for slot in page.slots}

@@ -12,8 +12,8 @@ from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import sentence
 from dashboards.figures.forest import draw_rates, rates
-from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
-from dashboards.html.blocks import FigureBlock, cell_name, color_legend, csv, draw_all
+from dashboards.figures.states import STATUSES, states, totals
+from dashboards.html.blocks import FigureBlock, cell_name, csv, draw_all
 from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, plain_table, sortable_table, tag, text
 from store import Store
 from store.analysis.verdicts import GridMeasure
@@ -43,17 +43,6 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
     words += [f"The baseline is {labels[0]}."] if labels and about.baseline_name != labels[0] else []
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(" ".join(words)), class_="meta")
-
-
-def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> FigureBlock | None:
-    """Bars by cell, unless everything is done and there is nothing to see."""
-    done = totals(progress)
-    if done["ok"] == done["planned"]:
-        return None
-    legend = color_legend({state: WORDS[state] for state in STATUSES if done[state]})
-    figure = draw_progress(progress, about.look)
-    caption = "Trials of each variant by state, when this report was written."
-    return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
 
 
 def show_failures(about: GridContext, key: str) -> str:
@@ -171,24 +160,12 @@ def definition(about: GridContext) -> str:
     if measure is not None:
         rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
         rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
-        rows.append(("False claims", _promise(measure.alpha, len(seeds))))
+        rows.append(("False claims", f"at most {measure.alpha * 100:g} % of tables have one, from 5 pairs on"))
     rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
     base = json.dumps(header["base"], indent=2, ensure_ascii=False)
     spec = details("The base trial as JSON", tag("pre", text(base)))
     return tag("div", tag("h3", "Definition") + _terms(rows) + spec, class_="block")
-
-
-def _promise(alpha: float, seeds: int) -> str:
-    """How often a table without any true difference claims one, and where that is not so (measured by simulation)."""
-    words = f"at most {alpha * 100:g} % of tables have one, from 5 pairs on"
-    if seeds >= 5:
-        return words
-    return (
-        f"{words}. This grid plans {count(seeds, 'seed')}: where half of the runs learn the task and half do not, "
-        "false claims were measured, at a level of 5 %, in 13 % of tables of 5 comparisons and 23 % of 20 with "
-        "3 pairs, and in 4 % and 9 % with 4. Noise without such a gap stays within the level"
-    )
 
 
 def _terms(rows: list[tuple[str, str]]) -> str:

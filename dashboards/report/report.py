@@ -12,7 +12,7 @@ from dashboards.data.grid_context import GridContext, best_first, campaign_style
 from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.forest import effects
 from dashboards.figures.states import totals
-from dashboards.html.blocks import picture, state
+from dashboards.html.blocks import state
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
 from dashboards.report import parts
@@ -85,12 +85,12 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
         said = f"{summarise_verdicts(judged, str(about.baseline_name))} {_rank_axes(about)}"
         inner = tag("p", text(said.rstrip()), class_="lead")
     inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
-    progress = parts.progress_picture(about, found, key)
-    inner += "" if progress is None else picture(progress)
     if judged is not None and about.measure is not None:
         inner += parts.verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    return inner + charts(usable, operators, key) + parts.show_failures(usable, key) + parts.definition(about)
+    done = totals(found)
+    inner += charts(usable, operators, key, is_finished=done["ok"] == done["planned"])
+    return inner + parts.show_failures(usable, key) + parts.definition(about)
 
 
 def _rank_axes(about: GridContext) -> str:

@@ -31,6 +31,7 @@ from result_pictures import Forest, Values, draw_band, label_ticks
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
+from runners.output import format_count
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from store.statistics import seed_contrasts
@@ -129,7 +130,8 @@ def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, aga
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
         f"{_say_measure(result, measure)} Against {against or 'the baseline of the same other levels'}, "
-        f"paired by seed; differences below {band} count as equal; p by Holm over {found['family'][0]} comparisons."
+        f"paired by seed; differences below {band} count as equal; "
+        f"p by Holm over {format_count(found['family'][0], 'comparison')}."
     )
 
 
@@ -210,7 +212,7 @@ def _write_effects(result: GridResult, measure: GridMeasure) -> str:
     ]
     heads = ("axis", "levels", "difference", "corrected interval", "p (Holm)", "verdict")
     said = f"{_say_measure(result, measure)} Averaged over the other axes; one value per seed, n = {found['n'][0]}"
-    return f"{said}; p by Holm over {found.height} comparisons.\n\n{table(heads, rows)}"
+    return f"{said}; p by Holm over {format_count(found.height, 'comparison')}.\n\n{table(heads, rows)}"
 
 
 def _write_means(result: GridResult, probes: Sequence[str]) -> str:

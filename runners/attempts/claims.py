@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from runners.attempts.leases import Leases, earlier_life
-from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
+from runners.checkpoint import Checkpoint, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import Failure, fruitless_failure, lost_failure
 from store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
@@ -20,13 +20,13 @@ from store.files.removals import next_attempt
 from store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
 
 MOST_LOST = 5
-"""A trial has failed after this many attempts in a row without an end record or a checkpoint.
+"""A trial has failed after this many attempts without an end record since its newest checkpoint.
 
 Attempts whose SLURM task was requeued do not count, as after a pre-emption or a node failure.
 """
 
 MOST_FRUITLESS = 3
-"""A trial has failed after this many long attempts in a row that saved nothing new, also of one SLURM task.
+"""A trial has failed after this many long attempts since its newest checkpoint, also of one SLURM task.
 
 An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats. A shorter one counts as a
 fraction, so a time limit that is too short is noticed, too.
@@ -80,23 +80,18 @@ def claim(
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
-        taken = _find_taken(state, about, retry=retry, again=again)
+        taken = find_taken(state, about, retry=retry, again=again)
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
-        if _died_too_often(layout, trial, state, same_code, about.get("place")):
-            step = checkpointed_step(layout, trial, same_code)
-            record_death(layout, trial, state.attempts[-1].attempt, step, lost_failure(MOST_LOST))
-            return Taken("failed")
         found, remarks = newest_checkpoint(layout, trial, same_code)
         resumed = {"attempt": found.attempt, "step": found.step} if found else None
         start = {**start_record(trial, number), "resumed_from": resumed, **about}
         if begin(layout, start, remarks):
-            shares = _measure_fruitless(layout, trial, state, same_code, resumed)
-            if sum(shares) < MOST_FRUITLESS:
+            failure = _find_hopeless(layout, state, same_code, start)
+            if failure is None:
                 return Claim(number, found, start)
-            step = found.step if found else 0
-            record_death(layout, trial, number, step, fruitless_failure(len(shares), step))
+            record_death(layout, trial, number, found.step if found else 0, failure)
             return Taken("failed")
         tried = number
 
@@ -111,7 +106,8 @@ def _own_leases() -> Leases:
     return Leases()
 
 
-def _find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+def find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+    """Return why a trial in `state` cannot be claimed, with the arguments of `claim`; None if it can."""
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
         return Taken("running") if state.live is not None else None
@@ -128,24 +124,31 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
-def _measure_fruitless(
-    layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], resumed: Mapping[str, int] | None
-) -> list[float]:
-    """Return how long the latest attempts were that began at the checkpoint `resumed`, which is still the newest.
+def _find_hopeless(
+    layout: Layout, state: TrialState, same_code: Callable[[int], bool], start: Mapping[str, Any]
+) -> Failure | None:
+    """Return a failure if the earlier attempts that began where `start` begins were lost or fruitless too often.
 
-    1 is a long attempt or a longer one.
+    An earlier life of the same SLURM task is not lost: that of `start`, and those of later attempts. `worker.sh` counts
+    these.
     """
-    shares = []
+    lives, lost, long, places = 0, 0, 0.0, [start.get("place")]
     for found in reversed(state.attempts):
+        theirs = found.start
         failed = found.end is not None and found.end["status"] == "failed"
-        if failed or not same_code(found.attempt) or found.start.get("resumed_from") != resumed:
+        if failed or not same_code(found.attempt) or theirs.get("resumed_from") != start["resumed_from"]:
             break
-        start = found.start
-        long_s = max(
-            2 * float(start.get("checkpoint_s", 0.0)), LONG_BEATS * float(start.get("heartbeat_s", BEAT_EVERY_S))
+        place = theirs.get("place")
+        lost += found.end is None and not any(earlier_life(place, later) for later in places)
+        places.append(place)
+        beats_s = LONG_BEATS * float(theirs.get("heartbeat_s", BEAT_EVERY_S))
+        long += min(
+            1.0, _lasted_s(layout, start["trial"], found) / max(2 * float(theirs.get("checkpoint_s", 0)), beats_s)
         )
-        shares.append(min(1.0, _lasted_s(layout, trial, found) / long_s))
-    return shares
+        lives += 1
+    if lost >= MOST_LOST:
+        return lost_failure(MOST_LOST)
+    return fruitless_failure(lives, (start["resumed_from"] or {}).get("step", 0)) if long >= MOST_FRUITLESS else None
 
 
 def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:
@@ -153,26 +156,6 @@ def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:
         return float(found.end.get("wall_s") or 0.0)
     beat = last_beat_ns(layout, trial, found.attempt)
     return 0.0 if beat is None else beat / 1e9 - float(found.start["started"])
-
-
-def _died_too_often(
-    layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any
-) -> bool:
-    """Return True if the latest `MOST_LOST` attempts of this code ended without a record or a checkpoint.
-
-    Earlier lives of the same SLURM task do not count: that at `place`, and those of later attempts. `worker.sh` counts
-    these.
-    """
-    times, places = 0, [place]
-    for found in reversed(state.attempts):
-        if found.end is not None or not same_code(found.attempt) or has_checkpoints(layout, trial, found.attempt):
-            return False
-        theirs = found.start.get("place")
-        times += not any(isinstance(later, Mapping) and earlier_life(theirs, later) for later in places)
-        if times == MOST_LOST:
-            return True
-        places.append(theirs)
-    return False
 
 
 def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:

@@ -70,8 +70,9 @@ class CrashCounter:
             about |= dict.fromkeys(("worker", "path", "device", "threads"))
             mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
             number = None if isinstance(mine, Taken) else mine.number
-        if number is None:  # another process has it, has finished it, or it had failed
-            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
+        if number is None:  # another process has it, or it has a result
+            kept = ("failed", "ok") if self._job.again else ("failed",)  # the new attempt failed, the old result stays
+            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status in kept else "held")
         record_death(self._layout, trial, number, step, failure)
         return Outcome(row, "failed", number, failure)
 

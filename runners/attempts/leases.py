@@ -12,6 +12,7 @@ All processes of a host share their observations in its temporary directory, so 
 Observations older than an hour are deleted.
 """
 
+import json
 import math
 import os
 import stat
@@ -82,7 +83,7 @@ class Leases:
         self._seen[place] = Sighting(beat, silent_s, now)
         if file is not None:
             with suppress(OSError):  # it only spares others a wait
-                file.write_text(f"{'-' if beat is None else beat} {silent_s!r} {now!r}\n")
+                file.write_text(json.dumps([beat, silent_s, now]))
         return silent_s
 
     def _file(self, place: tuple[Path, str, int], now: float) -> Path | None:
@@ -102,7 +103,7 @@ class Leases:
 
 def earlier_life(theirs: Any, ours: Mapping[str, Any] | None) -> bool:
     """Return True if SLURM has requeued the task at `theirs`, and it runs now at `ours`."""
-    if ours is None or not isinstance(theirs, Mapping):
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
         return False
     then, now = theirs.get("restarts"), ours.get("restarts")
     same = all(theirs.get(name) == ours.get(name) is not None for name in ("scheduler", "job"))
@@ -125,9 +126,7 @@ def host_memory() -> Path | None:
 
 def _read(file: Path) -> Sighting | None:
     try:
-        line, rest = file.read_text().split("\n")
-        beat, silent_s, looked = line.split(" ")
-        found = Sighting(None if beat == "-" else int(beat), float(silent_s), float(looked))
-    except (OSError, ValueError):  # not there, being written, or cut off: not known
+        found = Sighting(*json.loads(file.read_text()))
+        return found if math.isfinite(found.silent_s) else None
+    except (OSError, TypeError, ValueError):  # not there, being written, or cut off: not known
         return None
-    return found if not rest and math.isfinite(found.silent_s) else None

@@ -216,32 +216,30 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
     return found
 
 
-def runs_here(layout: Layout) -> list[Submission]:
-    """List the runs whose process is on this host, oldest first; records that cannot be read are left out."""
-    found = submission_records(layout)
-    return [record for record in found if isinstance(record, Submission) and record.process is not None]
-
-
-class RemoteRun(NamedTuple):
-    """A run on another host that has not recorded its end; it may not have begun a trial yet."""
+class OpenRun(NamedTuple):
+    """A run without a scheduler that has not recorded its end: alive on this host, or on another host."""
 
     record: Submission
     sign: float
-    """Time of its record or its latest heartbeat, in seconds since the epoch."""
+    """Time of its latest sign of life, in seconds since the epoch: its record, a heartbeat, or now on this host."""
 
 
-def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[RemoteRun]:
-    """List such runs, oldest first; `states` are those of the trials that have begun and not ended, by key."""
+def open_runs(layout: Layout, states: Mapping[str, TrialState]) -> list[OpenRun]:
+    """List such runs, oldest first; `states` are those of the trials that have begun and not ended, by key.
+
+    A run on another host may not have begun a trial yet. Records that cannot be read are left out.
+    """
     open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
     runs = []
     for record in submission_records(layout):
         if not isinstance(record, Submission) or record.machine == "slurm" or record.ended is not None:
             continue
-        if local_process(vars(record)) is None:
+        here = local_process(vars(record))
+        if here is not False:
             ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
             ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
             beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
-            runs.append(RemoteRun(record, max((record.written, *beats))))
+            runs.append(OpenRun(record, time.time() if here else max((record.written, *beats))))
     return runs
 
 
@@ -251,11 +249,10 @@ def runs_at_work(layout: Layout) -> list[Submission]:
     There may be very many trials: after `_MOST_LOOK_S`, a run on another host is listed without a sign of it.
     """
     until = time.monotonic() + _MOST_LOOK_S
-    here, remote = runs_here(layout), runs_elsewhere(layout, {})
-    return [*here, *(each.record for each in remote if _may_work(layout, each, until))]
+    return [run.record for run in open_runs(layout, {}) if _may_work(layout, run, until)]
 
 
-def _may_work(layout: Layout, run: RemoteRun, until: float) -> bool:
+def _may_work(layout: Layout, run: OpenRun, until: float) -> bool:
     if time.time() - run.sign < SILENT_S:
         return True
     manifest = Manifest(layout, run.record.submission)

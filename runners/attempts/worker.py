@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
@@ -123,10 +123,9 @@ class Listener(Protocol):
 
 def resolve(reference: str) -> Any:
     """Import the object that "module:name" refers to. Raises SpecError if there is no such module or name."""
-    module, _, name = reference.partition(":")
     try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        return resolve_name(reference)
+    except (ImportError, AttributeError, ValueError) as error:
         raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
 
 

@@ -5,7 +5,6 @@ Limits and traps are declared beside the code that is proved.
 """
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -225,32 +224,12 @@ class KindRow(NamedTuple):
 
 
 def find_named(name: str) -> NamedOperator:
-    """Find a named operator by its name, or by a name or label that is equal without case and signs.
-
-    Raises NotFoundError if no operator or several operators have this name.
-    """
+    """Find a named operator, or raise NotFoundError."""
     known = catalogue()
-    if name in known:
-        return known[name]
-    matches = [each for each in known.values() if _bare(name) in (_bare(each.name), _bare(each.make().label))]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        names = ", ".join(each.name for each in matches)
-        raise NotFoundError(f"{name!r} is the label of several operators: {names}; give one of these names")
-    stages = [stage for stage, family in families().items() if name in family.members()]
-    if stages:
-        shown = f"{', '.join(stages[:-1])} and {stages[-1]}" if stages[1:] else stages[0]
-        command = f"`ablate operators {stages[0]} {name}`"
-        advice = f"name the stage too, such as {command}" if stages[1:] else f"{command} explains it"
-        raise NotFoundError(f"{name!r} is a kind of {shown}; {advice}")
-    raise NotFoundError(
-        f"there is no operator {name!r}; `ablate operators` lists them all{suggest_name(name, list(known))}"
-    )
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
+    if name not in known:
+        near = suggest_name(name, list(known))
+        raise NotFoundError(f"there is no operator {name!r}; `ablate operators` lists them all{near}")
+    return known[name]
 
 
 def of_paper(paper: str | None) -> list[NamedOperator]:

@@ -1,13 +1,12 @@
 """Commands about factors and cost: main effects, learning curves at equal cost, dominated cells."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from grid.names import some
-from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
+from runners.cli.options import Cells, Flag, GridFlags, Listing, flag_group
 from runners.cli.resolve import MOST_NAMED, open_grid
 from runners.cli.verdict_text import (
     LONG_LABEL,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 
-def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> None:
+def effects(*, of: GridFlags = GridFlags(), interactions: Flag = False) -> None:
     """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
 
     Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
@@ -102,7 +101,6 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     write("")
 
 
-_MOST_PAIRS = 12
 _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
@@ -132,27 +130,21 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     if means["term"].n_unique() < 2:
         return  # `table` has the means of one axis
     write("")
-    pairs = means.filter(pl.col("term").str.contains(CROSS, literal=True)).height
-    shown = means.head(means.height - (pairs if pairs > _MOST_PAIRS else 0))
+    shown = means.filter(~pl.col("term").str.contains(CROSS, literal=True))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    rows = [(*row[:3], *map(format_number, row[3:6]), row[6]) for row in shown.rows()]
-    write_table(*_without_notes(headings, rows), labels=2)
+    rows: list[tuple[Any, ...]] = [(*row[:3], *map(format_number, row[3:6]), row[6]) for row in shown.rows()]
+    if not any(row[-1] for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    write_table(headings, rows, labels=2)
     if shown.height < means.height:
-        write(f"--json has the means of {pairs} pairs of levels")
-
-
-def _without_notes(headings: list[str], rows: "list[tuple[Any, ...]]") -> "tuple[list[str], list[tuple[Any, ...]]]":
-    """Drop the last column if it is empty."""
-    return (headings, rows) if any(row[-1] for row in rows) else (headings[:-1], [row[:-1] for row in rows])
+        write("--json has the means of pairs of levels, too")
 
 
 def _level(share: float) -> str:
     return f"{100 * share:g} % from"
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class CostAxis:
     """At which cost curves are compared.
 
@@ -177,8 +169,8 @@ def curves(
     /,
     *query: Cells,
     at: CostAxis = CostAxis(),
-    of: GridFlags = ONE_GRID,
-    rows: Listing = BY_EFFECT,
+    of: GridFlags = GridFlags(),
+    rows: Listing = Listing(),
 ) -> None:
     """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
 
@@ -242,7 +234,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
 def pareto(
     *query: Cells,
     against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
-    of: GridFlags = ONE_GRID,
+    of: GridFlags = GridFlags(),
     columns: str | None = None,
 ) -> None:
     """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
@@ -303,14 +295,10 @@ def _standing(row: Mapping[str, Any]) -> str:
     standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
     if not rivals:
         return str(standing)
-    if not row["dominated_by"] and len(rivals) > 1:
-        return f"{standing}{'' if standing == 'not told apart' else ', not told apart'} from {len(rivals)} cells"
-    if len(rivals[0]) > LONG_LABEL:
-        rivals = [format_count(len(rivals), "cell")]
-    joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(
-        standing, f"{standing}, not told apart from"
-    )
-    return f"{joined} {rivals[0]}" + (f" and {len(rivals) - 1} more" if len(rivals) > 1 else "")
+    joined = {"dominated": "dominated by", "not told apart": "not told apart from"}
+    is_named = row["dominated_by"] and len(rivals[0]) <= LONG_LABEL
+    words = some(rivals, 1) if is_named else format_count(len(rivals), "cell")
+    return f"{joined.get(standing, f'{standing}, not told apart from')} {words}"
 
 
 def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:

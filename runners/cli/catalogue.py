@@ -1,14 +1,11 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from grid.errors import SpecError
-from runners.cli.options import Flag, Json
+from runners.cli.options import Flag, Json, flag_group
 from runners.output import write, write_json, write_table
 
 if TYPE_CHECKING:
@@ -21,9 +18,7 @@ STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class OperatorPage:
     """Options of the page about one named operator.
 

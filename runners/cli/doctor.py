@@ -50,6 +50,8 @@ def _package(requirement: str) -> Check | None:
     try:
         from packaging.requirements import Requirement
     except ImportError:
+        if re.search(r";.*\bextra\b", requirement):
+            return None
         wanted, name = None, re.split(r"[^\w.-]", requirement)[0]
     else:
         wanted = Requirement(requirement)

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from grid.errors import AblateError, NotFoundError, SpecError
-from runners.cli.options import Campaign, Flag, Json, Trials, Trust
+from runners.cli.options import Campaign, Flag, Json, Trials, Trust, flag_group
 from runners.cli.resolve import find_several, open_campaign, require_trust
 from runners.output import format_count, slow_notice, tell, write_json, write_table
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 40
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class EvaluationFlags:
     """Which evaluations are made, and how.
 

@@ -1,22 +1,18 @@
 """Commands that query the store and write its tables: sql, export."""
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
+from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid, flag_group
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from runners.output import format_count, tell, write, write_frame, write_json, write_table
 from store.files.atomic import environment_problem, write_atomic
@@ -29,9 +25,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class Format:
     """How a result is shown.
 
@@ -105,33 +99,9 @@ def sql(
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
             return _open_harlequin(layout, formats)
-        with _on_ctrl_c(store.interrupt):
-            found = store.sql(text)
+        found = _answer(store, text)
         _show(found, shown, warnings)
     return 0
-
-
-@contextmanager
-def _on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `interrupt` in a thread on SIGINT, which DuckDB ignores while other threads of it compute."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-
-    def watch() -> None:
-        while number := os.read(reader, 1):
-            if number[0] == signal.SIGINT:
-                interrupt()
-
-    before = signal.set_wakeup_fd(writer)
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(writer)
-        watcher.join()
-        os.close(reader)
 
 
 def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
@@ -160,6 +130,19 @@ def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
         )
     command = [sys.executable, "-m", "harlequin", "--read-only", str(layout.snapshot)]
     return subprocess.run(command, check=False).returncode
+
+
+def _answer(store: "Store", text: str) -> "pl.DataFrame":
+    """Answer a query; on Ctrl-C, interrupt it."""
+    with ThreadPoolExecutor(1) as thread:  # DuckDB ignores Ctrl-C while other threads of it compute
+        answer = thread.submit(store.sql, text)
+        try:
+            while wait([answer], 0.1).not_done:
+                pass
+        except KeyboardInterrupt:
+            store.interrupt()
+            raise
+        return answer.result()
 
 
 def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:
@@ -199,9 +182,7 @@ def _list_saved(layout: Layout, *, as_json: bool) -> None:
         tell("no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class ExportPage:
     """Options of the table of cells on a page (.tex, .md).
 
@@ -250,7 +231,7 @@ def export(
             raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
         _export_runs(Path(to), campaign, grid)
         return
-    _require_file(what, to, kind)
+    _require_file(to, kind)
     suffix = kind or format_of(Path(to))
     is_page = what == "cells" and suffix in ("tex", "md")
     if page != ExportPage() and not is_page:
@@ -269,11 +250,9 @@ def export(
     write(str(Path(to).resolve()))
 
 
-def _require_file(what: str, to: str, kind: str | None) -> None:
+def _require_file(to: str, kind: str | None) -> None:
     if to == "-" and kind is None:
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
-    if what in ("wandb", "wb", "w&b"):
-        raise SpecError("there is no export for W&B; write metrics to a .parquet file, which has what wandb.log takes")
     if not Path(to).name:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 

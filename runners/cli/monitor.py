@@ -47,17 +47,11 @@ def logs(
 
 
 def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
-    from runners.monitoring.logs import LogFollower, follow, in_words
+    from runners.monitoring.logs import follow, in_words
 
     for state, text in follow(layout, trial, attempt):
         if state is not None:
             tell(in_words(state))
-            if state.end is None and not any(LogFollower(layout, layout.log(trial, state.attempt)).more()):
-                worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, "
-                tell(
-                    "a trial prints nothing while all goes well; "
-                    f"{worker if state.start.get('place') else ''}`ablate watch` shows how far it is"
-                )
         sys.stdout.write(text)
         sys.stdout.flush()
 

@@ -1,8 +1,8 @@
 """Parameters that several commands have."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from cyclopts import Group, Parameter
 
@@ -11,6 +11,15 @@ from grid.paper import PaperScale
 
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def flag_group(cls: type[T]) -> type[T]:
+    """Make a class a frozen group of options, which a command takes as one parameter."""
+    return Parameter(name="*")(dataclass(frozen=True)(cls))
+
 
 Flag = Annotated[bool, Parameter(negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
@@ -25,17 +34,13 @@ AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")
 WholeGrid = Annotated[str | None, Parameter(help="A grid as a whole, instead of a query.")]
 Cells = Annotated[str, Parameter(help="Only these cells: operator=SSA, lr=0.001, or a label.")]
 OneTrial = Annotated[
-    str,
-    Parameter(
-        help="Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA "
-        "seed=1."
-    ),
+    str, Parameter(help="Which trial: the beginning of its key, or conditions that fit it alone: operator=SSA seed=1.")
 ]
 Trials = Annotated[
     str,
     Parameter(
-        help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a "
-        "field too. Conditions on different fields must all hold; of several on one field, either."
+        help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis and "
+        "reason are fields too. Conditions on different fields must all hold; of several on one field, either."
     ),
 ]
 SpecFile = Annotated[
@@ -49,9 +54,7 @@ Trust = Annotated[
 ]
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class GridFlags:
     """A grid of a campaign, and the format of the answer."""
 
@@ -66,9 +69,7 @@ class GridFlags:
         return not (self.as_json or self.as_csv)
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class Listing:
     """Order and columns of a table.
 
@@ -84,9 +85,7 @@ class Listing:
     columns: str | None = None
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class SpecFlags:
     """A grid of a spec file, and its campaign.
 
@@ -105,9 +104,7 @@ class SpecFlags:
     campaign: Path | None = None
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class Repeat:
     """Which trials that have ended are trained again.
 
@@ -131,8 +128,7 @@ ON_SLURM = Group(
 )
 
 
-@final
-@dataclass(frozen=True)
+@flag_group
 class SlurmFlags:
     """Request to a cluster.
 
@@ -198,18 +194,13 @@ class SlurmFlags:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the flags that were given."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+        return {name: value for name, value in vars(self).items() if value != getattr(type(self), name)}
 
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""
         for name in self.to_dict():
-            if name != "oom":
+            if name != "oom" or self.oom == "bigger":
                 raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
-        if self.oom == "bigger":
-            raise SpecError(
-                f"--oom bigger asks --on slurm for more memory, and this is --on {on}; --oom halve needs less"
-            )
 
     def request(self, defaults: "Slurm | None", workers: int | None) -> "Slurm":
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""
@@ -219,9 +210,7 @@ class SlurmFlags:
         return (defaults or Slurm()).override(**given, **({} if workers is None else {"workers": workers}))
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class MachineFlags:
     """Where trials are trained.
 
@@ -243,18 +232,7 @@ class MachineFlags:
         if on != "slurm":
             cluster.refuse(on)
         if on == "inline" and self.workers is not None:
-            raise SpecError(
-                "--workers is for --on local and --on slurm; inline trains in this process, a trial at a time"
-            )
+            raise SpecError("--workers is for --on local and --on slurm; inline trains a trial at a time")
 
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
-"""Flattened."""
-
-# defaults of commands
-ANYWHERE = MachineFlags()
-ANY_SPEC = SpecFlags()
-BY_EFFECT = Listing()
-NO_CLUSTER = SlurmFlags()
-ONCE = Repeat()
-ONE_GRID = GridFlags()

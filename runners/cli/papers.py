@@ -1,14 +1,15 @@
 """The command `papers`: tables and figures of the papers, their grids, and your results beside printed values."""
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grid.paper import PaperGrids, PaperItem, PaperScale
-from runners.cli.options import Json
+from runners.cli.options import Flag, Json
 from runners.cli.published import doubts, flat, write_cells
 from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
-from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
+from runners.output import format_count, round_value, slow_notice, tell, write, write_frame, write_json, write_table
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -24,6 +25,7 @@ def papers(
     *,
     scale: PaperScale = "cpu",
     campaign: Path | None = None,
+    cost: Flag = False,
     as_json: Json = False,
 ) -> None:
     """List tables and figures of the papers and their grids, those of one paper, or one table with your results.
@@ -36,13 +38,17 @@ def papers(
         paper: the paper's own setting; gpu: an hour of one accelerator per table; cpu: ten minutes of two cores.
     campaign
         Where its results are; default campaigns/PAPER.
+    cost
+        Count the operations of training for all papers, in half a minute. Those of one paper are counted anyway.
     """
     if item is not None and ":" in item:
         _papers_item(item, scale, campaign, as_json=as_json)
         return
     names = list(paper_files()) if item is None else [item]
     root = {name: campaign or CAMPAIGNS / name for name in names}
-    states = [each for name in names for each in item_states(name, scale, root[name], count=item is not None)]
+    count = cost or item is not None
+    with slow_notice("counting operations: every cell of every grid") if count else nullcontext():
+        states = [each for name in names for each in item_states(name, scale, root[name], count=count)]
     if as_json:
         write_json("papers", [each._asdict() for each in states])
     else:
@@ -59,7 +65,9 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     grids = load_paper(paper).registry
     grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     if not name.startswith("table"):
-        tell(f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
+        figure = f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`"
+        own = f"{item} is no item of the paper; `ablate table --campaign {root} --grid {grid}` shows its verdicts"
+        tell(figure if name.startswith("figure") else own)
         return
     number = int(name.removeprefix("table"))
     if Layout(root).exists():
@@ -144,23 +152,19 @@ def _count_flops(grid: "Grid") -> float | None:
 
 def write_states(states: list[ItemState], scale: PaperScale) -> None:
     """Write a line per item, then how to go on."""
-    headings = ["item", "state", "cells", "trials", "FLOP", "about"]
+    counted = any(each.flops is not None for each in states)
     rows = [
         [
             f"{each.paper}:{each.item}",
             each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done",
             each.cells,
             each.trials,
-            None if each.flops is None else f"{each.flops:.1e}",
+            *([each.flops and f"{each.flops:.1e}"] if counted else []),
             each.about,
         ]
         for each in states
     ]
-    if all(each.flops is None for each in states):
-        del headings[4]
-        for row in rows:
-            del row[4]
-    write_table(headings, rows)
+    write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows)
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
     views = format_count(len(states) - grids - other, "view")

@@ -2,25 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from grid.errors import SpecError
-from runners.cli.options import (
-    ANY_SPEC,
-    NO_CLUSTER,
-    ONCE,
-    SLURM_FLAGS,
-    Flag,
-    Json,
-    Overrides,
-    Repeat,
-    SpecFile,
-    SpecFlags,
-)
+from runners.cli.options import SLURM_FLAGS, Flag, Json, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags, flag_group
 from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
 from runners.output import slow_notice, tell, write_json, write_prose
 from store.files.layout import Layout
@@ -29,9 +15,7 @@ if TYPE_CHECKING:
     from runners.monitoring.trial_locations import State
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class PlanFlags:
     """Where time is estimated for, and by which noise seeds are counted.
 
@@ -49,7 +33,7 @@ class PlanFlags:
 
     on: Literal["local", "slurm"] = "local"
     workers: int | None = None
-    cluster: SLURM_FLAGS = NO_CLUSTER
+    cluster: SLURM_FLAGS = SlurmFlags()
     noise_from: Path | None = None
     calibrate: Flag = False
 
@@ -66,9 +50,9 @@ def plan(
     spec: SpecFile,
     /,
     *overrides: Overrides,
-    of: SpecFlags = ANY_SPEC,
+    of: SpecFlags = SpecFlags(),
     where: PlanFlags = PlanFlags(),
-    repeat: Repeat = ONCE,
+    repeat: Repeat = Repeat(),
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
 from grid.errors import SpecError
-from runners.cli.options import Csv, Flag, GridFlags, Json
+from runners.cli.options import Csv, Flag, GridFlags, Json, flag_group
 from runners.cli.resolve import open_grid
 from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
 
@@ -27,9 +27,7 @@ _CLAIM_HEADINGS: Final = (
 _MOST_REASONS: Final = 4
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class PublishedQuery:
     """Which published cells.
 
@@ -48,9 +46,7 @@ class PublishedQuery:
     metric: str | None = None
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class ComparisonFlags:
     """Results to compare with.
 
@@ -87,7 +83,7 @@ def published(
         raise SpecError("a result has one format; got --json and --csv: leave one out")
     if results.compare:
         with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
-            claims = compare_published(store, name, **asdict(query))
+            claims = compare_published(store, name, **vars(query))
         if as_json or as_csv:
             write_frame("published-compare", claims, as_json=as_json, as_csv=as_csv, warnings=warnings)
         else:

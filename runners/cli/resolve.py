@@ -4,12 +4,13 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import runners
 from grid.errors import NotFoundError, SpecError, StoreError
+from grid.names import some
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags
@@ -159,7 +160,7 @@ def load_grids(
 ) -> "tuple[Path, list[Grid]]":
     """Load the grid `wanted` of a spec file with the overrides; without a name the only one, or all unless `one`.
 
-    It says so if a grid of the campaign was run with other overrides before.
+    It says so if a grid was planned with other overrides before.
 
     Returns:
         The campaign's directory, by default campaigns/FILE, and the grids.
@@ -180,27 +181,16 @@ def load_grids(
     chosen = grids.values() if wanted is None else [grids[wanted]]
     loaded = [override(each, overrides) for each in chosen]
     for grid in loaded:
-        _note_other_overrides(root, grid)
+        with suppress(NotFoundError, StoreError):  # there is no such grid yet, or it is damaged and written anew
+            before = read_json(Layout(root).grid_header(grid.name)).get("overrides", ())
+            if set(before) != set(grid.overrides):
+                tell(f"grid {grid.name!r} was planned with other overrides before: {' '.join(before) or 'none'}")
         try:
             with slow_notice("planning: building every cell"):
                 _ = grid.survey
         except SpecError as error:  # it names the cell, not the file
             raise SpecError(f"{spec}: {error}") from error
     return root, loaded
-
-
-def _note_other_overrides(root: Path, grid: "Grid") -> None:
-    try:
-        header = read_json(Layout(root).grid_header(grid.name))
-    except (NotFoundError, StoreError):  # it is absent or damaged, and is written anew
-        return
-    both = header.get("overrides", ()), grid.overrides
-    before, now = (f"the overrides {' '.join(each)}" if each else "no overrides" for each in both)
-    if len(set(map(frozenset, both))) > 1:
-        tell(
-            f"grid {grid.name!r} had {before} before, and now has {now}; "
-            "trials of the earlier plan that the new one lacks leave the grid"
-        )
 
 
 def choose_grid(store: "Store", wanted: str | None) -> str:
@@ -228,27 +218,12 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
     found = find_several(store, words)
-    if len(found) == 1:
-        return found[0]
-    trials = _in_spec_order(store, found)
-    named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in trials[:MOST_NAMED])
-    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
-
-
-def _in_spec_order(store: "Store", keys: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return key, label and seed of trials: the first seed of all cells, then the second."""
-    from store.database.queries import in_plan_order
-
-    query = "SELECT trial, label, seed, cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)"
-    found = {
-        row[0]: row[:3]
-        for grid in store.grids()
-        for row in in_plan_order(store.sql, store.grid(grid), store.sql(query, {"grid": grid, "keys": keys}))
-        .sort("seed", maintain_order=True)
-        .rows()
-    }
-    return list(found.values())
+    if len(found) > 1:
+        query = "SELECT trial, label, seed FROM grid_trial WHERE list_contains($keys, trial) ORDER BY seed, label"
+        rows = store.sql(query, {"keys": found}).unique("trial", maintain_order=True).rows()
+        named = some([f"{key[:8]} {label} seed {seed}" for key, label, seed in rows], MOST_NAMED)
+        raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}; add words until it is one")
+    return found[0]
 
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
@@ -266,22 +241,10 @@ def find_several(store: "Store", words: Sequence[str]) -> list[str]:
         return kept  # no grid plans this trial any more
 
 
-def find_trial(store: "Store", key: str) -> str:
-    """Find the one trial whose key begins with `key`."""
-    found = _keys(store, key)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise NotFoundError(
-            f"no trial's key begins with {key!r}; `ablate sql 'select trial, label, seed from grid_trial'` lists them"
-        )
-    raise SpecError(f"several keys begin with {key!r}: {', '.join(found[:5])}; write more digits")
-
-
 def _keys(store: "Store", beginning: str) -> list[str]:
-    """Return up to six keys that begin so."""
+    """Return the keys that begin so, at most two."""
     found = store.sql(
-        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": beginning.lower()}
+        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 2", {"key": beginning.lower()}
     )
     return [str(key) for key in found["trial"]]
 

@@ -2,25 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from runners.cli.options import (
-    BY_EFFECT,
-    AnyGrid,
-    Campaign,
-    Campaigns,
-    Cells,
-    Csv,
-    GridFlags,
-    Json,
-    Listing,
-    OneGrid,
-)
+from grid.errors import NotFoundError, SpecError
+from grid.names import some
+from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
 from runners.cli.resolve import (
     MOST_NAMED,
     choose_grid,
@@ -43,6 +32,7 @@ from store.export.plain import plain
 if TYPE_CHECKING:
     import polars as pl
 
+    from store.analysis.verdicts import GridMeasure
     from store.store import Store
 
 _MOST_INGEST_S = 1.0
@@ -71,9 +61,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
         tell(*state.warnings)
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class GridsFlags:
     """A grid of each of some campaigns, and the format of the answer."""
 
@@ -83,13 +71,61 @@ class GridsFlags:
     as_csv: Csv = False
 
 
+@flag_group
+class Judged:
+    """The measure that is compared; by default that of the grid.
+
+    Parameters
+    ----------
+    measure
+        Another measurement than the grid's measure, or another point of it: loss, or mse@sigma_f=5. A name that does
+        not exist is answered with those that do.
+    better
+        The direction of `--measure`, if neither the grid nor a task says it.
+    best_over
+        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
+        chosen on half of the seeds and compared on the other half.
+    """
+
+    measure: str | None = None
+    better: Literal["lower", "higher"] | None = None
+    best_over: Annotated[Sequence[str], Parameter(negative="")] = ()
+
+    @property
+    def words(self) -> str:
+        """The options of a command about the same measure."""
+        measure = "" if self.measure is None else f" --measure {self.measure}"
+        return measure if self.better is None else f"{measure} --better {self.better}"
+
+    def check(self) -> None:
+        """Raise SpecError for options that do not go together."""
+        if self.better is not None and self.measure is None:
+            raise SpecError("--better is about --measure, and the grid says it of its own measure; leave --better out")
+        if self.best_over and self.measure is not None:
+            raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
+
+    def find(self, store: "Store", grid: str) -> "GridMeasure":
+        """Return the measure in a grid; say so if its direction is unknown."""
+        from store.analysis.measurements import find_measure
+        from store.analysis.metrics import direction
+        from store.analysis.verdicts import measure_of
+
+        if self.measure is None:
+            return measure_of(store, grid, None)
+        found = find_measure(store, grid, self.measure, {} if self.better is None else {"better": self.better})
+        own = (store.grid(grid)["measure"] or {}).get("name")
+        if self.better is None and found.name != own and direction(found.name) is None:
+            tell(f"the direction of {found.name} is unknown, and lower is taken as better; --better says it")
+        return found
+
+
 def table(
     *query: Cells,
     of: GridsFlags = GridsFlags(),
-    rows: Listing = BY_EFFECT,
+    rows: Listing = Listing(),
     why: str | None = None,
-    best_over: Annotated[Sequence[str], Parameter(negative="")] = (),
-) -> int:
+    judged_by: Judged = Judged(),
+) -> None:
     """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
     Parameters
@@ -97,67 +133,60 @@ def table(
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
         a query that only this cell fits: "operator=SSA lr=0.001".
-    best_over
-        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
-        chosen on half of the seeds and compared on the other half.
     """
     import polars as pl
 
+    judged_by.check()
+    best_over = judged_by.best_over
     if why is not None:
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
-        _write_why(of, why, best_over)
-        return 0
+        _write_why(of, why, judged_by)
+        return
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
-    problems: dict[Path | None, AblateError] = {}
     for path in of.campaign or (None,):
-        try:
-            frames += _write_table(path, of, rows, query, best_over, warnings)
-        except AblateError as error:
-            problems[path] = error
-    if len(problems) == max(1, len(of.campaign)):
-        raise next(iter(problems.values()))
-    for path, problem in problems.items():
-        tell(f"{path}: {problem}")
-        warnings.append(f"{path}: {problem}")
+        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
+        with open_grid(flags) as (store, name, notes):
+            judged = judged_by.find(store, name)
+            found, bases = _compare_cells(store, name, judged, best_over)
+            shown = keep_cells(store, name, found, query)
+            shown = sort_cells(shown, rows.sort, judged.better)
+            if rows.columns is None and flags.as_text:
+                if len(of.campaign) > 1:
+                    write(f"campaign {path}")
+                write_verdicts(store, _with_measure(store.grid(name), judged), found, shown, bases, best_over)
+                if shown.height and not best_over:
+                    write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
+                continue
+            warnings += notes
+            shown = select_columns(shown, rows.columns)
+            if len(of.campaign) > 1:
+                shown = shown.select(pl.lit(str(path)).alias("campaign"), pl.all())
+            frames.append(shown)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-    return next(iter(problems.values())).exit_code if problems else 0
 
 
-def _write_table(
-    path: Path | None,
-    of: GridsFlags,
-    rows: Listing,
-    query: Sequence[str],
-    best_over: Sequence[str],
-    warnings: list[str],
-) -> "list[pl.DataFrame]":
-    """Write the table of one campaign as text, or return it and append its warnings."""
-    import polars as pl
-
-    several, flags = len(of.campaign) > 1, GridFlags(path, of.grid, of.as_json, of.as_csv)
-    with open_grid(flags) as (store, name, notes):
-        found = _judge(store, name, rows.sort, best_over)
-        shown = keep_cells(store, name, found, query)
-        if rows.columns is None and flags.as_text:
-            if several:
-                write(f"campaign {path}")
-            write_verdicts(store, name, found, shown, best_over)
-            return []
-        warnings += notes
-        shown = select_columns(shown, rows.columns)
-        return [shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown]
+def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
+    """Return the header of a grid with a measure; the unit of another one is unknown."""
+    own = header["measure"] or {}
+    unit = own.get("unit") if measure.name == own.get("name") else None
+    return {**header, "measure": {**measure._asdict(), "unit": unit}}
 
 
-def _judge(store: "Store", grid: str, sort: str, best_over: Sequence[str]) -> "pl.DataFrame":
-    from store.analysis.tuned_verdicts import selected_verdicts
-    from store.analysis.verdicts import verdicts
+def _compare_cells(
+    store: "Store", grid: str, measure: "GridMeasure", best_over: Sequence[str]
+) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
+    """Return the verdicts of a grid and the rows of its baselines."""
+    from store.analysis.tuned_verdicts import tuned_table
+    from store.analysis.verdicts import baseline_rows, baselines_of, runs, verdicts
 
-    found = selected_verdicts(store, grid, best_over) if best_over else verdicts(store, grid)
-    return sort_cells(found, sort, store.grid(grid)["measure"]["better"])
+    if best_over:
+        return tuned_table(store, grid, best_over)
+    bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    return verdicts(store, grid, measure=measure._asdict()), bases
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
@@ -167,23 +196,18 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     found = exact or begun or find_cells(store, grid, words.split())
     if len(found) > 1:
-        several = "; ".join(names[cell] for cell in found[:MOST_NAMED])
-        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
+        several = some([names[cell] for cell in found], MOST_NAMED)
+        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}")
     return found[0]
 
 
-def _write_why(of: GridsFlags, words: str, best_over: Sequence[str]) -> None:
+def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from store.analysis.explain_verdict import why, why_text
 
-    if best_over or of.as_csv:
-        raise SpecError(
-            "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
-        )
-    if len(of.campaign) > 1:
-        raise SpecError("--why is about one cell of one campaign; give one --campaign")
+    if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
+        raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
-        found = why(store, grid, _find_cell(store, grid, words))
+        found = why(store, grid, _find_cell(store, grid, words), measure=judged_by.find(store, grid)._asdict())
     if of.as_json:
         write_json("why", found, warnings)
     else:
@@ -201,10 +225,12 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
         Keys of trials, or their beginnings, or labels; or a query that fits them: operator=SSA seed=1. A trial that is
         in several of the campaigns is compared with itself.
     """
-    wanted = [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
+    wanted: list[Sequence[str]] = (
+        [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
+    )
     runs: list[_ComparedTrial] = []
+    missing: dict[Sequence[str], NotFoundError] = {}
     found: set[Sequence[str]] = set()
-    problems: dict[Sequence[str], NotFoundError] = {}
     warnings: list[str] = []
     for path in campaign or (None,):
         with open_campaign(path) as store:
@@ -213,16 +239,14 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
                 try:
                     keys = find_several(store, words)
                 except NotFoundError as error:
-                    problems[words] = error
+                    missing[words] = error
                     continue
                 found.add(words)
                 runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
-    for missing, problem in problems.items():
-        if missing not in found:
-            raise problem
+    for unknown in missing.keys() - found:
+        raise missing[unknown]
     if len(runs) < 2:
-        same = f", which is one trial, {runs[0].key[:8]}" if len(trials) > 1 else ""
-        raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}{same}")
+        raise SpecError(f"a comparison is between two trials or more; {' '.join(trials)!r} means {len(runs)}")
     _write_comparison(runs, warnings, as_json=as_json)
 
 

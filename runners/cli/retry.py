@@ -1,18 +1,26 @@
 """`ablate retry`: trials that failed or were lost, once more; `run --retry` is in `planning/survey.py`."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, final
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from runners.cli.options import ANYWHERE, NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, Trust
+from runners.cli.monitor import failures
+from runners.cli.options import (
+    SLURM_FLAGS,
+    Campaign,
+    Flag,
+    MachineFlags,
+    Repeat,
+    SlurmFlags,
+    Trials,
+    Trust,
+    flag_group,
+)
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
 from runners.cli.run import run_here
-from runners.output import format_count, tell, write
+from runners.output import tell, write
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -23,16 +31,9 @@ if TYPE_CHECKING:
     from store.store import Store
 
 _UNCLAIMED: "tuple[State, ...]" = ("failed", "lost", "pending")
-_WHY_LEFT: "Mapping[State, str]" = {
-    "done": "done (`ablate run SPEC --rerun-stale` is for those of other code)",
-    "running": "being trained",
-    "unknown": "unknown: the cluster does not answer",
-}
 
 
-@Parameter(name="*")
-@final
-@dataclass(frozen=True)
+@flag_group
 class Which:
     """Which trials are trained once more, by which code.
 
@@ -53,98 +54,68 @@ class Which:
 
 
 def retry(
-    *query: Annotated[
-        str,
-        Parameter(
-            help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA "
-            "reason=out_of_memory."
-        ),
-    ],
+    *query: Trials,
     which: Which = Which(),
-    where: MachineFlags = ANYWHERE,
+    where: MachineFlags = MachineFlags(),
     campaign: Campaign = None,
-    cluster: SLURM_FLAGS = NO_CLUSTER,
+    cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
     """Train trials again that failed, were lost or, with a query, are pending; --on as before. Else say what failed."""
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
+    from runners.monitoring.trial_locations import locate_trials
+    from runners.monitoring.trial_query import select
     from runners.slurm.spec import Slurm, cluster_of
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
     states = [state for state, is_given in flags.items() if is_given]
+    if not query and not states:
+        failures(campaign=campaign)
+        raise SpecError("which trials? give a query, --failed for all that failed, or --lost for the lost")
     root = find_campaign(campaign)
     with open_campaign(root) as store:
         read_warnings(store)
-        if not query and not states:
-            return _list_failures(store)
-        chosen = _choose_here(store, query, states)
-        if not chosen.keys:
-            write(" and ".join("nothing failed" if state == "failed" else f"nothing is {state}" for state in states))
+        locations = locate_trials(store)
+        tell(*locations.notes)
+        keys = choose(locations, select(store, query) if query else None, states)
+        if not keys:
+            write(f"no trial is {' or '.join(states)}")
             return 0
-        last = last_submission(store.layout, chosen.keys)
+        last = last_submission(store.layout, keys)
         spec = spec_of(last, which.spec)
         runs_recorded_file = spec != which.spec or (last is not None and last.machine == "slurm")
         require_trust(store.layout, [spec] if runs_recorded_file else [], trust=which.trust)
-        grids = _load_grids(store, chosen.keys, spec)
+        grids = _load_grids(store, keys, spec)
     machine = where.on or (last.machine if last else "local")
     if machine == "slurm":
         request = Slurm.model_validate(last.slurm) if last and last.slurm is not None else cluster_of(spec)
-        options = submit_options(spec, Repeat(retry=True), cluster, chosen.keys)
+        options = submit_options(spec, Repeat(retry=True), cluster, keys)
         return draft_or_queue(root, grids, cluster.request(request, where.workers), options, cluster)
     where.check(machine, cluster)
     halves = last is not None and last.job.get("oom") == "halve" if cluster.oom is None else cluster.oom == "halve"
-    local = RunOptions(retry=True, only=chosen.keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
+    local = RunOptions(retry=True, only=keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
     return run_here(root, grids, machine, where.workers, local)
 
 
-def _choose_here(store: "Store", query: Sequence[str], states: "Sequence[State]") -> "RetrySelection":
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select
-
-    locations = locate_trials(store)
-    chosen = choose(locations, select(store, query) if query else None, states)
-    words = chosen.in_words()
-    tell(*locations.notes, *([f"of these trials {words}"] if words else []))
-    return chosen
-
-
-class RetrySelection(NamedTuple):
-    """Trials to retry, and the number of trials of the query that are not retried."""
-
-    keys: frozenset[str]
-    left: "Mapping[State, int]"
-    logged: int = 0
-    """Trials that only a program of the user's can start."""
-
-    def in_words(self) -> str:
-        """Describe why trials are not retried."""
-        reasons = [
-            f"{n} {'is' if n == 1 else 'are'} {_WHY_LEFT.get(state, state)}" for state, n in self.left.items() if n
-        ]
-        if self.logged:
-            reasons.append(f"{format_count(self.logged, 'run')} logged by a program of your own, to be started by you")
-        return "; ".join(reasons)
-
-
-def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "Sequence[State]") -> RetrySelection:
+def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "Sequence[State]") -> frozenset[str]:
     """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
 
-    Raises NotFoundError if none of `selected` is to be retried.
-    Raises SpecError if programs of the user's logged all of them.
+    Say how many are left out, as they are in another state or logged by a user's own program.
+
+    Raises NotFoundError if all are left out.
     """
-    states = {key: where.trials[key].state for key in (where.trials if selected is None else selected)}
-    matching = frozenset(key for key, state in states.items() if state in (wanted or _UNCLAIMED))
-    keys = frozenset(key for key in matching if not where.trials[key].logged)
-    if matching and not keys:
-        raise SpecError(
-            "these runs were logged by a program of your own, which nothing here can start: start it again, "
-            "and what it logs becomes their next attempts"
-        )
-    left = Counter(state for key, state in states.items() if key not in matching)
-    selection = RetrySelection(keys, left if selected is not None else {}, len(matching) - len(keys))
-    if selected is not None and not keys:
-        raise NotFoundError(f"none of these trials is to be trained again: {selection.in_words()}")
-    return selection
+    found = {key: where.trials[key] for key in (where.trials if selected is None else selected)}
+    matching = [key for key, each in found.items() if each.state in (wanted or _UNCLAIMED)]
+    keys = frozenset(key for key in matching if not found[key].logged)
+    rest = [found[key] for key in (matching if selected is None else found) if key not in keys]
+    counts = Counter("logged by your program" if each.logged else each.state for each in rest)
+    words = ", ".join(f"{count} {state}" for state, count in counts.items())
+    words += "; start your program again for what it logged" if any(each.logged for each in rest) else ""
+    if words and not keys:
+        raise NotFoundError(f"none of these trials is to be trained again: {words}")
+    if words:
+        tell(f"left out of these trials: {words}")
+    return keys
 
 
 def last_submission(layout: Layout, keys: Iterable[str]) -> "Submission | None":
@@ -180,15 +151,3 @@ def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid
     if not grids:
         raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
     return grids
-
-
-def _list_failures(store: "Store") -> int:
-    """List failures by kind, with advice. The user chooses what to retry."""
-    from runners.monitoring.failure_groups import failures, write_groups
-
-    groups = failures(store)
-    write_groups(groups)
-    trials, ways = format_count(sum(each.n for each in groups), "trial"), format_count(len(groups), "way")
-    kinds = f"{trials} failed, in {ways}" if groups else "nothing failed"
-    tell(f"{kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
-    return 2

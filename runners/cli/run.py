@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from runners.cli.options import (
-    ANY_SPEC,
-    ANYWHERE,
-    NO_CLUSTER,
-    ONCE,
     SLURM_FLAGS,
     MachineFlags,
     Overrides,
     Repeat,
+    SlurmFlags,
     SpecFile,
     SpecFlags,
 )
@@ -30,10 +27,10 @@ def run(
     spec: SpecFile,
     /,
     *overrides: Overrides,
-    of: SpecFlags = ANY_SPEC,
-    where: MachineFlags = ANYWHERE,
-    repeat: Repeat = ONCE,
-    cluster: SLURM_FLAGS = NO_CLUSTER,
+    of: SpecFlags = SpecFlags(),
+    where: MachineFlags = MachineFlags(),
+    repeat: Repeat = Repeat(),
+    cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
     machine = where.on or "local"
@@ -86,11 +83,9 @@ def _outcome_words(result: "RunResult") -> str:
     counts = {
         "trained": result.ok,
         "failed": result.failed,
-        "not finished, the same command goes on with {them}": result.stopped,
-        "{were} done before": result.skipped,
-        "of these ran other code (--rerun-stale trains {them} again)": result.skipped_other_code,
-        "failed before and {were} not tried again (--retry does)": result.skipped_failed,
+        "not finished (the same command goes on)": result.stopped,
+        "were done before": result.skipped,
+        "of these ran other code (--rerun-stale trains them again)": result.skipped_other_code,
+        "failed before (--retry tries them again)": result.skipped_failed,
     }
-    singular, plural = {"them": "it", "were": "was"}, {"them": "them", "were": "were"}
-    words = [f"{n} {text.format_map(singular if n == 1 else plural)}" for text, n in counts.items() if n]
-    return "; ".join(words) or "nothing was trained"
+    return "; ".join(f"{n} {words}" for words, n in counts.items() if n) or "nothing was trained"

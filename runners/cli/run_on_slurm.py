@@ -4,17 +4,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
 from grid import Grid
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
 from runners.cli.run import report_outcome
-from runners.execution.background_ingest import BackgroundIngest
+from runners.monitoring.follow import Following
 from runners.monitoring.trial_locations import called_off
+from runners.monitoring.watch import show
 from runners.output import format_count, say, slow_notice, tell, write
-from runners.slurm.follow import Following
 from runners.slurm.scheduler import SlurmScheduler
-from runners.slurm.spec import Resources, Slurm, budget_hours
+from runners.slurm.spec import Resources, Slurm, read_budget
 from runners.slurm.submit.already_queued import describe_already_queued
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit
 
@@ -25,10 +27,9 @@ def submit_options(
     spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
 ) -> SubmitOptions:
     """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
-    budget = None if cluster.budget is None else budget_hours(cluster.budget)
-    flags = frozenset(cluster.to_dict())
+    budget = None if cluster.budget is None else read_budget(cluster.budget)
     files, dry_run = (spec.resolve(),), cluster.dry_run
-    return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, flags=flags, dry_run=dry_run)
+    return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, dry_run=dry_run)
 
 
 def draft_or_queue(root: Path, grids: Sequence[Grid], slurm: Slurm, options: SubmitOptions, cluster: SlurmFlags) -> int:
@@ -147,17 +148,15 @@ def _all_queued(draft: Draft) -> str | None:
 
 def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
-    survey = drafter.survey.narrow_to(drafter.options.only)
-    following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
+    following = Following(drafter.layout, queued.draft.wanted, submissions)
     try:
-        with BackgroundIngest(root, 10.0, tell) as landing:
-            following.until_over()
-            landing.once(wait=True)
+        show(following.views(drafter.scheduler), Console(stderr=True))
     except KeyboardInterrupt:
         tell("the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
-    off = following.called_off()
-    if off:
-        tell(called_off(off))
-    return report_outcome(following.result(survey, name), root, LEFT_ALONE, called_off=sum(off.values()))
+    cancelled = following.count_cancelled()
+    if cancelled:
+        tell(called_off(cancelled))
+    result = following.result(drafter.survey.narrow_to(drafter.options.only), name)
+    return report_outcome(result, root, LEFT_ALONE, called_off=sum(cancelled.values()))

@@ -86,32 +86,35 @@ def label_cells(store: "Store", grid: str) -> dict[str, str]:
 
 
 def write_verdicts(
-    store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame", best_over: Sequence[str] = ()
+    store: "Store",
+    header: Mapping[str, Any],
+    found: "pl.DataFrame",
+    shown: "pl.DataFrame",
+    baselines: Sequence[Mapping[str, Any]],
+    best_over: Sequence[str] = (),
 ) -> None:
-    """Write the rows `shown` of the verdicts `found` of a grid, and the baselines; `best_over` axes were selected."""
-    header = store.grid(grid)
-    measure, matched = header["measure"], [name for name in header.get("matched", ()) if name not in best_over]
-    rows = shown.rows(named=True)
-    bases = _baseline_rows(store, grid, found, shown, best_over)
+    """Write the rows `shown` of the verdicts `found` of a grid, and its baselines; `best_over` axes were selected.
+
+    `header` is that of the grid, with the measure of the verdicts. A baseline of cells that are not shown is left out.
+    """
+    grid, measure = header["grid"], header["measure"]
+    matched = [name for name in header.get("matched", ()) if name not in best_over]
+    rows, every = shown.rows(named=True), shown.height == found.height
+    order = list(label_cells(store, grid))
+    kept = [{**row, "verdict": "baseline"} for row in baselines if every or row["cell"] in shown["baseline"]]
+    bases = sorted(kept, key=lambda row: order.index(row["cell"]))
     for line in _heading(header, found, bases, matched):
         write_prose(line)
     rows = [*bases, *rows]
     columns, names = name_cells(store, grid, rows)
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
-    mean, interval, p, n = len(headings) - 5, len(headings) - 3, len(headings) - 2, len(columns)
-    write_table(
-        headings,
-        [(*name, *cell) for name, cell in zip(names, cells, strict=True)],
-        spare=(mean, p, n, interval),
-        labels=len(columns),
-    )
+    lines = [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
+    n = len(columns)
+    write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height:
-        if not best_over:
-            write("ablate table --why CELL shows what a verdict is based on")
-        if matched:
-            write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
+    if shown.height and matched:
+        write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 
 
 def _heading(
@@ -134,30 +137,6 @@ def equal_words(measure: Mapping[str, Any]) -> str:
     """`, less than 5 % counts as equal`; nothing without a margin."""
     margin = f"{100 * measure['rope']:g} %" if measure["scale"] != "linear" else f"{measure['rope']:g}"
     return f", less than {margin} counts as equal" if measure["rope"] else ""
-
-
-def _baseline_rows(
-    store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame", best_over: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The rows of the baselines of `shown`; with all cells shown, those of baselines without another cell, too."""
-    import polars as pl
-
-    from store.analysis.tuned_verdicts import tuned_baselines
-    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
-    from store.database.queries import in_plan_order
-
-    if best_over:
-        rows = tuned_baselines(store, grid, best_over)
-    else:
-        measure = measure_of(store, grid, None)
-        rows = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
-    every = shown.height == found.height
-    kept = [{**row, "verdict": "baseline"} for row in rows if every or row["cell"] in shown["baseline"]]
-    return (
-        in_plan_order(store.sql, store.grid(grid), pl.DataFrame(kept, infer_schema_length=None)).rows(named=True)
-        if kept
-        else []
-    )
 
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -36,9 +36,11 @@ class Exit(NamedTuple):
 
     @property
     def how(self) -> str:
-        if os.WIFSIGNALED(self.status):
-            return signal.Signals(os.WTERMSIG(self.status)).name
-        return f"exit status {os.WEXITSTATUS(self.status)}"
+        return _describe_exit(os.waitstatus_to_exitcode(self.status))
+
+
+def _describe_exit(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
 class CannotStart(EnvironmentProblem):
@@ -131,8 +133,7 @@ class Forks:
         return message
 
     def _died(self) -> ServerDied:
-        status = self._process.wait()
-        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        how = _describe_exit(self._process.wait())
         return ServerDied(f"the process that starts workers died ({how}); run the same command to go on")
 
 

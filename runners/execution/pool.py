@@ -13,7 +13,6 @@ from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
-from runners.output import format_count
 
 _LOOK_EVERY_S = 0.2
 """Longest delay until a stop request, a free row or a new slot is noticed."""
@@ -204,23 +203,18 @@ class WorkerPool:
 
 @final
 class Local(Machine):
-    """`workers` processes on this computer; `start` starts the process that forks them.
+    """`workers` processes on this computer, or one for each of `devices`; `start` starts the process that forks them.
 
-    `devices`, one for each worker, is the CUDA_VISIBLE_DEVICES of that worker and its replacements; None leaves it
-    unchanged. Workers on one device share its memory evenly.
+    A device is the CUDA_VISIBLE_DEVICES of its worker and the replacements; None leaves it unchanged. Workers on one
+    device share its memory evenly.
     """
 
     def __init__(
-        self, workers: int, *, devices: Sequence[str | None] | None = None, start: Start = start_interpreter
+        self, workers: int = 1, *, devices: Sequence[str | None] | None = None, start: Start = start_interpreter
     ) -> None:
-        if workers < 1:
-            raise SpecError(f"a run needs at least one worker; got {workers}")
         self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
-        if len(self._slots) != workers:
-            raise SpecError(
-                f"every worker has a device: {format_count(workers, 'worker')}, "
-                f"{format_count(len(self._slots), 'device')}"
-            )
+        if not self._slots:
+            raise SpecError(f"a run needs at least one worker; got {workers}")
         self._start = start
         self._pool: WorkerPool | None = None
 

@@ -104,8 +104,6 @@ class ProgressDisplay:
         self._next_line = time.monotonic() + LINE_EVERY_S
         self._last = ("", 0.0)
         """The latest line and its time."""
-        self.waits_for = ""
-        """Describes what pending workers wait for; empty if unknown."""
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":
@@ -118,13 +116,13 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
         elif self._shown:
-            self.note(progress_line(self._tally, self.waits_for))
+            self.note(progress_line(self._tally))
 
     def tick(self) -> None:
         """Print a line if there is no live display and the last line is old enough."""
         if self._shown and self._live is None and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
-            line = progress_line(self._tally, self.waits_for)
+            line = progress_line(self._tally)
             if line == self._last[0] and time.monotonic() < self._last[1] + _SAME_EVERY_S:
                 return
             self._last = line, time.monotonic()
@@ -134,16 +132,15 @@ class ProgressDisplay:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
-        return Group(render(self._tally), *([Text(self.waits_for, style="dim")] if self.waits_for else ()))
+        return render(self._tally)
 
 
-def progress_line(tally: Tally, waits_for: str = "") -> str:
-    """Format the state as one line; `waits_for` tells what pending workers wait for."""
+def progress_line(tally: Tally) -> str:
+    """Format the state as one line."""
     failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
     parts = [
         f"{tally.ended}/{format_count(len(tally.members), 'trial')}",
         f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
-        *([waits_for] if waits_for else []),
         f"{format_duration(tally.seconds_left())} left",
     ]
     at_work = "; ".join(

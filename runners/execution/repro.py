@@ -10,7 +10,6 @@ import os
 import struct
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +21,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.micro_batches import split
 from runners.attempts.submission_record import Submission, read_submission_record
-from runners.attempts.worker import Outcome, WorkerEntry
-from runners.execution.progress import GridMember, ProgressDisplay, Tally
+from runners.attempts.worker import WorkerEntry
 from runners.output import format_count, slow_notice
 from runners.provenance.code import lineage
 from runners.provenance.code_snapshot import Snapshot, extract
@@ -31,12 +29,10 @@ from runners.provenance.environment import THREADS, differences as environment_d
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, progress_of, trial_state
+from store.files.trial_status import AttemptState, trial_state
 
 if TYPE_CHECKING:
     from store.store import Store
-
-LOOK_EVERY_S = 0.5
 
 _QUERIES = {
     "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial "
@@ -199,7 +195,7 @@ def submitted_code(found: Recorded) -> list[Path]:
 def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: Callable[[str], None]) -> Reproduction:
     """Run the trial `key` of `store` again in the directory `place` and compare every value that counts.
 
-    `spec` is the file its classes are from, where neither a snapshot nor a record says so. Progress is on stderr.
+    `spec` is the file its classes are from, where neither a snapshot nor a record says so.
 
     Raises:
         NotFoundError: the trial has no result, or the files that say how it was run are gone.
@@ -216,25 +212,9 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: 
     if found.mixed:
         notify("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
     notify(f"training it again; {found.took}")
-    layout = Layout(Path(request["root"]))
-    line = found.line()
-    member = GridMember((str(line["grid"]), str(line["label"])), int(line["seed"]))
-    tally = Tally(Counter([member.cell]), [member])
-    tally.begin(0, 0)
-    with ProgressDisplay(tally) as display:
-
-        def look() -> None:
-            attempts = layout.attempts(key)
-            progress = progress_of(layout, key, attempts[-1]) if attempts else None
-            if progress is not None:
-                tally.advance(0, progress.step, progress.steps, math.nan if progress.loss is None else progress.loss)
-            display.tick()
-
-        _run(request, _variables(found, request), look)
-        last = trial_state(layout, key).ended
-        tally.came_back(Outcome(0, last.end["status"] if last is not None and last.end is not None else "stopped"))
+    _run(request, _variables(found, request))
     with slow_notice("comparing the values"):
-        result = _compare(store, found, layout, notify)
+        result = _compare(store, found, Layout(Path(request["root"])), notify)
     if result.failure is not None and not request["files"]:
         notify("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
@@ -271,14 +251,11 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[
 
 
 def _environment(found: Recorded) -> Iterator[str]:
-    """Describe how this environment differs from the recorded one, or at least its Python and torch."""
-    here = environment_record()
-    before = found.record.environment if found.record else None
-    if before is None:
-        versions = found.start.get("versions") or {}
-        packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
-        before = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
-    differ = environment_differences(before, here)
+    """Describe how this environment differs from the recorded one."""
+    if found.record is None or found.record.environment is None:
+        yield "the submission did not record its environment, so it may differ"
+        return
+    differ = environment_differences(found.record.environment, environment_record())
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
@@ -299,28 +276,20 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
-    """Train in another process; call `look` regularly until it ends."""
+def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+    """Train in another process, which ends with this one."""
     command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
-    with subprocess.Popen(
+    done = subprocess.run(
         command,
         env=dict(variables),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    ) as process:
-        try:
-            while True:
-                look()
-                with suppress(subprocess.TimeoutExpired):
-                    errors = process.communicate(timeout=LOOK_EVERY_S)[1]
-                    break
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
-        said = errors.strip().rpartition("\n")[2] or f"exit status {process.returncode}"
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         raise EnvironmentProblem(f"the trial cannot be run again: {said}")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
+from runners.attempts.claims import find_taken
 from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
@@ -25,7 +26,6 @@ from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
-from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -155,7 +155,6 @@ class _ActiveRun:
         self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
         self._held: list[int] = []
-        self._returned: set[int] = set()
         self._workers = 0
 
     def result(self) -> RunResult:
@@ -216,21 +215,14 @@ class _ActiveRun:
         for row in held:
             found = self._to_do[row]
             state = trial_state(self._layout, found.key, self._leases.alive)
-            sources = self._survey.cells.about[found.grid, found.cell].sources
-            if found.other_code and ran_other_code(state, sources):
-                if state.live is not None:
-                    self._held.append(row)
-                elif row in self._returned:  # its worker may die every time, so it is tried only once
-                    self.row_ended(Outcome(row, "was_failed"))
-                else:
-                    self._returned.add(row)
-                    yield row
-            elif state.status == "pending":
+            about = {"sources": self._survey.cells.sources[found.grid, found.cell]}
+            taken = find_taken(state, about, retry=False, again=found.other_code)
+            if taken is None:
                 yield row
-            elif state.status == "running":
+            elif taken.status == "running":
                 self._held.append(row)
             else:
-                self.row_ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, "was_ok" if taken.status == "ok" else "was_failed"))
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
         found = [outcome.status for outcome in self._outcomes.values()]

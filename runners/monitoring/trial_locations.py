@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import SILENT_S, Submission, runs_elsewhere, runs_here
+from runners.attempts.submission_record import SILENT_S, Submission, open_runs
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler, SlurmScheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
@@ -109,8 +109,8 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
     open_rows = [row for row in rows if row[1] not in _ENDED]
     open_states = {key: trial_state(layout, key) for key, _, attempts, *_ in open_rows if attempts}
     when = time.time()
-    remote = runs_elsewhere(layout, open_states)
-    runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
+    unended = open_runs(layout, open_states)
+    runs = tuple(each.record for each in unended if when - each.sign < SILENT_S)
     owners = _PendingOwners(store, submissions, runs, open_states)
     trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged, planned in rows if planned}
     left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
@@ -121,7 +121,7 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
     notes += [
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
-        for run in remote
+        for run in unended
         if run.record not in runs and left.intersection(owners.members(run.record.submission))
     ]
     running = {key: open_states[key] for key in open_states if key in trials and trials[key].state == "running"}

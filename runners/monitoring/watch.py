@@ -101,8 +101,8 @@ class WatchView(NamedTuple):
         }
 
 
-def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchView]:
-    """Yield views, `every_s` apart or more, until every trial has ended and every worker left.
+def views(root: Path, scheduler: Scheduler, every_s: float, *, endless: bool = False) -> Iterator[WatchView]:
+    """Yield views, `every_s` apart or more, until every trial has ended and every worker left; `endless`: go on then.
 
     If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
@@ -111,7 +111,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchVie
     scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None
     view: WatchView | None = None
-    while view is None or not view.over:
+    while True:
         began = time.monotonic()
         try:
             view = look(root, scheduler)
@@ -122,7 +122,7 @@ def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchVie
         else:
             yield view._replace(notes=(*view.notes, *([missed] if missed else [])))
             missed = None
-            if view.over:
+            if view.over and not endless:
                 return
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 

@@ -7,14 +7,12 @@ of its grid, scaled by FLOPs. If nothing has finished in the grid, `ablate plan 
 import heapq
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, final
 
-from grid import Grid, Spec
+from grid import Grid, Planned, Spec
 from grid.durations import format_duration, format_hours
-from grid.errors import SpecError
 from runners.output import format_count
 from runners.planning.survey import Survey, Surveyed
 from runners.training.training_context import NullContext, TrainingContext, TrainingResult
@@ -51,20 +49,15 @@ class Estimate(NamedTuple):
     """Remaining trials of unknown duration; the times leave them out."""
     problems: tuple[str, ...] = ()
     """Operators that could not be counted or measured, and why."""
-    refused: tuple[str, ...] = ()
-    """Operators whose trials would be refused, and why."""
 
     def __str__(self) -> str:
         """Describe hours, wall time on the workers, and the source of both."""
-        if self.hours is None or self.wall_s is None:
-            return f"time {self.basis}"
-        if not self.hours:
-            return self.basis
+        if not self.hours or self.wall_s is None:
+            return self.basis if self.hours == 0 else f"time {self.basis}"
         workers = format_count(self.workers, "worker")
         if self.at_once != self.workers:
             workers += f" with {format_count(self.at_once, 'trial')} at once"
-        hours = format_hours(self.hours, self.unit)
-        return f"{hours}, {format_duration(self.wall_s)} on {workers}, {self.basis}"
+        return f"{format_hours(self.hours, self.unit)}, {format_duration(self.wall_s)} on {workers}, {self.basis}"
 
 
 class PlannedWorkers(NamedTuple):
@@ -83,19 +76,6 @@ class PlannedWorkers(NamedTuple):
         return self.workers * self.slots
 
 
-@final
-@dataclass(frozen=True)
-class EstimateOptions:
-    """Workers, and how to measure a trial."""
-
-    workers: int = 1
-    """Workers of this machine, if `pool` is None."""
-    pool: Callable[[Surveyed], PlannedWorkers] | None = None
-    """Returns the workers of a trial; None: those of this machine."""
-    seconds: Callable[[Any], float | None] | None = None
-    """Measures a few steps and returns the seconds of the whole training; None: measure nothing."""
-
-
 def schedule_s(seconds: Iterable[float], slots: int) -> float:
     """Return when the last trial ends, if the longest start first, each on the slot that is free first."""
     free = [0.0] * max(1, slots)
@@ -104,108 +84,99 @@ def schedule_s(seconds: Iterable[float], slots: int) -> float:
     return max(free)
 
 
-def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
-    """Return the device and the seconds over all attempts, or None if a part of them was not recorded."""
-    attempts = trial_state(layout, key).attempts
-    last = attempts[-1]
-    ends = [attempt.end for attempt in attempts if attempt.end is not None]
-    device: Device = "cuda" if last.start.get("device") == "cuda" else "cpu"
-    if len(ends) == len(attempts):
-        return device, sum(float(end["wall_s"]) for end in ends)
-    if last.end is None or last.start.get("resumed_from") is not None:
-        return None
-    return device, float(last.end["wall_s"])  # earlier attempts were killed, and this one began anew
+def estimate(
+    found: Survey,
+    grids: Sequence[Grid],
+    pool_of: Callable[[Surveyed], PlannedWorkers],
+    measure: Callable[[Any], float | None] | None = None,
+) -> Estimate:
+    """Estimate the time of all remaining trials.
 
-
-def estimate(found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> Estimate:
-    """Estimate the time of all remaining trials."""
+    `pool_of` returns the workers of a trial. `measure` returns the seconds of a trial's training by measuring a few
+    steps; None: measure nothing.
+    """
     if not found.to_do:
-        return Estimate(0.0, 0.0, "CPU-h", 0.0, options.workers, options.workers, "nothing is left to do")
-    return _Estimator(found, grids, options).result()
+        return Estimate(0.0, 0.0, "CPU-h", 0.0, 0, 0, "nothing is left to do")
+    durations = _Durations(found, grids, measure)
+    pools: dict[PlannedWorkers, list[float]] = defaultdict(list)
+    unknown, gpu_s, uses_gpu = 0, 0.0, False
+    for trial in found.to_do:
+        pool, example = pool_of(trial), durations.examples[trial.grid, trial.cell].trial
+        device = _device_of(example, pool)
+        uses_gpu |= device == "cuda"
+        seconds = durations.seconds((trial.grid, trial.cell), device)
+        if seconds is None:
+            unknown += 1
+        pools[pool] += [] if seconds is None else [seconds]
+        if seconds is not None and device == "cuda":
+            own = float(getattr(getattr(example, "execution", None), "gpus", 1))
+            gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
+    trial_s = sum(map(sum, pools.values()))
+    is_known = unknown < len(found.to_do)
+    return Estimate(
+        trial_s if is_known else None,
+        (gpu_s if uses_gpu else trial_s) / HOUR_S if is_known else None,
+        "GPU-h" if uses_gpu else "CPU-h",
+        max(schedule_s(each, pool.at_once) for pool, each in pools.items()) if is_known else None,
+        workers=sum(pool.workers for pool in pools),
+        at_once=sum(pool.at_once for pool in pools),
+        basis=durations.basis(unknown),
+        finished=durations.finished,
+        unknown=unknown,
+        problems=tuple(dict.fromkeys(durations.problems)),
+    )
 
 
 @final
-class _Estimator:
-    def __init__(self, found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> None:
-        self._to_do, self._options = found.to_do, options
-        self._finished: dict[tuple[str, Device], list[tuple[Surveyed, float]]] = {}
-        """Finished trials with their seconds, by grid and device."""
+class _Durations:
+    """Expected seconds of a trial of each cell."""
+
+    def __init__(self, found: Survey, grids: Sequence[Grid], measure: Callable[[Any], float | None] | None) -> None:
+        self._measure_trial = measure
+        self._known: dict[tuple[str, Device], dict[_Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
+        """Seconds of finished trials by cell, by grid and device."""
         for trial in found.trials:
-            known = _read_time(found.layout, trial.key) if trial.status == "ok" else None
-            if known is not None and known[1] > 0:
-                self._finished.setdefault((trial.grid, known[0]), []).append((trial, known[1]))
-        self._problems: list[str] = []
-        self._refused: list[str] = []
-        self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
-        self._used: set[str] = set()
+            time_s = _read_time(found.layout, trial.key) if trial.status == "ok" else None
+            if time_s is not None and time_s[1] > 0:
+                self._known[trial.grid, time_s[0]][trial.grid, trial.cell].append(time_s[1])
         wanted = {(each.grid, each.cell) for each in found.trials}
-        cells = ((grid.name, planned) for grid in grids for planned in grid.cells())
-        self._examples = {(name, each.cell): each for name, each in cells if (name, each.cell) in wanted}
-        models = {_model_key(planned.trial) for planned in self._examples.values()}
-        self._count_flops = len(models) <= MOST_COUNTED
+        cells = (((grid.name, planned.cell), planned) for grid in grids for planned in grid.cells())
+        self.examples: dict[_Cell, Planned] = {cell: planned for cell, planned in cells if cell in wanted}
+        self._count_flops = len({_model_key(each.trial) for each in self.examples.values()}) <= MOST_COUNTED
+        self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
+        self._seconds: dict[tuple[_Cell, Device], float | None] = {}
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
+        self.problems: list[str] = []
 
-    def result(self) -> Estimate:
-        pool_of = self._options.pool or (lambda _: PlannedWorkers(self._options.workers))
-        pools: dict[str, tuple[PlannedWorkers, list[float]]] = {}
-        durations: dict[tuple[_Cell, Device], float | None] = {}
-        total_s = gpu_s = 0.0
-        unknown, uses_gpu = 0, False
-        for trial in self._to_do:
-            cell, pool = (trial.grid, trial.cell), pool_of(trial)
-            example = self._examples[cell].trial
-            device = _device_of(example, pool)
-            uses_gpu |= device == "cuda"
-            if (cell, device) not in durations:
-                durations[cell, device] = self._duration(cell, device)
-            _, scheduled = pools.setdefault(pool.name, (pool, []))
-            seconds = durations[cell, device]
-            if seconds is None:
-                unknown += 1
-                continue
-            scheduled.append(seconds)
-            total_s += seconds
-            if device == "cuda":
-                own = float(getattr(getattr(example, "execution", None), "gpus", 1))
-                gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
-        known = unknown < len(self._to_do)
-        return Estimate(
-            total_s if known else None,
-            (gpu_s if uses_gpu else total_s) / HOUR_S if known else None,
-            "GPU-h" if uses_gpu else "CPU-h",
-            max(schedule_s(scheduled, pool.at_once) for pool, scheduled in pools.values()) if known else None,
-            workers=sum(pool.workers for pool, _ in pools.values()),
-            at_once=sum(pool.at_once for pool, _ in pools.values()),
-            basis=self._describe_basis(unknown),
-            finished=len(self._used),
-            unknown=unknown,
-            problems=tuple(self._problems),
-            refused=tuple(self._refused),
-        )
+    @property
+    def finished(self) -> int:
+        """Number of finished trials behind the durations so far."""
+        groups = {(cell[0], device) for cell, device in self._seconds} & self._known.keys()
+        return sum(len(each) for group in groups for each in self._known[group].values())
 
-    def _duration(self, cell: _Cell, device: Device) -> float | None:
-        """Return the expected seconds of a trial of `cell`."""
-        finished = self._finished.get((cell[0], device))
-        if finished is None:
-            return self._measure(cell, device)
-        same = [each for each in finished if each[0].cell == cell[1]]
-        self._used.update(trial.key for trial, _ in same or finished)
-        if same:
-            return sum(seconds for _, seconds in same) / len(same)
-        cells = Counter((trial.grid, trial.cell) for trial, _ in finished)
-        return sum(seconds for _, seconds in finished) * self._relative_cost(cell, cells)
+    def seconds(self, cell: _Cell, device: Device) -> float | None:
+        """Return the expected seconds of a trial of `cell`; None: unknown."""
+        if (cell, device) not in self._seconds:
+            known = self._known.get((cell[0], device))
+            self._seconds[cell, device] = self._measure(cell, device) if known is None else self._scale(cell, known)
+        return self._seconds[cell, device]
 
-    def _relative_cost(self, cell: _Cell, others: Mapping[_Cell, int]) -> float:
-        """Return the FLOPs of a trial of `cell` per FLOP of the trials of `others`; steps if some FLOPs are unknown."""
+    def _scale(self, cell: _Cell, known: Mapping[_Cell, Sequence[float]]) -> float:
+        """Return the mean of the cell, else that of all `known` ones scaled by FLOPs; by steps if some are unknown."""
+        used = {cell: known[cell]} if cell in known else known
+        total_s = sum(map(sum, used.values()))
+        if used is not known:
+            return total_s / len(used[cell])
         flops, steps = self._cost(cell)
-        known = [(*self._cost(other), count) for other, count in others.items()]
-        if flops and all(each for each, _, _ in known):
-            return flops / sum((each or 0.0) * count for each, _, count in known)
-        return steps / sum(each * count for _, each, count in known)
+        costs = [(*self._cost(other), len(each)) for other, each in known.items()]
+        if flops and all(each for each, _, _ in costs):
+            return total_s * flops / sum((each or 0.0) * count for each, _, count in costs)
+        return total_s * steps / sum(each * count for _, each, count in costs)
 
     def _cost(self, cell: _Cell) -> tuple[float | None, float]:
+        """Return FLOPs and steps of a trial."""
         if cell not in self._costs:
-            planned, flops = self._examples[cell], None
+            planned, flops = self.examples[cell], None
             if self._count_flops:
                 try:
                     flops = training_flops(planned.trial)
@@ -216,42 +187,43 @@ class _Estimator:
         return self._costs[cell]
 
     def _measure(self, cell: _Cell, device: Device) -> float | None:
-        """Return the expected seconds from measured steps of the same model and operator."""
-        planned = self._examples[cell]
+        """Measure each model and operator once; scale to its other cells."""
+        planned = self.examples[cell]
         key = _model_key(planned.trial), device
         if key not in self._measured:
-            measured_s = self._run_steps(planned.operator, planned.trial) if _is_here(device) else None
-            self._measured[key] = None if measured_s is None else (cell, measured_s)
-        known = self._measured[key]
-        if known is None:
-            return None
-        source, seconds = known
-        return seconds if source == cell else seconds * self._relative_cost(cell, {source: 1})
-
-    def _run_steps(self, label: str, trial: Spec) -> float | None:
-        try:
-            return None if self._options.seconds is None else self._options.seconds(trial)
-        except SpecError as error:
-            self._refused.append(f"{label}: {str(error).strip()}")
-        except Exception as error:  # noqa: BLE001  # a plan shows what it can
-            self._note(label, error)
-        return None
+            seconds = None
+            try:
+                if self._measure_trial is not None and _is_here(device):
+                    seconds = self._measure_trial(planned.trial)
+            except Exception as error:  # noqa: BLE001  # a plan shows what it can
+                self._note(planned.operator, error)
+            self._measured[key] = None if seconds is None else (cell, seconds)
+        source = self._measured[key]
+        return None if source is None else self._scale(cell, {source[0]: [source[1]]})
 
     def _note(self, label: str, error: Exception) -> None:
         message = str(error).strip().partition("\n")[0]
-        problem = f"{label}: {type(error).__name__}{': ' if message else ''}{message}"
-        if problem not in self._problems:
-            self._problems.append(problem)
+        self.problems.append(f"{label}: {type(error).__name__}{': ' if message else ''}{message}")
 
-    def _describe_basis(self, unknown: int) -> str:
+    def basis(self, unknown: int) -> str:
+        """Describe the source of the durations so far, of which `unknown` are unknown."""
         measured = sum(each is not None for each in self._measured.values())
-        parts = [format_count(len(self._used), "finished trial")] if self._used else []
+        parts = [format_count(self.finished, "finished trial")] if self.finished else []
         if measured:
             parts.append(f"measured steps of {format_count(measured, 'model')} (without evaluation)")
         if not parts:
             return "unknown: no trial like these has finished; `ablate plan --calibrate` measures a few steps"
         left_out = f"; {format_count(unknown, 'trial')} of unknown duration not included" if unknown else ""
         return f"from {' and '.join(parts)}{left_out}"
+
+
+def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
+    """Return the device and the seconds over all attempts, or None if a part of them was not recorded."""
+    attempts = trial_state(layout, key).attempts
+    ends = [attempt.end for attempt in attempts if attempt.end is not None]
+    if len(ends) < len(attempts):
+        return None
+    return "cuda" if attempts[-1].start.get("device") == "cuda" else "cpu", sum(float(end["wall_s"]) for end in ends)
 
 
 def training_flops(trial: Spec) -> float | None:

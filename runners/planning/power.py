@@ -14,7 +14,7 @@ import numpy as np
 
 from grid import Grid
 from grid.durations import format_hours
-from grid.errors import NotFoundError, SpecError, StoreError
+from grid.errors import NotFoundError, SpecError
 from runners.output import format_count, name_measure
 from store.files.layout import Layout
 from store.statistics.power import detectable, power, seeds_needed
@@ -25,9 +25,8 @@ ENOUGH: Final = 5
 """Degrees of freedom from which a pooled standard deviation is shown."""
 FEWEST_SEEDS: Final = 3
 """Seeds of the baseline alone that are enough to estimate noise."""
-
-Row = tuple[str, int, float | None]
-"""Cell, seed, value."""
+SEED_COUNTS: Final = (3, 5, 8, 12)
+"""Numbers of seeds that a plan tells of."""
 
 
 class Noise(NamedTuple):
@@ -48,34 +47,33 @@ class Noise(NamedTuple):
     seed_s: float | None = None
     """Seconds of training one seed in every cell: medians of finished trials, their mean for cells without any."""
     on_gpu: bool = False
-    remark: str = ""
-    """Why the finished trials could not be asked."""
 
 
 def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = None) -> Noise:
-    """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise."""
+    """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise.
+
+    Raises NotFoundError if `other` is needed and has no results.
+    """
     noise = _query_noise(layout, header, own=True)
     if noise.sd is not None or other is None:
         return noise
+    if not other.snapshot.exists():
+        raise NotFoundError(f"{other.root} has no results; `ablate status` there reads them")
     there = _query_noise(other, header, own=False)
-    return there if there.sd is not None or there.remark else noise
+    return noise if there.sd is None else there._replace(source=f"{there.source} of {other.root}")
 
 
 def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noise:
     """Return the best noise of a campaign's grids that have the baseline; without `own`, of all its grids."""
     if not layout.snapshot.exists():
-        return Noise(remark="" if own else f"{layout.root} has no results; `ablate status` there reads them")
+        return Noise()
     query = "SELECT DISTINCT grid FROM grid_trial WHERE NOT $own OR cell = $cell OR grid = $name ORDER BY grid = $name"
     given = {"own": own, "cell": header["baseline"], "name": header["grid"]}
-    try:
-        with Store.open(layout.root, refresh=False) as store:
-            names = [str(name) for name in store.sql(f"{query} DESC, grid", given)["grid"]]
-            known = [_in_grid(store, name, header, own=own) for name in names]
-    except StoreError as error:
-        return Noise(remark=str(error))
+    with Store.open(layout.root, refresh=False) as store:
+        names = [str(name) for name in store.sql(f"{query} DESC, grid", given)["grid"]]
+        known = [_in_grid(store, name, header, own=own) for name in names]
     rank = ("nothing", "baseline", "pairs")
-    best = max(known, key=lambda each: (rank.index(each.basis), not each.source), default=Noise())
-    return best if own or not best.source else best._replace(source=f"{best.source} of {layout.root}")
+    return max(known, key=lambda each: (rank.index(each.basis), not each.source), default=Noise())
 
 
 def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -> Noise:
@@ -91,10 +89,12 @@ def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -
     return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
 
 
-def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: Scale) -> Noise:
+def noise_among(
+    rows: Sequence[tuple[str, int, float | None]], baseline: Mapping[str, str] | str | None, scale: Scale
+) -> Noise:
     """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs.
 
-    `baseline` is a cell, or the baseline of each cell. Seeds are those of the first one.
+    `rows` hold cell, seed and value. `baseline` is a cell, or the baseline of each cell; the seeds of the first count.
     """
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for cell, seed, value in rows:
@@ -143,10 +143,6 @@ def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
     return cells * sum(seconds) / len(seconds), bool(found["gpu"].any())
 
 
-SEED_COUNTS: Final = (3, 5, 8, 12)
-"""Numbers of seeds that a plan tells of."""
-
-
 class Resolution(NamedTuple):
     """Differences are in log ratios on the log scale (of odds, on the logit scale), else in the measure's unit.
 
@@ -174,14 +170,9 @@ class Resolution(NamedTuple):
     """Hours, in `unit`, of one more seed in every cell."""
     unit: Literal["GPU-h", "CPU-h"] = "CPU-h"
 
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of the difference of a pair; None: unknown, 0: all differences are equal."""
-        return self.noise.sd
-
     def data(self) -> dict[str, Any]:
         """As JSON, with `detectable` in the units of the difference where the standard deviation is known."""
-        known = None if self.sd is None or self.in_sd is None else self.sd * self.in_sd
+        known = None if self.noise.sd is None or self.in_sd is None else self.noise.sd * self.in_sd
         plain = {**self._asdict(), "noise": self.noise._asdict(), "by_seeds": dict(self.by_seeds)}
         return {**plain, "detectable": known}
 
@@ -239,15 +230,13 @@ def resolution_lines(found: Resolution) -> Iterator[str]:
         basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
         yield f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
     yield _noise_line(found)
-    if found.sd:
+    if found.noise.sd:
         yield _rope_line(found)
 
 
 def _noise_line(found: Resolution) -> str:
     noise = found.noise
     place = f" of {noise.source}" if noise.source else ""
-    if noise.remark:
-        return f"no noise known: {noise.remark}"
     if noise.sd is None:
         have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
         other = "`--noise-from CAMPAIGN` takes that of another campaign"
@@ -286,13 +275,13 @@ def _amount(found: Resolution, size: float) -> str:
 
 
 def _size(found: Resolution, size: float) -> str:
-    return _amount(found, size * found.sd) if found.sd else f"{size:.2g} SD"
+    return _amount(found, size * found.noise.sd) if found.noise.sd else f"{size:.2g} SD"
 
 
 def _spread(found: Resolution) -> str:
     noise = found.noise
     if noise.sd is None:
-        return f"SD of a pair unknown{f': {noise.remark}' if noise.remark else ''}"
+        return "SD of a pair unknown"
     source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
     if noise.sd == 0:
         return f"SD of a pair 0: the {source} are all equal, as if seeds changed nothing"

@@ -1,6 +1,5 @@
 """The trials of some grids, each once, with its state in a campaign."""
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,30 +11,19 @@ from typing import Any, NamedTuple, final
 from grid import Grid, Planned, Spec
 from grid.errors import SpecError, StoreError
 from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
-from runners.output import LINE_EVERY_S, format_count, say, slow_notice
+from runners.output import format_count, slow_notice
 from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
 from store.files.layout import Layout
 from store.files.trial_status import Status, trial_state
 
 
-class About(NamedTuple):
-    """Operator and sources of a cell."""
-
-    operator: str
-    """The key of its operator; of operators without one, the label."""
-    sources: Mapping[str, str]
-    """The hash of every source that its trials run."""
-
-
 class GridCells(NamedTuple):
     """Every cell of some grids."""
 
     codes: Codes
-    about: Mapping[tuple[str, str], About]
-    """By grid and cell."""
-    examples: Mapping[tuple[str, str], Spec]
-    """The first trial of each operator, by grid and the operator's key."""
+    sources: Mapping[tuple[str, str], Mapping[str, str]]
+    """The hash of every source that its trials run, by grid and cell."""
 
 
 @slow_notice("planning: looking at every cell")
@@ -54,22 +42,18 @@ def walk(
     if twice:
         raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
     codes = Codes(files=files)
-    about: dict[tuple[str, str], About] = {}
-    examples: dict[tuple[str, str], Spec] = {}
+    sources: dict[tuple[str, str], Mapping[str, str]] = {}
     for grid in grids:
         judged: dict[tuple[str, ...], list[Spec]] = {}
         for planned in grid.cells():
-            operator = getattr(planned.trial, "operator", None)
-            key = operator.key if isinstance(operator, Spec) else planned.operator
-            about[grid.name, planned.cell] = About(key, codes.sources(planned.trial))
-            examples.setdefault((grid.name, key), planned.trial)
+            sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)
         check_measure(grid, [judges for judges in judged.values() if judges])
-    return GridCells(codes, about, examples)
+    return GridCells(codes, sources)
 
 
 class Surveyed(NamedTuple):
@@ -80,8 +64,6 @@ class Surveyed(NamedTuple):
     cell: str
     label: str
     operator: str
-    operator_key: str
-    """The key of the operator's spec: two operators may share a label."""
     seed: int
     line: int
     """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
@@ -160,24 +142,13 @@ def survey(
     """
     trials: dict[str, Surveyed] = {}
     started = set(layout.trial_keys())
-    walked = Counter(grid for grid, _ in cells.about)
+    walked = Counter(grid for grid, _ in cells.sources)
     count = format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), "trial")
     with slow_notice(f"planning {count}"):
         for grid in grids:
-            planned = _with_progress(grid.name, trial_lines(grid), walked[grid.name] * len(list(grid.seeds)))
-            lines = _collect(layout, cells, planned, trials, started)
+            lines = _collect(layout, cells, trial_lines(grid), trials, started)
             deque(lines, maxlen=0) if take is None else take(grid, lines)
     return Survey(layout, tuple(trials.values()), cells, retry, again)
-
-
-def _with_progress(grid: str, lines: Iterable[Mapping[str, Any]], count: int) -> Iterator[Mapping[str, Any]]:
-    """Pass on `count` lines of a grid; tell from time to time how many were passed on."""
-    last_line = time.monotonic()
-    for done, line in enumerate(lines):
-        if (now := time.monotonic()) - last_line >= LINE_EVERY_S:
-            last_line = now
-            say(f"planned {done} of {count} trials of {grid}")
-        yield line
 
 
 def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
@@ -196,12 +167,11 @@ def _collect(
     for number, line in enumerate(lines):
         key, grid, cell = line["trial"], line["grid"], line["cell"]
         if key not in trials:
-            about = cells.about[grid, cell]
             status: Status = "pending"
             other = False
             if key in started:
                 state = trial_state(layout, key)
-                status, other = state.status, ran_other_code(state, about.sources)
+                status, other = state.status, ran_other_code(state, cells.sources[grid, cell])
             label, operator, seed = line["label"], line["operator"], line["seed"]
-            trials[key] = Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
+            trials[key] = Surveyed(key, grid, cell, label, operator, seed, number, status, other)
         yield line

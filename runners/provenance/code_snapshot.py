@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import slow_notice
-from runners.provenance.snapshot_contents import SnapshotFile, gather
+from runners.provenance.snapshot_contents import SnapshotFile, UserFiles, project_files
 from store.files.atomic import environment_problem, make_directory, write_atomic
 from store.files.layout import Layout
 
@@ -87,8 +87,8 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
     """Pack the present tree; write nothing. Raise EnvironmentProblem if a file cannot be read, or git refuses."""
-    contents = gather(files)
-    members, tree = contents.members, contents.tree
+    users = UserFiles(files)
+    members, tree = project_files() | users.members, users.tree
     checksums = [
         f"{blake2b(member.data, digest_size=16).hexdigest()}  {name}\n"
         for name, member in sorted(members.items())
@@ -99,12 +99,12 @@ def pack(files: Sequence[Path]) -> Packed:
     modules = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
     snapshot = Snapshot(
         tar=blake2b(tar, digest_size=16).hexdigest(),
-        spec=contents.spec,
-        paths=contents.paths,
+        spec=users.spec,
+        paths=("code", *users.paths()),
         head=tree.head if tree else None,
         changed=_shorten(tree.changed if tree else ()),
         untracked=_shorten(tree.untracked if tree else ()),
-        left_out=_shorten(contents.left_out),
+        left_out=_shorten(users.left_out),
         user_site=any(file.startswith(user_site) for file in modules),
     )
     mode = 0o444

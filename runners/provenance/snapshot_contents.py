@@ -61,36 +61,11 @@ class WorkTree(NamedTuple):
     """Tracked files that differ from `head`."""
 
 
-class Contents(NamedTuple):
-    """Contents of a snapshot, by path inside it."""
-
-    members: dict[str, SnapshotFile]
-    spec: tuple[str, ...]
-    """The spec files."""
-    paths: tuple[str, ...]
-    """Import path, in order."""
-    tree: WorkTree | None
-    """The work tree in `user/`."""
-    left_out: tuple[str, ...]
-    """User files that are left out, with reasons."""
-
-
-def gather(files: Sequence[Path]) -> Contents:
-    """Read all files that the loaded spec files need to run from a copy.
-
-    Raises EnvironmentProblem if a file that is needed cannot be read, or git refuses to list them.
-    """
-    users = _Users()
-    spec = tuple(users.require(file.resolve(), file.resolve().parent) for file in files)
-    for module in user_modules():
-        users.require_module(module)
-    users.add_work_trees()
-    tree = users.roots[0].tree if users.roots else None
-    below = (path for room in PACKAGES for path in _files_below(PROJECT / room))
-    project = [PROJECT / name for name in FACADE] + [path for path in below if "assets" not in path.parts]
-    code = {f"code/{path.relative_to(PROJECT).as_posix()}": _read(path) for path in project}
-    members = {**{name: member for name, member in code.items() if member is not None}, **users.members}
-    return Contents(members, spec, ("code", *users.paths()), tree, tuple(users.left_out))
+def project_files() -> dict[str, SnapshotFile]:
+    """Read the project's code, by path in a snapshot."""
+    below = (path for room in PACKAGES for path in _files_below(PROJECT / room) if "assets" not in path.parts)
+    read = {path: _read(path) for path in [PROJECT / name for name in FACADE] + [*below]}
+    return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in read.items() if each is not None}
 
 
 def _files_below(directory: Path) -> Iterator[Path]:
@@ -135,16 +110,6 @@ def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | No
         return "it cannot be read"
 
 
-class UserModule(NamedTuple):
-    """A module outside the project and installed packages."""
-
-    file: Path
-    home: Path
-    """The directory that must be on the import path for the module's name to mean `file`."""
-    package: Path | None
-    """Directory of its top-level package; None for a single module."""
-
-
 class _Root(NamedTuple):
     """A user directory and its name in the snapshot."""
 
@@ -158,19 +123,35 @@ class _Root(NamedTuple):
 
 
 @final
-class _Users:
-    """Collects the user's files."""
+class UserFiles:
+    """The user's files that loaded spec files need to run from a copy.
 
-    def __init__(self) -> None:
-        self.roots: list[_Root] = []
+    Raises EnvironmentProblem if a file that is needed cannot be read, or git refuses to list them.
+    """
+
+    def __init__(self, specs: Sequence[Path]) -> None:
         self.members: dict[str, SnapshotFile] = {}
+        """By path in the snapshot."""
         self.left_out: list[str] = []
+        """Files that are left out, with reasons."""
+        self._roots: list[_Root] = []
         self._homes: list[Path] = []
-        self._packages: dict[Path, bool] = {}
-        """By directory of a package: True if the snapshot has it."""
+        self._packages: dict[Path, None] = {}
+        """Directories of packages, in order."""
         self._bytes = 0
+        self.spec = tuple(self._require(file.resolve(), file.resolve().parent) for file in specs)
+        """The spec files, as paths in the snapshot."""
+        for module in sorted(_user_modules(), key=lambda each: str(each.__file__)):
+            if SOURCE not in vars(module):
+                self._require_module(module)
+        self._add_optional()
 
-    def require(self, file: Path, home: Path) -> str:
+    @property
+    def tree(self) -> WorkTree | None:
+        """The work tree of the first spec file."""
+        return self._roots[0].tree if self._roots else None
+
+    def _require(self, file: Path, home: Path) -> str:
         """Add a spec file, or a module that is looked up in `home`; return its path inside."""
         root = self._root_of(file, home)
         member = _read(file)
@@ -181,33 +162,30 @@ class _Users:
         self._add_member(root.name(file), member)
         return root.name(file)
 
-    def require_module(self, module: UserModule) -> None:
-        """Add a module; without git, add its whole package, since more may be imported later.
+    def _require_module(self, module: ModuleType) -> None:
+        """Add a module; without git, its whole package follows, since more may be imported later.
 
-        A package that is too large is left out as a whole: a partial copy would hide the original.
+        Modules loaded by path are left out, since their name does not lead to their file.
         """
-        package, root = module.package, self._root_of(module.file, module.home)
-        if package is not None and root.tree is None and package not in self._packages:
-            files = list(_files_below(package))
-            self._packages[package] = self._bytes + sum(file.stat().st_size for file in files) <= MOST_BYTES
-            if self._packages[package]:
-                for file in files:
-                    self.require(file, module.home)
-            else:
-                self.left_out.append(f"{package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
-        if package is None or self._packages.get(package, True):
-            self.require(module.file, module.home)
-            self._homes.append(module.home)
+        file, names = Path(str(module.__file__)).resolve(), module.__name__.split(".")
+        stem = file.name.partition(".")[0]
+        at = file.parent if stem == "__init__" else file.with_name(stem)
+        if len(names) >= len(at.parts) or at.parts[-len(names) :] != tuple(names):
+            return
+        home = at.parents[len(names) - 1]  # must be on the import path for the name to mean the file
+        self._require(file, home)
+        self._homes.append(home)
+        self._packages[home / names[0]] = None
 
     def _root_around(self, path: Path) -> _Root | None:
-        return next((root for root in self.roots if path.is_relative_to(root.directory)), None)
+        return next((root for root in self._roots if path.is_relative_to(root.directory)), None)
 
     def _root_of(self, path: Path, home: Path) -> _Root:
         root = self._root_around(path)
         if root is None:
-            tree, number = work_tree(home), len(self.roots) + 1
+            tree, number = work_tree(home), len(self._roots) + 1
             root = _Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree)
-            self.roots.append(root)
+            self._roots.append(root)
         return root
 
     def _add_member(self, name: str, member: SnapshotFile) -> None:
@@ -215,11 +193,11 @@ class _Users:
             self.members[name] = member
             self._bytes += len(member.data)
 
-    def add_work_trees(self) -> None:
-        """Add the files that git lists up to the size limits, Python files and small files first."""
-        for root in self.roots:
+    def _add_optional(self) -> None:
+        """Add the other files up to the size limits, Python files and small files first."""
+        for root in self._roots:
             sizes: dict[Path, int] = {}
-            for path in self._list_files(root.tree) if root.tree else ():
+            for path in self._list_files(root.tree) if root.tree else self._list_packages(root):
                 with suppress(OSError):  # it is gone, or a dangling link
                     sizes[path] = path.stat().st_size
             for path in sorted(sizes, key=lambda path: (path.suffix != ".py", sizes[path], path)):
@@ -229,6 +207,10 @@ class _Users:
                     self.left_out.append(f"{path.relative_to(root.directory)}: {member}")
                 elif member is not None:
                     self._add_member(name, member)
+
+    def _list_packages(self, root: _Root) -> Iterator[Path]:
+        """Yield the files of packages in a directory without git."""
+        return (path for each in self._packages if each.is_relative_to(root.directory) for path in _files_below(each))
 
     def _list_files(self, tree: WorkTree) -> Iterator[Path]:
         project = [PROJECT / name for name in (*PACKAGES, *FACADE)]
@@ -313,15 +295,6 @@ def _git(place: Path, *arguments: str) -> list[str]:
     return [os.fsdecode(each) for each in done.stdout.split(b"\0") if each]
 
 
-def user_modules() -> list[UserModule]:
-    """List the imported user modules, sorted by file.
-
-    Modules loaded by path are left out, since their name does not lead to their file.
-    """
-    found = {module.file: module for each in _user_modules() if (module := _place(each)) is not None}
-    return [found[file] for file in sorted(found)]
-
-
 def user_imports() -> frozenset[str]:
     """Collect the top-level names that the user's spec files and modules import anywhere."""
     texts = [source_text(each) for each in _user_modules() if has_source(each)]
@@ -336,20 +309,6 @@ def _user_modules() -> list[ModuleType]:
         for each, file in zip(named, files, strict=True)
         if SOURCE in vars(each) or not (is_project(file) or is_installed(file))
     ]
-
-
-def _place(module: ModuleType) -> UserModule | None:
-    """Find the import directory of `module`; None if its name does not match its file."""
-    if SOURCE in vars(module):
-        return None
-    file = Path(str(module.__file__)).resolve()
-    names = module.__name__.split(".")
-    at = file.parent if file.name.partition(".")[0] == "__init__" else file.with_name(file.name.partition(".")[0])
-    if len(names) >= len(at.parts) or at.parts[-len(names) :] != tuple(names):
-        return None
-    home = at.parents[len(names) - 1]
-    package = home / names[0]
-    return UserModule(file, home, package if package.is_dir() else None)
 
 
 @cache  # a notebook submits again and again with the same modules

@@ -9,8 +9,7 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
@@ -19,16 +18,6 @@ COMMAND_S = 30.0
 """Time limit of a command; SLURM's own clients wait about as long."""
 
 _UNKNOWN = "Invalid job id"
-
-
-class TaskId(NamedTuple):
-    """A task of an array, or a job that is no array (`task` is None)."""
-
-    job: int
-    task: int | None = None
-
-    def __str__(self) -> str:
-        return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
 
 class Said(NamedTuple):
@@ -72,38 +61,26 @@ def ask(program: str, *arguments: str, patience_s: float = COMMAND_S) -> Said:
     return Said(result.stdout, f"{program} failed: {lines[-1].strip()}", unknown=_UNKNOWN in result.stderr)
 
 
-def release(task: TaskId) -> bool:
-    """Release a held task; return False if it does not exist. Raises EnvironmentProblem if SLURM refuses."""
-    said = ask("scontrol", "release", str(task))
+def release(job: int) -> bool:
+    """Release a held job; return False if it does not exist. Raises EnvironmentProblem if SLURM refuses."""
+    said = ask("scontrol", "release", str(job))
     if said.problem is not None and not said.unknown:
-        raise EnvironmentProblem(f"scontrol release {task} was not carried out: {said.problem}; try again")
+        raise EnvironmentProblem(f"scontrol release {job} was not carried out: {said.problem}; try again")
     return said.problem is None
 
 
-def shorthand(tasks: Iterable[TaskId]) -> list[str]:
-    """Return the names of tasks, one per job: `12`, `13_[0-4,7]`."""
-    names = []
-    ordered = sorted(set(tasks), key=lambda each: (each.job, each.task or 0))
-    for job, group in groupby(ordered, key=lambda each: each.job):
-        numbers = [each.task for each in group]
-        known = [number for number in numbers if number is not None]
-        names.append(str(job) if len(known) < len(numbers) else f"{job}_[{','.join(_ranges(known))}]")
-    return names
-
-
-def task_ids(name: str) -> Iterator[TaskId]:
+def task_names(name: str) -> Iterator[str]:
     """Yield the tasks of `12`, `12_3`, `12_[3-5,9%2]` or `12_[0-8:4]`; none for other text."""
     match = re.fullmatch(r"(\d+)(?:_(\d+)|_\[([\d,:-]+)(?:%\d+)?\])?", name.strip())
     if match is None:
         return
-    job, task, ranges = int(match[1]), match[2], match[3]
-    if ranges is None:
-        yield TaskId(job, None if task is None else int(task))
+    if match[3] is None:
+        yield match[0]
         return
-    for part in ranges.split(","):
+    for part in match[3].split(","):
         bounds, _, step = part.partition(":")
         first, _, last = bounds.partition("-")
-        yield from (TaskId(job, each) for each in range(int(first), int(last or first) + 1, int(step or 1)))
+        yield from (f"{match[1]}_{each}" for each in range(int(first), int(last or first) + 1, int(step or 1)))
 
 
 def seconds(text: str) -> int | None:
@@ -113,17 +90,6 @@ def seconds(text: str) -> int | None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-
-
-def _ranges(numbers: Sequence[int]) -> list[str]:
-    """Return consecutive numbers as ranges: 0-4, 7."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    return [f"{each[0]}-{each[-1]}" if len(each) > 1 else str(each[0]) for each in ranges]
 
 
 class TaskStatus(NamedTuple):
@@ -199,9 +165,10 @@ class SlurmScheduler(Scheduler):
             if said.problem is not None and not said.unknown:
                 return QueueStatus({}, None, said.problem)
             for task, name, status in queue_rows(said.text, time.time()):
-                tasks[str(task)] = status
-                if task.job not in named.setdefault(name, []):
-                    named[name].append(task.job)
+                tasks[task] = status
+                job = int(task.partition("_")[0])
+                if job not in named.setdefault(name, []):
+                    named[name].append(job)
         return QueueStatus(tasks, time.time(), named=named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
@@ -214,11 +181,11 @@ class SlurmScheduler(Scheduler):
 
     def cancel(self, jobs: Sequence[int]) -> str | None:
         """Cancel jobs; return why it failed."""
-        said = ask("scancel", *shorthand(map(TaskId, jobs))) if jobs else Said("", None)
+        said = ask("scancel", *map(str, jobs)) if jobs else Said("", None)
         return None if said.unknown else said.problem
 
 
-def queue_rows(text: str, now: float) -> Iterator[tuple[TaskId, str, TaskStatus]]:
+def queue_rows(text: str, now: float) -> Iterator[tuple[str, str, TaskStatus]]:
     """Parse squeue's output into tasks and names of jobs; skip other lines, such as the name of a cluster."""
     for line in text.splitlines():
         row = [field.strip() for field in line.split("|", len(_QUEUE))]
@@ -235,7 +202,7 @@ def queue_rows(text: str, now: float) -> Iterator[tuple[TaskId, str, TaskStatus]
             limit_s = seconds(limit) if started.isdigit() else None
             left_s = None if limit_s is None else max(0.0, limit_s - (now - int(started)))
             status = TaskStatus("running", "", node or None, left_s)
-        yield TaskId(int(job), int(task) if task.isdigit() else None), name, status
+        yield f"{job}_{task}" if task.isdigit() else job, name, status
 
 
 def account_rows(text: str) -> dict[str, TaskStatus]:
@@ -248,7 +215,7 @@ def account_rows(text: str) -> dict[str, TaskStatus]:
             state, code, node = (field.strip() for field in fields)
             status = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", None if node in _NOTHING else node)
             target = single if "[" not in name else ranged
-            target.update((str(task), status) for task in task_ids(name))
+            target.update((task, status) for task in task_names(name))
     return {**ranged, **single}
 
 

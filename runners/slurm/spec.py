@@ -57,25 +57,14 @@ def mebibytes(text: str) -> int:
     return int(match["count"]) * _MEBIBYTES[match["unit"]]
 
 
-class Budget(NamedTuple):
-    """How many hours the workers of a submission may use."""
-
-    hours: float
-    unit: Literal["GPU-h", "CPU-h"]
-
-    def __str__(self) -> str:
-        """`200 GPU-h`."""
-        return f"{self.hours:g} {self.unit}"
-
-
-def budget_hours(text: str) -> Budget:
-    """Parse a budget, such as `200gpuh` or `40 cpuh`; raise SpecError if it is none."""
+def read_budget(text: str) -> dict[str, Any]:
+    """Parse a budget, such as `200gpuh` or `40 cpuh`, to hours and unit; raise SpecError if it is none."""
     found = _BUDGET.fullmatch(text)
     if found is None or float(found["hours"]) == 0:
         raise SpecError(
             f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
         )
-    return Budget(float(found["hours"]), "GPU-h" if found["unit"].lower() == "gpu" else "CPU-h")
+    return {"hours": float(found["hours"]), "unit": f"{found['unit'].lower()}h"}
 
 
 def _check_word(text: str) -> str:

@@ -16,7 +16,7 @@ from runners.attempts.submission_record import (
     submission_records,
 )
 from runners.output import age, format_count
-from runners.slurm.scheduler import QueueStatus, Scheduler, TaskId, TaskStatus, shorthand, task_ids
+from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from runners.slurm.worker_records import (
     FOR_GOOD,
     CalledOff,
@@ -96,9 +96,7 @@ class SubmissionStatus:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
         if not self.record.released:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
-        tasks = {task for worker in held if worker.job for task in task_ids(worker.job)}
-        others = {worker.job.partition("_")[0] for worker in self.workers if worker.job and worker.standing != "held"}
-        jobs = shorthand(task if str(task.job) in others else TaskId(task.job) for task in tasks)
+        jobs = sorted({worker.job.partition("_")[0] for worker in held if worker.job})
         who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
         return f"{said}; `scontrol release {' '.join(jobs)}` lets them go{who}, `ablate run` queues their trials anew"
 

@@ -83,17 +83,12 @@ def worker_path(layout: Layout, found: WorkerRecord) -> Path:
 def write_worker(layout: Layout, found: WorkerRecord) -> None:
     """Write the record of a life after those of earlier lives.
 
-    A life writes nothing once the next life has begun: SLURM may have taken its node for dead. A file that cannot be
-    read is kept; the record gets a file of its own.
+    A life writes nothing once the next life has begun: SLURM may have taken its node for dead.
 
     Raises EnvironmentProblem if the campaign cannot be written.
     """
     path = worker_path(layout, found)
-    lives = _read(path)
-    if lives is None and path.exists():
-        path = path.with_name(f"{path.stem}-{found.restarts}.json")
-        lives = _read(path)
-    lives = lives or []
+    lives = _read(path) or []
     if any(life.restarts > found.restarts for life in lives):
         return
     data = [asdict(life) for life in (*(life for life in lives if life.restarts < found.restarts), found)]

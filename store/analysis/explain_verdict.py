@@ -130,13 +130,9 @@ def _number(value: float | None) -> str:
 
 
 def _bars(items: Mapping[str, Any] | None) -> str:
-    if items is None:
-        return "over seeds only, as no values of single items are recorded for both groups"
-    mean, n = f"{items['difference']:.3g}", f"{items['items']:,} item{'s' * (items['items'] != 1)}"
-    if items["items"] == 1:
-        seeds = f"{items['seeds']} seed{'s' * (items['seeds'] != 1)}"
-        error = "" if items["seeds"] == 1 else f"; standard error {items['se_seeds']:.2g} over seeds"
-        return f"{mean} over {n} and {seeds}{error}; one item has no error bar over items"
+    if items is None or items["items"] == 1:
+        return "over seeds only, as values of several items are not recorded for both groups"
+    mean, n = f"{items['difference']:.3g}", f"{items['items']:,} items"
     if items["seeds"] == 1:
         low, high = items["interval_items"]
         return f"{mean} over {n} of one seed, interval {low:.3g} to {high:.3g} over items, which ignores seeds"

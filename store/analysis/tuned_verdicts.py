@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import polars as pl
 
@@ -18,16 +18,6 @@ _AXIS: Final = "axis: "
 """Keeps an axis that is called like a column of the runs apart from it."""
 
 
-class _Tuned(NamedTuple):
-    """The runs of the chosen cells on the seeds that are reported, and what they are compared with."""
-
-    chosen: Selected
-    values: pl.DataFrame
-    """Without the values of a cell that nothing chose, which say nothing of its setting."""
-    baseline: Baseline
-    measure: GridMeasure
-
-
 def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Split = "apart") -> pl.DataFrame:
     """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
 
@@ -37,21 +27,24 @@ def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Sp
     - selected: levels of `over`; among: number of cells it was chosen from; selected_on, reported_on: seeds;
     - optimism: expected gain of the best of `among` equal cells, in standard deviations of a run; 0 with "apart".
 
-    There is no verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select. The
-    reason then counts the runs on these seeds that failed or are not finished.
+    There is no verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
+    return tuned_table(store, grid, over, split)[0]
+
+
+def tuned_table(
+    store: Store, grid: str, over: Sequence[str], split: Split = "apart"
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Return `selected_verdicts` and the `baseline_rows` of their baselines. Raises as it does."""
     chosen, values, baseline, by = _tune(store, grid, over, split)
-    return _with_choices(judge_runs(values, baseline, by), chosen)
+    return _with_choices(judge_runs(values, baseline, by), chosen), baseline_rows(values, baseline, by)
 
 
-def tuned_baselines(store: Store, grid: str, over: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of `baseline_rows` for the baselines of `selected_verdicts`. Raises as it does."""
-    _, values, baseline, by = _tune(store, grid, over, "apart")
-    return baseline_rows(values, baseline, by)
-
-
-def _tune(store: Store, grid: str, over: Sequence[str], split: Split) -> _Tuned:
+def _tune(
+    store: Store, grid: str, over: Sequence[str], split: Split
+) -> tuple[Selected, pl.DataFrame, Baseline, GridMeasure]:
+    """The choice, the runs to report without those of a cell that nothing chose, their baseline and the measure."""
     by = measure_of(store, grid, None)
     names = [axis["name"] for axis in store.grid(grid)["axes"]]
     for name in over:
@@ -78,7 +71,7 @@ def _tune(store: Store, grid: str, over: Sequence[str], split: Split) -> _Tuned:
     base = _represent(wide, chosen, within, baselines_of(store, grid, None))
     unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
     value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")
-    return _Tuned(chosen, chosen.values.with_columns(value), base, by)
+    return chosen, chosen.values.with_columns(value), base, by
 
 
 def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:

@@ -79,29 +79,24 @@ def retry_io(action: Callable[[], T]) -> T:
     The action must open its files itself, since a stale handle stays stale. NFS raises ESTALE, Lustre also the others.
     Raises OSError: a permanent error at once; a transient one after five tries, or later after `set_retry_timeout`.
     """
-    for pause_s in PAUSES_S:
-        try:
-            return action()
-        except OSError as error:
-            if error.errno not in _MOMENTARY:
-                raise
-        time.sleep(pause_s)
-    began, told = time.monotonic(), False
+    began, tries, told = time.monotonic(), 0, False
     while True:
         try:
             result = action()
         except OSError as error:
-            late = time.monotonic() - began >= _TIMEOUT.seconds or _TIMEOUT.over()
+            patient = tries < len(PAUSES_S)
+            late = not patient and (time.monotonic() - began >= _TIMEOUT.seconds or _TIMEOUT.over())
             if error.errno not in _MOMENTARY or late:
                 raise
-            if not told:
+            if not patient and not told:
+                told = True
                 _TIMEOUT.tell(f"the file system is away ({error}); waiting for up to {_TIMEOUT.seconds:.0f} s")
-            told = True
         else:
             if told:
                 _TIMEOUT.tell(f"the file system is back after {time.monotonic() - began:.0f} s")
             return result
-        time.sleep(PAUSES_S[-1])
+        time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+        tries += 1
 
 
 def temporary_name(name: str) -> str:

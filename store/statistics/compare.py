@@ -57,16 +57,9 @@ def compare(
 
     `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
     "pending"); budget, code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one
-    for each. A cell whose runs all ended without recording the measure is not in the family.
-
-    On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
-    ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
-    plain numbers. `low` and `high` are the uncorrected 1 - alpha t interval of one comparison. `corrected_low` and
-    `corrected_high` are the interval from which the `verdict` is read: its level is that of Holm's deciding step.
-    `p_holm` and `verdict` hold over the whole family. `detectable` has the units of `difference`. `method` is
-    "paired t" over the `pairs` shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and
-    `baseline_runs`. Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on
-    unusable input.
+    for each. A cell whose runs all ended without recording the measure is not in the family. docs/statistics.md
+    explains the columns and the rope. Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or
+    StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)

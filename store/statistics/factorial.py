@@ -2,16 +2,9 @@
 
 An estimated marginal mean is what a level would come to if every other axis counted alike and no run were missing.
 
-Each term is tested given all others (type III with effect coding). So a main effect compares means in which each level
-of the other axes has equal weight, also if runs are missing. If a pair of levels has no run, such means do not exist.
-An interaction is then tested as far as it is estimable, and a main effect without its interactions (type II); the row
-says so. This is not statsmodels' `anova_lm`: that has neither partly estimable terms nor their reasons.
-
-    partial omega squared = df (F - 1) / (df (F - 1) + N)
-
-The point value is nearly unbiased, so it is below zero about half of the time when the term does nothing; it is not cut
-off there. Its interval inverts the noncentral F distribution at 1 - 2 alpha (90 % at alpha = 0.05), so that it excludes
-zero exactly where the F test rejects at alpha (Steiger 2004).
+Each term is tested given all others (type III with effect coding). If a pair of levels has no run, an interaction is
+tested as far as it is estimable, and a main effect without its interactions (type II). `anova_lm` of statsmodels has
+neither partly estimable terms nor their reasons. docs/factorial.md explains the numbers.
 """
 
 import math

@@ -1,10 +1,8 @@
 """Pareto sets with noise: which cells are worse than another one in every respect, as far as the seeds can show it.
 
-A cell is *dominated* only if some other cell is shown to be better in every objective, by paired t tests over shared
-seeds. An exact objective (parameters) needs no test, and may be equal; any other that ties on the seeds shows nothing.
-A cell is *on the front* if against each other cell it is shown to be better in some objective. Otherwise the seeds do
-*not tell it apart*. Both claims are Holm-adjusted: the chance of any false one of a kind is at most alpha. A cell
-without a usable run is compared with none, and counts in the adjustment, so that a family cannot shrink by failures.
+A cell is *dominated* if some other cell is shown to be better in every objective. It is *on the front* if it is shown
+to be better than each other cell in some objective. Otherwise the seeds do *not tell it apart*. docs/factorial.md has
+the tests and their error rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -64,11 +64,9 @@ def select_then_report(
 ) -> Selected:
     """The best levels of the axes `over` for every setting of the axes `within`, chosen on half of the seeds.
 
-    `values` has the columns that `compare` takes and one for every axis named. The best cell has the best mean on the
-    scale over the seeds that select. A cell with fewer usable values than another of its setting is not chosen. A
-    setting without any value on these seeds keeps its first cell, with `among` 0. Baseline and variants are chosen
-    alike, so their tuning budgets are equal. Raises SpecError for an axis that is no column, and if there are too few
-    seeds to split.
+    `values` has the columns that `compare` takes and one for every axis named. A cell with fewer usable values than
+    another of its setting is not chosen. A setting without any value on these seeds keeps its first cell, with `among`
+    0. Raises SpecError for an axis that is no column, and if there are too few seeds to split.
     """
     for name in (*over, *within):
         if name not in values.columns:

@@ -136,10 +136,10 @@ class Chaos:
 
     def _requeue(self) -> str:
         task = self._chance.choice(self._running())
-        if not requeue(task.id):
+        if not requeue(task.name):
             return self._requeue()
-        self.preempted.add(str(task.id))
-        return f"{task.id} on {task.node}"
+        self.preempted.add(task.name)
+        return f"{task.name} on {task.node}"
 
     def _hide(self) -> str:
         """A worker starts before the records of its submission have reached its node."""
@@ -160,7 +160,7 @@ class Chaos:
 
     def _urgent(self) -> str:
         node = self._chance.choice(self._running()).node
-        hit = [str(task.id) for task in self._running() if task.node == node]
+        hit = [task.name for task in self._running() if task.node == node]
         self.preempted |= set(hit)
         job = self.cluster.submit("true", "-p", "urgent", "-w", node, f"-c{self.cluster.shape.cpus}", "-o", "/dev/null")
         self.others.append(job)

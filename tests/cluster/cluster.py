@@ -76,8 +76,6 @@ class Shape:
     cpus: int = 2
     max_array: int = 1001
     accounting: bool = True
-    grace_s: int = 0
-    """Between the first TERM of a pre-emption and its end; more than 0 waits for slurmctld's check, every 30 s."""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -264,9 +262,7 @@ class Cluster:
             (root / "slurmdbd.conf").write_text(template("slurmdbd.conf.in", **filled), encoding="utf-8")
             (root / "slurmdbd.conf").chmod(0o600)
         filled |= {"accounting": accounting, "nodes": "\n".join(nodes)}
-        text = template(
-            "slurm.conf.in", controller_port=controller_port, max_array=shape.max_array, grace_s=shape.grace_s, **filled
-        )
+        text = template("slurm.conf.in", controller_port=controller_port, max_array=shape.max_array, **filled)
         (root / "slurm.conf").write_text(changed(text, shape.settings), encoding="utf-8")
         devices = [root / "dev" / f"gpu{number}" for number in range(shape.gpus)]
         for device in devices:

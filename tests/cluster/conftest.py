@@ -53,6 +53,11 @@ def user(
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest test."""
+    items.sort(key=lambda item: "test_chaos" not in item.nodeid)
+
+
 def train_toys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers train toys, in one thread and from snapshots in `place`."""
     monkeypatch.setattr("runners.cli.run_on_slurm.SubmitOptions", partial(SubmitOptions, entry=ENTRY))

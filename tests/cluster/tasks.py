@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from runners.slurm.scheduler import TaskId, ask, task_ids
+from runners.slurm.scheduler import ask, task_names
 
 _SHOWN = ("ArrayJobID", "ArrayTaskID", "State", "Reason", "NodeList", "RestartCnt")
 
@@ -11,7 +11,7 @@ _SHOWN = ("ArrayJobID", "ArrayTaskID", "State", "Reason", "NodeList", "RestartCn
 class Task(NamedTuple):
     """A task that waits or runs."""
 
-    id: TaskId
+    name: str
     state: str
     reason: str
     node: str
@@ -31,20 +31,21 @@ def in_queue(jobs: Iterable[int]) -> list[Task] | None:
 
 def _task(row: list[str]) -> Task:
     job, task, state, reason, node, restarts, *_ = row
-    number = int(task) if task.isdigit() else None
-    return Task(TaskId(int(job), number), state, "" if reason == "None" else reason, node, int(restarts))
+    return Task(
+        f"{job}_{task}" if task.isdigit() else job, state, "" if reason == "None" else reason, node, int(restarts)
+    )
 
 
-def ended(job: int) -> dict[TaskId, str]:
+def ended(job: int) -> dict[str, str]:
     """State and exit code of the tasks of a job by the accounts: `FAILED 86:0`."""
     said = ask("sacct", "-nPX", "-j", str(job), "--format", "JobID,State,ExitCode")
     assert said.problem is None, said.problem
     rows = (line.split("|") for line in said.text.splitlines())
-    return {task: f"{state.split()[0]} {code}" for name, state, code in rows for task in task_ids(name)}
+    return {task: f"{state.split()[0]} {code}" for name, state, code in rows for task in task_names(name)}
 
 
-def requeue(task: TaskId) -> bool:
+def requeue(task: str) -> bool:
     """Have a task run again; False if the scheduler has forgotten it."""
-    said = ask("scontrol", "requeue", str(task))
+    said = ask("scontrol", "requeue", task)
     assert said.problem is None or said.unknown, said.problem
     return said.problem is None

@@ -105,16 +105,6 @@ def odd(tmp_path: Path) -> Path:
     return tmp_path / "odd"
 
 
-def test_a_node_with_another_torch_is_told_and_left(cluster: Cluster, user: User, odd: Path) -> None:
-    record = user.writes("seeds=(0,)", "workers=1, " + on("n1", f"export PYTHONPATH={odd}")).queues()
-    wait_until_over(cluster)
-    assert [(each.node, each.left) for each in user.workers()] == [("n1", "refused"), ("n2", "done")]
-    assert re.search(ODD, user.log(record.submission, f"{record.jobs[0]}_0"))
-    assert user.same_as_local()
-    told = user.does("failures", "--campaign", str(user.root))
-    assert re.search(f"worker refused to train: {ODD}(.|\\n)*leave it out with --exclude n1", told.out), told.out
-
-
 def damage_snapshot(user: User) -> None:
     (tar,) = user.root.rglob("*.tar")
     tar.chmod(0o644)

@@ -5,10 +5,14 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster, Shape, wait_for
+from cluster.cluster import Cluster, ClusterBroken, Shape, wait_for
+from cluster.conftest import train_toys
 from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
+
+from runners.slurm.submit.cluster_limits import arrays, read_limits
 
 # Before anything is submitted:
 
@@ -55,23 +59,29 @@ KILLED = ABLATE.replace(
 )
 
 
-@pytest.mark.parametrize("then", ["cancelled", "submitted again"])
-def test_jobs_of_a_shell_that_was_killed_are_found(cluster: Cluster, user: User, then: str) -> None:
-    """Between sbatch and the record of what it answered."""
-    shell = user.shell(*user.run, code=KILLED)
-    shell.communicate(timeout=PATIENCE_S)
-    assert shell.returncode == -signal.SIGKILL
-    (submission,) = user.layout.submission_ids()
-    assert {each["standing"] for each in user.status()["workers"]} == {"held"}
-    assert cluster.run("squeue", "-h", "-o", "%j %r").split() == [f"ablate-{submission}", "JobHeldUser"]
-    if then == "cancelled":
-        said = user.does("cancel", "--campaign", str(user.root))
-        assert (said.code, "2 waiting workers left the queue" in said.out) == (0, True)
-        wait_for(over(cluster), "the jobs to be gone")
-    user.queues()
-    assert submission not in user.layout.submission_ids()
+def test_jobs_of_shells_that_were_killed_are_found(
+    cluster: Cluster, user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between sbatch and the record of what it answered; the jobs of one of two campaigns are then cancelled."""
+    users = [User(user.place / name, capsys) for name in ("cancelled", "again")]
+    for each in users:
+        each.place.mkdir()
+        each.writes("seeds=(0,)", "workers=1")
+    shells = [each.shell(*each.run, code=KILLED) for each in users]
+    for shell in shells:
+        shell.communicate(timeout=PATIENCE_S)
+        assert shell.returncode == -signal.SIGKILL
+    killed = [each.layout.submission_ids()[0] for each in users]
+    assert {worker["standing"] for each in users for worker in each.status()["workers"]} == {"held"}
+    held = {f"ablate-{submission} JobHeldUser" for submission in killed}
+    assert set(cluster.run("squeue", "-h", "-o", "%j %r").splitlines()) == held
+    said = users[0].does("cancel", "--campaign", str(users[0].root))
+    assert (said.code, "1 waiting worker left the queue" in said.out) == (0, True)
+    for each, submission in zip(users, killed, strict=True):
+        each.queues()
+        assert submission not in each.layout.submission_ids()
     wait_until_over(cluster)
-    assert user.same_as_local()
+    assert all(each.same_as_local() for each in users)
 
 
 @contextmanager
@@ -88,24 +98,13 @@ def instead_of_sbatch(user: User, monkeypatch: pytest.MonkeyPatch, body: str) ->
         yield
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (
-            "$real \"$@\" >/dev/null; echo 'Welcome!'; exit 0",
-            "named no job; it said 'Welcome!'; see whether the sbatch",
-        ),
-        ("exit 0", "named no job; it said 'nothing'; see whether the sbatch"),
-        ("echo boom >&2; exit 139", "sbatch refused the workers: boom"),
-    ],
-)
 def test_an_sbatch_that_answers_nonsense_leaves_nothing_queued(
-    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch, body: str, words: str
+    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with instead_of_sbatch(user, monkeypatch, body):
+    with instead_of_sbatch(user, monkeypatch, "$real \"$@\" >/dev/null; echo 'Welcome!'; exit 0"):
         said = user.does(*user.run)
     assert said.code == 5
-    assert words in said.sentence
+    assert "named no job; it said 'Welcome!'; see whether the sbatch" in said.sentence
     assert over(cluster)()
     assert user.layout.submission_ids() == []
 
@@ -125,40 +124,37 @@ def test_the_job_is_not_the_first_number_that_a_site_prints(
     assert user.same_as_local()
 
 
-def test_as_many_workers_as_max_job_count_leaves_room_for_are_queued(
-    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
+def test_a_cluster_without_arrays_takes_as_many_jobs_as_max_job_count_leaves_room_for_or_none(
+    slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shape = Shape(gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})
-    with Cluster(shape) as other:
-        monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
-        other.submit("sleep 600", "-o", "/dev/null")
-        said = user.writes("seeds=range(5)", "workers=10").does(*user.run)
-        assert said.code == 0, said.err
-        assert "5 workers and not 10, each of which trains more trials: " in said.err
-        assert "fewer than 7 jobs (MaxJobCount)" in said.err
-        queued = other.run("squeue", "-h", "-o", "%j").split()
-        assert len([name for name in queued if name.startswith("ablate-")]) == 5
-        other.run("scancel", "--name=wrap")
-        wait_until_over(other)
-    assert user.ok() == 10
+    """Each worker is a job. When the second is refused, the first is taken back; it counts for some minutes."""
+    with Cluster(Shape(gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "8"})) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        train_toys(tmp_path, monkeypatch)
+        found = read_limits()
+        assert (found.array_size, found.accounts, found.room().tasks, arrays(3, found)) == (1, None, 7, [1, 1, 1])
+        assert found.partitions["debug"].gpus == {}
+        with pytest.raises(ClusterBroken, match="Invalid job array"):
+            cluster.submit("true", "--array=0-1")
 
-
-def test_a_job_that_is_refused_after_another_was_taken_leaves_nothing_queued(
-    cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a cluster without arrays, where each worker is a job."""
-    with Cluster(Shape(gpus=0, max_array=1, accounting=False)) as other:
-        monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
-        user.writes("seeds=range(2)", "workers=3")
-        calls = user.place / "calls"
+        user, calls = User(tmp_path, capsys).writes("seeds=range(5)", "workers=10"), tmp_path / "calls"
         body = f"echo >> {calls}; [ $(wc -l < {calls}) != 2 ] || {{ echo 'Socket timed out' >&2; exit 1; }}"
         with instead_of_sbatch(user, monkeypatch, body):
             said = user.does(*user.run)
-        assert said.code == 5
-        assert "SLURM's controller cannot be reached; try again later" in said.sentence
-        assert over(other)()
+        assert (said.code, "SLURM's controller cannot be reached; try again later" in said.sentence) == (5, True)
+        assert over(cluster)()
         assert user.layout.submission_ids() == []
-        assert len(user.queues().jobs) == 3
-        wait_until_over(other)
-    assert sorted(each.worker for each in user.workers()) == [0, 1, 2]
-    assert user.same_as_local()
+
+        cluster.submit("sleep 600", "-o", "/dev/null")
+        said = user.does(*user.run)
+        assert said.code == 0, said.err
+        assert "5 workers and not 10, each of which trains more trials: " in said.err
+        assert "fewer than 8 jobs (MaxJobCount)" in said.err
+        assert read_limits().room().tasks == 0
+        with pytest.raises(ClusterBroken, match="unable to accept job"):  # sbatch would wait for a place
+            cluster.run("timeout", "5", "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+        cluster.run("scancel", "--name=wrap")
+        wait_until_over(cluster)
+        assert {each.worker for each in user.workers()} <= set(range(5))
+        assert user.same_as_local()

@@ -5,36 +5,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster.chaos_laws import processes_that_know
 from cluster.cluster import Cluster, wait_for
-
-COUNT = "while true; do echo $SLURMD_NODENAME ${SLURM_RESTART_COUNT:-0} >> $OUT; sleep 0.1; done"
-"""Writes a line every tenth of a second, so that one sees whether it still runs."""
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def job(cluster: Cluster, number: int, field: str) -> str:
-    return cluster.run("squeue", "-h", "-j", str(number), "-o", field, check=False).strip()
-
-
-@pytest.fixture
-def count(cluster: Cluster, tmp_path: Path) -> Callable[..., tuple[int, Path]]:
-    """Submit a job that counts into a file, and wait until it does."""
-
-    def submit(*options: str) -> tuple[int, Path]:
-        out = tmp_path / "count"
-        number = cluster.submit(COUNT.replace("$OUT", str(out)), "-o", "/dev/null", *options)
-        wait_for(lambda: lines(out), "the job to write")
-        return number, out
-
-    return submit
 
 
 def test_each_node_has_its_own_name_and_its_own_gpus(cluster: Cluster) -> None:
@@ -43,24 +19,6 @@ def test_each_node_has_its_own_name_and_its_own_gpus(cluster: Cluster) -> None:
     assert sorted(said) == ["n1 0,1", "n2 0,1"]
     one = cluster.run("srun", "-w", "n2", "--gpus=1", "printenv", "CUDA_VISIBLE_DEVICES")
     assert one.split() == ["0"]
-
-
-def test_what_ran_on_a_failed_node_is_silent_and_runs_elsewhere(
-    cluster: Cluster, count: Callable[..., tuple[int, Path]]
-) -> None:
-    _, out = count("--requeue")
-    cluster.run("sinfo")  # slurmctld may repeat this answer when it is asked for the node alone: half of it is in use
-    failed = lines(out)[0].split()[0]
-    (other,) = set(cluster.nodes) - {failed}
-    cluster.fail(failed)
-    written = lines(out)
-    assert processes_that_know(out) == []
-    wait_for(lambda: cluster.state(failed).startswith("down"), "the controller to notice")
-    assert lines(out) == written
-    wait_for(lambda: lines(out) != written, "the job to run again")
-    assert set(lines(out)) == {f"{failed} 0", f"{other} 1"}
-    cluster.heal(failed)
-    assert cluster.run("srun", "-w", failed, "hostname").strip() == failed
 
 
 @pytest.fixture

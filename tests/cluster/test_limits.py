@@ -1,7 +1,7 @@
 """The limits that ablate reads are the limits that the cluster enforces."""
 
 import pytest
-from cluster.cluster import Cluster, ClusterBroken, Shape
+from cluster.cluster import Cluster, ClusterBroken
 
 from runners.slurm.submit.cluster_limits import arrays, read_limits
 
@@ -64,21 +64,3 @@ def test_the_limit_of_a_qos_replaces_that_of_the_account(cluster: Cluster) -> No
         cluster.run("scancel", "--qos=many")
         cluster.run("sacctmgr", "-i", "modify", "user", "where", "account=small", "set", "qos-=many")
         cluster.run("sacctmgr", "-i", "delete", "qos", "many")
-
-
-def test_a_cluster_without_arrays_accounting_and_gpus(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Cluster(Shape(nodes=1, gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})) as other:
-        monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
-        found = read_limits()
-        assert (found.array_size, found.accounts, found.room().tasks) == (1, None, 6)
-        assert found.partitions["debug"].gpus == {}
-        assert arrays(3, found) == [1, 1, 1]
-        with pytest.raises(ClusterBroken, match="Invalid job array"):
-            other.submit("true", "--array=0-1")
-        other.submit("sleep 60", "-o", "/dev/null")
-        assert read_limits().room().tasks == 5
-        for _ in range(5):
-            other.submit("true", "--hold", "-o", "/dev/null")
-        assert read_limits().room().tasks == 0
-        with pytest.raises(ClusterBroken, match="unable to accept job"):  # sbatch would wait for a place
-            other.run("timeout", "5", "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")

@@ -12,6 +12,7 @@ from real_spec import real_spec
 
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
+from runners.slurm.worker_records import logs
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -98,6 +99,10 @@ def test_what_a_dead_node_had_is_queued_and_then_lost(cluster: Cluster, layout: 
     assert {each["host"] for each in ask("status", "--json")["running"]} == {"n1", "n2"}
     cluster.fail("n1")
     wait_for(lambda: states(ask) == {"running": 1, "queued": 5}, "the heartbeat to be missed", 60)
-    cluster.run("scancel", *map(str, read_submission_record(layout, layout.submission_ids()[0]).jobs))
+    record = read_submission_record(layout, layout.submission_ids()[0])
+    cluster.run("scancel", *map(str, record.jobs))
     wait_for(lambda: states(ask) == {"lost": 2, "pending": 4}, "the loss to be noticed", 120)
+    said = "".join(path.read_text() for path in logs(layout, record.submission).iterdir())
+    assert "not queued again: it was cancelled" in said
+    assert "ablate: queued again" not in said
     assert "lost: 2 trials" in ask("status")

@@ -6,7 +6,7 @@ import pytest
 from cluster.cluster import Cluster, wait_for
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import SlurmScheduler, TaskId, TaskStatus, release
+from runners.slurm.scheduler import SlurmScheduler, TaskStatus, release
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"
@@ -43,8 +43,7 @@ def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) 
 def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> None:
     for answer in (SlurmScheduler().read_queue([GONE], ()), SlurmScheduler().read_accounts([GONE])):
         assert (answer.tasks, answer.problem) == ({}, None)
-    assert not release(TaskId(GONE))
-    assert not release(TaskId(GONE, 3))
+    assert not release(GONE)
     assert SlurmScheduler().cancel([GONE]) is None
 
 
@@ -60,7 +59,7 @@ def test_cancelling_ends_what_is_named_and_nothing_else(cluster: Cluster) -> Non
 def test_a_held_job_starts_when_it_is_released(cluster: Cluster) -> None:
     job = cluster.submit(FOREVER, "--hold", "--array=0-1", "-o", "/dev/null")
     assert set(found(job).values()) == {TaskStatus("held", "JobHeldUser")}
-    assert release(TaskId(job))
+    assert release(job)
     wait_for(lambda: len(running(job)) == 2, "both tasks to run")
 
 
@@ -97,4 +96,4 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     assert answer.asked is None
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):
-        release(TaskId(1))
+        release(1)

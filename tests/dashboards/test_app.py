@@ -79,18 +79,6 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
         assert ranges(page) == [zoomed, traces]
 
 
-def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/curves")
-    page.wait_for_selector("#slot-curves .main-svg")
-    write_campaign(
-        site.roots[0], operators=NAMES[:2], seeds=[9], grid="second", steps=2, submission="20260922T141320-0a1b2d"
-    )
-    site.campaigns.look()
-    page.locator(".control", has_text="Grid").locator("button").first.click()
-    page.get_by_text("second", exact=True).first.click()
-    page.wait_for_url("**/curves?grid=second")
-
-
 def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/runs/trade-offs?grid=quickstart&against=loss")
     plot = page.locator("#slot-parallel .js-plotly-plot")

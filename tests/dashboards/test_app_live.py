@@ -29,7 +29,7 @@ class Live:
 @pytest.fixture(scope="module")
 def unused(serve_site: ServeSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Live]]:
     """Empty campaigns of one site, each to be taken by one test."""
-    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(12)]
+    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(8)]
     for root in roots:
         (root / "grids").mkdir(parents=True)
     with serve_site(roots) as site:
@@ -111,22 +111,6 @@ def test_what_a_reader_closed_stays_so_while_the_words_around_it_change(page: Pa
     live.write(3, pending=[("SSA", 0), ("softmax", 0)])
     page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for()
     assert not trace.evaluate("(one) => one.open")
-
-
-def test_a_run_has_its_own_folds(page: Page, live: Live) -> None:
-    campaign = live.write(failed={("SSA", 0): "error", ("SSA", 1): "error"})
-    first, second = (campaign.line("SSA", seed)["trial"] for seed in range(2))
-    trace = page.locator("#slot-what details")
-    page.goto(f"{live.url}/run?run={first}")
-    trace.get_by_text("Traceback").first.click()
-    assert not trace.evaluate("(one) => one.open")
-    leave = "(run) => { const a = document.createElement('a'); a.href = `${location.pathname}?run=${run}`;"
-    page.evaluate(f"{leave} a.className = 'on'; document.querySelector('#page').append(a); a.click(); }}", second)
-    page.locator("#slot-what dd", has_text=second).wait_for()
-    assert trace.evaluate("(one) => one.open")
-    page.go_back()
-    page.locator("#slot-what dd", has_text=first).wait_for()
-    assert trace.evaluate("(one) => one.open")
 
 
 def test_a_table_that_had_nothing_to_show_is_shown_once_it_has(page: Page, live: Live) -> None:

@@ -111,14 +111,6 @@ def test_every_page_is_legible_fits_a_narrow_window_and_names_its_parts(
         page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_a_page_is_no_wider_than_a_narrow_window_when_loaded_in_it(page: Page, site: Site) -> None:
-    page.set_viewport_size({"width": 400, "height": 900})
-    at(page, site, "trade-offs")  # its data have long sentences
-    page.locator("#slot-scatter details", has_text="Data").locator("summary").click()
-    page.locator("#slot-scatter .files table").wait_for()
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 400
-
-
 def get_focus(page: Page) -> str:
     found: str = page.evaluate("() => document.activeElement.textContent || document.activeElement.tagName")
     return found

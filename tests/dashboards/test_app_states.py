@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import plotly.graph_objects as go
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
@@ -21,6 +22,7 @@ from synthetic import write_campaign
 from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
+from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
 from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
@@ -84,26 +86,22 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/overview?view=../../etc/passwd", "no saved view 'etc-passwd-"),
         ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
         ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
-        ("/runs/compare?baseline=nobody", "has no cell 'nobody'"),
         ("/runs/compare?cell=softmax · 2", "is a baseline, which has no verdict"),
         ("/runs/compare?measure=mse%40sigma_f%3D9", "has no measure 'mse@sigma_f=9'; it has mse@sigma_f=1,sigma_x=1"),
         ("/runs/compare?better=sideways", "better='sideways'"),
         ("/runs/factors?x=nowhere", "has no axis 'nowhere'; it has operator, depth"),
         ("/runs/factors?x=depth&y=depth", "a map needs two axes"),
         ("/runs/factors?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
-        ("/runs/factors?fix=depth", "takes name=value"),
         ("/runs/trade-offs?against=nothing", "has no quantity 'nothing'; it has mse@sigma_f=1,sigma_x=1"),
         ("/runs/mechanism?probe=nothing", "has no recorded row 'nothing'; it has number"),
         ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
-        ("/runs/mechanism?step=77", "has no step 77; it has"),
         ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),
-        ("/runs/mechanism?cells=nobody", "has no cell 'nobody'; it has"),
         ("/runs/curves?metric=nothing", "has no logged metric 'nothing'; it has loss"),
         ("/runs/curves?by=nothing.here", "have no 'nothing.here'; there are cell, run, seed, operator, depth"),
         ("/runs/curves?by=x' OR '1", "\"x' OR '1\""),
         ("/runs/curves?show=nobody", "has no group of runs 'nobody'; it has softmax"),
         ("/runs/curves?run=zz", "run='zz' names one run"),
-        ("/runs/curves?smooth=exponential&amount=1", "keeps a share below 1; got 1."),
+        ("/runs/curves?smooth=1", "smooth='1': "),
         ("/runs/runs?columns=x'%3B DROP", "has no column"),
         ("/runs/published?paper=7", "has no paper '7'; it has 000, 001"),
         ("/runs/published?paper=002&item=figure 9", "has no item 'figure 9'; it has figure 1, figure 2"),
@@ -224,6 +222,14 @@ def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
             assert gzip.decompress(small.data) == whole.data, address
 
 
+def test_a_picture_has_title_and_legend_of_its_own_and_hides_what_the_page_hides(campaigns: Campaigns) -> None:
+    client = make_app(campaigns, PAGES).server.test_client()
+    figure = client.get("/files/runs/curves/curves.json", query_string={"hide": "softmax · 2"}).json
+    assert figure["layout"]["title"]["text"] == "Training curves"
+    assert figure["layout"]["showlegend"]
+    assert sorted({trace["visible"] for trace in figure["data"]}) == [False, True]
+
+
 def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: PageView) -> SlotContent:
         raise AttributeError("partially initialized module")
@@ -233,7 +239,7 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
     content, *_ = Engine(Campaigns([runs]), [broken]).show("/runs/overview", "", "light")
     found = " | ".join(texts(content))
     assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
-    assert "Noise floor" in found
+    assert "What to do next" in found
     assert "partially initialized" in caplog.text
 
 
@@ -258,6 +264,21 @@ def test_what_is_opened_in_a_page_has_no_markup_of_its_own(campaigns: Campaigns)
         assert answer.status_code == 200
         assert "img src" in answer.text
         assert "<img" not in answer.text
+
+
+def test_an_axis_follows_new_results_until_the_reader_zooms() -> None:
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 100])).update_layout(xaxis={"type": "linear", "range": [0, 3]})
+    figure.update_layout(yaxis={"type": "log", "range": [0, 2]})
+    layout = figure_of(SlotContent(figure), Looks(None))["layout"]
+    assert [layout[axis]["autorangeoptions"]["include"] for axis in ("xaxis", "yaxis")] == [(0, 3), (1, 100)]
+    assert "range" not in layout["xaxis"]
+    changed = change_figure({"data": [], "layout": {**layout, "yaxis": {"range": [3, -1]}}}).to_plotly_json()
+    sent = {tuple(each["location"]): each["params"]["value"] for each in changed["operations"]}
+    assert sent["layout", "yaxis", "range"] == [3, -1]  # rows that were added are shown
+    assert ("layout", "xaxis", "range") not in sent
+    assert sent["layout", "annotations"] == []
+    before = identify_axes(SlotContent(figure))
+    assert before != identify_axes(SlotContent(figure.update_xaxes(title_text="seconds")))  # others take the zoom back
 
 
 class Numbered(Address):

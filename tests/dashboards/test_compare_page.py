@@ -1,4 +1,4 @@
-"""Compare: differences, pairs, items and wins equal plain Python's; any measure, any baseline; a table for papers."""
+"""Compare: differences, pairs and wins equal plain Python's; any measure, any baseline; a table for papers."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from playwright.sync_api import Page
 
 from dashboards import write_report
 from dashboards.app.pages.compare import COMPARE
-from dashboards.app.pages.factors import FACTORS
 from store import Store
 from store.analysis.explain_verdict import why
 
@@ -32,13 +31,6 @@ def state(line: Line) -> str:
     return "diverged" if (line["operator"], line["seed"]) == ("alpha", 1) else "ok"
 
 
-def items(line: Line) -> dict[str, float]:
-    """Item "b<i>" differs from softmax's by i - 1 and a bit of the seed; "only" is not in softmax."""
-    shift = OPERATORS.index(line["operator"])
-    found = {f"<b>{i}": 1.0 + shift * (i - 1 + 0.1 * line["seed"]) for i in range(3)}
-    return found | ({"only": 1.0} if shift else {})
-
-
 def accuracy(line: Line) -> dict[str, float]:
     return {
         "accuracy": 0.9
@@ -49,7 +41,7 @@ def accuracy(line: Line) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = Planted(value, state, items=items, more=accuracy)
+    planted = Planted(value, state, more=accuracy)
     return plant(tmp_path_factory.mktemp("compare") / "runs", OPERATORS, SEEDS, planted)
 
 
@@ -111,17 +103,6 @@ def test_seeds_are_joined_where_both_have_a_value(root: Path) -> None:
     worse = [seed for seed in SEEDS if seed != 1 and mse("alpha", seed) >= mse("softmax", seed)]
     assert sum(trace.legendgroup == "loss" for trace in lines) == len(worse)
     assert "1 seed with a value of only one of the two" in shown.caption
-
-
-def test_items_that_both_recorded_are_compared(root: Path) -> None:
-    shown = seen(root, COMPARE, "?cell=zeta", ["items"]).slots["items"]
-    assert shown.data["item"].to_list() == ["<b>0", "<b>1", "<b>2"]
-    assert shown.data["difference"].to_list() == pytest.approx([i - 1 + 0.2 for i in range(3)])
-    assert "5 seeds" in shown.caption
-    assert shown.figure is not None
-    assert "<b>0" not in shown.figure.to_json()
-    none = seen(root, COMPARE, "?cell=zeta&measure=accuracy", ["items"]).slots["items"]
-    assert "No values of single items" in none.message
 
 
 def test_wins_are_shares_of_shared_seeds(usual: Seen) -> None:
@@ -186,15 +167,14 @@ def uneven(line: Line) -> str:
     return "pending" if seed > 3 else "diverged" if failed else "ok"
 
 
-@pytest.mark.parametrize("scale", ["log", "logit"])
-def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scale: str) -> None:
+def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path) -> None:
     def value(line: Line) -> float:
         return 0.2 + 0.01 * (line["seed"] * (2 + len(line["operator"])) % 7)
 
     def state(line: Line) -> str:
         return uneven(line) if line["operator"] == "apart" else "pending" if line["seed"] > 3 else "ok"
 
-    root = plant(tmp_path / "runs", UNEVEN, range(7), Planted(value, state), measure={"scale": scale})
+    root = plant(tmp_path / "runs", UNEVEN, range(7), Planted(value, state), measure={"scale": "logit"})
     found = seen(root, COMPARE, "?cell=apart")
     said = "paired by seed; 1 of 2 unpaired (Welch), as fewer than three seeds are shared"
     assert said in found.slots["differences"].caption
@@ -208,15 +188,10 @@ def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scal
     assert "unpaired: 4 runs against 4" in apart
     assert "4 pairs" in paired
     assert [", unpaired" in tick for tick in figure.layout.yaxis.ticktext] == [True, False]
-    assert (" in odds" in paired) == (scale == "logit")
+    assert " in odds" in paired
     html = write_report(root).read_text(encoding="utf-8")
     assert said in html
     assert "unpaired: 4 runs against 4" in html
-    effects = seen(root, FACTORS, "", ["effects"]).slots["effects"]
-    assert effects.figure is not None
-    hover = next(trace.hovertemplate for trace in effects.figure.data if trace.mode == "markers")
-    for words in (effects.caption, effects.figure.layout.xaxis.title.text, hover):
-        assert ("in odds" in words) == (scale == "logit")
 
 
 def test_seeds_on_which_one_of_two_failed_are_counted_and_marked(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
@@ -33,9 +32,8 @@ from gallery_campaign import (
 )
 from PIL import Image
 
-from benchmarks.gallery import Gallery, gallery, gallery_html
+from benchmarks.gallery import gallery
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.figures.canvas import least_width
 from dashboards.papers import formulas
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS
@@ -44,8 +42,6 @@ from store import Store
 from store.published.tables import PublishedCell, cells
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PICTURES = DOCS.parent / "artefacts" / "dashboard"
-"""If this folder is there, a picture of the gallery goes into it."""
 OTHERS = "004-table-5"
 """It has public models alone, so nothing is drawn."""
 GRIDS = {each.key: grid_of(each.key) for each in ITEMS if each.key != OTHERS}
@@ -73,13 +69,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def whole(full: Store) -> Gallery:
-    return gallery(full, GRIDS)
-
-
-@pytest.fixture(scope="module")
-def drawn(whole: Gallery) -> Mapping[str, Drawn]:
-    return {each.key: shown for each, shown in whole.drawn}
+def drawn(full: Store) -> Mapping[str, Drawn]:
+    return {each.key: shown for each, shown in gallery(full, GRIDS).drawn}
 
 
 def make(store: Store, grid: str, key: str) -> Drawn:
@@ -155,19 +146,6 @@ def test_tables_have_the_planted_values_in_their_places(drawn: Mapping[str, Draw
         assert found or each.key == "002-table-5"
 
 
-def test_cells_of_one_size_beside_several_printed_sizes_say_so(tmp_path: Path, drawn: Mapping[str, Drawn]) -> None:
-    assert drawn["000-table-1"].data["size"].is_null().all()  # an axis tells sizes apart
-    made = [each for each in table_grids()["000-table-1"] if each.axes["model"] == "1B"]
-    axes = [{name: level for name, level in each.axes.items() if name != "model"} for each in made]
-    one = [replace(each, axes=given) for each, given in zip(made, axes, strict=True)]
-    with Store.open(write_gallery(tmp_path / "one", {"one": one}, Harm(seeds=(0,)))) as store:
-        shown = make(store, "one", "000-table-1")
-    filled = shown.data.filter(pl.col("cell").is_not_null())
-    assert filled["size"].null_count() == 0
-    assert {note.split(":")[0] for note in filled["size"]} == {"not 0.5B", "not 1B", "not 3B"}
-    assert "stands beside every printed size" in shown.latex
-
-
 def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
     made = figure_grids()["001-design"]
     harm = Harm(failed=lambda cell, seed: (cell, seed) == (0, 1) or cell == 1)
@@ -175,18 +153,15 @@ def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
         shown = make(store, "001-design", "001-design-table")
     at = {(row["row"], row["column"]): row for row in shown.data.iter_rows(named=True)}
     assert set(shown.data["column"]) == {"Constant", "Per-Layer", "Per-Head", "Per-Query"}
-    names = dict(zip("βγα", ("strength_per", "threshold_per", "amplification_per"), strict=True))
-    for name, axis in names.items():
-        kept = [cell for cell in made if cell.axes[axis] == "constant"]
-        by_seed = {}
-        for seed in SEEDS:
-            usable = [c for i, c in enumerate(made) if c in kept and i != 1 and (i, seed) != (0, 1)]
-            values = [known(c.label, "mse", {"sigma_f": 3.0, "sigma_x": 1.0}, seed) for c in usable]
-            by_seed[seed] = fmean(map(math.log, values))
-        row = at[name, "Constant"]
-        assert row["mean"] == pytest.approx(math.exp(fmean(by_seed.values())))
-        lost = 1 + 3 * (made[1] in kept)
-        assert row["note"] == f"{3 * len(kept) - lost} of {3 * len(kept)} runs"
+    kept = [cell for cell in made if cell.axes["threshold_per"] == "constant"]  # the second, which failed, is one
+    by_seed = []
+    for seed in SEEDS:
+        usable = [cell for cell in kept if cell != made[1] and (cell, seed) != (made[0], 1)]
+        values = [known(cell.label, "mse", {"sigma_f": 3.0, "sigma_x": 1.0}, seed) for cell in usable]
+        by_seed.append(fmean(map(math.log, values)))
+    row = at["γ", "Constant"]
+    assert row["mean"] == pytest.approx(math.exp(fmean(by_seed)))
+    assert row["note"] == f"{3 * len(kept) - 4} of {3 * len(kept)} runs"
     gone, whole = at["β", "Per-Layer"], at["β", "Per-Head"]
     assert (gone["missing"], gone["why"]) == ("failed", "3 of 3 runs failed; no other has a usable value")
     assert (whole["note"], whole["n"]) == (None, 3)
@@ -260,7 +235,7 @@ def predictions(label: str, a: float, places: Sequence[float]) -> dict[float, fl
 ENDS = [STEPS[-1] - step for step in STEPS]
 LOSS = {step: planted("softmax · 3B", "loss", {}, [end], geometric=True) for step, end in zip(STEPS, ENDS, strict=True)}
 BASE = "softmax · 0.0004 · 5000 · 64"
-BELOW, ABOVE, USUAL = (-100, -50, -10, 0), (0, 10, 50, 100), (-10, 0, 10)
+BELOW, ABOVE = (-100, -50, -10, 0), (0, 10, 50, 100)
 SHIFTS = {x: planted("ssa", "mse", {"sigma_f": float(x), "sigma_x": 1.0}, geometric=True) for x in (1, 3, 5, 10)}
 DEPTHS = {d: planted("sigmoid", "activation_ratio", {"depth": float(d)}, [d]) for d in (0, 1, 2, 3)}
 PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
@@ -269,9 +244,6 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
         for step, end in zip(STEPS[::3], ENDS[::3], strict=True)
     }),
     ("000-figure-4", {"series": "learned_sink", "panel": "1B"}, by_layer("learned_sink · 1B", "first_token_weight")),
-    ("000-figure-5", {"panel": "learned_sink · 3B", "y": "1.0"}, {
-        head: planted("learned_sink · 3B", "weight_sum", {}, [1], [head]) for head in HEADS
-    }),
     ("000-figure-7", {"series": "softmax", "panel": "3B"}, LOSS),
     ("000-figure-10", {"series": "softmax", "panel": "3B"}, {step: LOSS[step] for step in (42, 48, 54)}),
     ("002-figure-1", {"series": "integral"}, {
@@ -282,17 +254,13 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
     ("003-figure-3", {"series": "ssa", "part": "At sigma_x = 1"}, SHIFTS),
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),
-    ("003-figure-7", {"panel": f"{MODELS[1]} · every", "y": "10.0"}, errors(f"softmax · {MODELS[1]} · every")),
     ("003-figure-9", {"series": "ssa", "panel": "of 1 x, high x"}, predictions("ssa", 1.0, ABOVE)),
-    ("003-figure-9", {"series": "ssa", "panel": "of 10 x, usual x"}, predictions("ssa", 10.0, USUAL)),
     ("004-figure-1", {"series": "eps = 0.2", "panel": MODELS[0]}, {
         length: share(f"softmax · {MODELS[0]} · {length}", 0.2) for length in (16, 64, 256)
     }),
-    ("004-figure-1", {"part": "By model", "group": MODELS[1]}, {None: share(f"softmax · {MODELS[1]} · 64")}),
     ("004-figure-2", {"part": "Over training", "of": "validation loss"}, {
         step: planted(BASE, "validation_loss", {}, [end]) for step, end in zip(STEPS, ENDS, strict=True)
     }),
-    ("004-figure-2", {"part": "Window", "of": "sink share", "x": "8.0"}, {8: share("softmax · 0.0004 · 5000 · 8")}),
     ("004-figure-3", {"series": "sigmoid"}, {k: share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)}),
     ("004-figure-4", {"series": "sigmoid", "panel": "token 1 over the others"}, DEPTHS),
     ("004-figure-6", {"series": "token 1", "panel": "norm of keys"}, by_layer("softmax", "first_key_norm", 1)),
@@ -308,7 +276,7 @@ def points(shown: Drawn, **where: str) -> dict[Any, float]:
     end = where.pop("panel", None)
     rows = shown.data.filter(pl.col(name).cast(pl.String) == level for name, level in where.items())
     rows = rows if end is None else rows.filter(pl.col("panel").str.ends_with(end))
-    return dict(rows.select("x" if "x" in rows.columns else "group", "value").iter_rows())
+    return dict(rows.select("x", "value").iter_rows())
 
 
 def test_maps_of_attention_are_of_one_layer_and_key_0_is_no_token(drawn: Mapping[str, Drawn]) -> None:
@@ -344,33 +312,10 @@ def test_maps_of_errors_are_of_the_cells_whose_task_has_their_quantifier(
     assert '"every"' in make(full, "003-figures", "003-figure-4").message  # a grid without any such task
 
 
-def test_two_axes_have_room_and_only_what_varies(drawn: Mapping[str, Drawn]) -> None:
-    data = drawn["004-figure-2"].data
-    assert set(data["part"]) == {"Over training", "Learning rate", "Data", "Window"}
-    assert set(data.filter(part="Learning rate")["of"]) == {"loss", "sink share"}
-    two, four = (drawn[f"004-figure-{number}"].figure for number in (2, 8))
-    assert two is not None
-    assert four is not None
-    assert least_width(two) > least_width(four) > 0  # room for a second axis at each panel
-
-
-def test_the_last_layer_is_that_of_each_model(tmp_path: Path) -> None:
-    deep, flat, *_ = figure_grids()["002-figures"]
-    two = [deep, replace(flat, rows=[row for row in flat.rows if row[3] in (None, 0)])]
-    with Store.open(write_gallery(tmp_path / "depths", {"two": two}, Harm(seeds=(0,)))) as store:
-        shown = make(store, "two", "002-figure-1")
-    for made, layer in zip(two, (LAYERS[-1], 0), strict=True):
-        found = points(shown, series=made.label)
-        wanted = [known(made.label, "first_token_weight", {"query": 4.0}, 0, (float(layer), head)) for head in HEADS]
-        assert found[4.0] == pytest.approx(fmean(wanted))
-    assert "n = 2 heads." in shown.caption
-
-
 def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[str, Drawn]) -> None:
     shown = drawn["000-figure-3"]
     assert set(shown.data["series"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
     assert "Left out: softmax, whose weights sum to 1. Shown: the last model, 3B." in shown.caption
-    assert set(drawn["000-figure-5"].data["panel"]) == {"learned_sink · 3B", "affine_scaled · 3B"}
     data = shown.data.filter(series="affine_scaled · 3B")
     row = data.filter(((pl.col("low") + pl.col("high")) / 2 - 0.75).abs() < 1e-9).row(0, named=True)
     count = planted("affine_scaled · 3B", "weight_sum_count", {"sum": 0.75}, LAYERS)
@@ -379,8 +324,6 @@ def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[
 
 
 def test_formulas_are_what_the_papers_write() -> None:
-    clipped = {x: value for name, x, value in formulas.activations().iter_rows() if name == "linear clipping"}
-    assert (clipped[-10.0], clipped[0.0], clipped[2.0], clipped[10.0]) == (0.0, 0.5, 0.7, 1.0)
     sums = formulas.profile().group_by("series").agg(pl.col("value").sum())
     totals = {name.partition(",")[0]: total for name, total in sums.iter_rows()}
     assert totals["softmax"] == pytest.approx(1)
@@ -420,7 +363,6 @@ def test_every_item_survives_many_levels(tmp_path: Path) -> None:
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     figures = [each.figure for each in shown.values() if each.figure is not None]
     assert all(len(figure.data) < 100 for figure in figures)  # single cells are drawn only if they can be told apart
-    assert len(shown["004-figure-7"].data) > 50
     assert "the first 9 of 60 models" in shown["004-figure-1"].caption
 
 
@@ -455,15 +397,3 @@ def test_the_pictures_of_the_documentation_have_the_captions_of_the_drawings(dra
             captions[path.stem] = picture.info["Description"]
     now = {key: drawn[key].caption for key in captions}
     assert captions == now, "run `python -m benchmarks.gallery` and commit docs/gallery"
-
-
-@pytest.mark.browser
-def test_the_gallery_is_drawn_in_a_browser(whole: Gallery, look: Callable[..., Any], tmp_path: Path) -> None:
-    page = tmp_path / "gallery.html"
-    page.write_text(gallery_html(whole), encoding="utf-8")
-    seen = look(page)
-    assert seen.complaints == []
-    assert seen.page.locator("figure").count() == len(GRIDS)
-    assert seen.page.locator(".js-plotly-plot .main-svg").count() >= 35
-    if PICTURES.is_dir():
-        seen.page.screenshot(path=PICTURES / "gallery.png", full_page=True)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.lines import Drawing, Panel, Series, band, beyond, draw_lines, draw_panels
+from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_lines, draw_panels
 from dashboards.theme.styles import REST
 
 TWO = {"a": Series("first", REST), "b": Series("<b>%{x}</b>", REST)}
@@ -53,13 +53,6 @@ def test_at_a_single_place_series_stand_beside_each_other_and_elsewhere_they_do_
 def test_a_point_between_two_gaps_is_marked_since_no_line_reaches_it() -> None:
     assert line(draw(frame([1.0, None, 3.0, 4.0]))).marker.size == (6, 0, 0, 0)
     assert line(draw(frame([1.0, 2.0]))).mode == "lines"
-
-
-def test_a_band_has_a_gap_where_an_end_is_missing() -> None:
-    low, high = np.array([1, 1, np.nan, 1, 1]), np.array([2, 2, np.nan, 2, 2])
-    area = band(np.arange(1, 6), low, high, "#00000010", "k")
-    np.testing.assert_array_equal(area.x, [1, 2, 2, 1, 1, 4, 5, 5, 4, 4])
-    np.testing.assert_array_equal(area.y, [2, 2, 1, 1, np.nan, 2, 2, 1, 1, np.nan])
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
@@ -107,13 +100,6 @@ def test_of_many_curves_only_spikes_are_drawn_and_the_axis_has_room_for_them(sca
     np.testing.assert_allclose(strokes["3"].y, [1, 0.01, np.nan, 1, 9, np.nan], rtol=1e-6)
     high = figure.layout.yaxis.range[1]
     assert (10**high if scale == "log" else high) > 9
-
-
-def test_a_log_axis_has_no_place_for_zero_and_names_can_stand_on_an_axis() -> None:
-    figure = draw(frame([1.0, 2.0, 3.0]).with_columns(x=pl.col("x") - 1), log_x=True)
-    assert (list(line(figure).x), figure.layout.xaxis.type) == ([1, 2], "log")
-    found = frame([1.0, 2.0]).with_columns(x=pl.Series(["one", "%{y}"]))
-    assert list(line(draw(found)).x) == ["one", "%&#123;y}"]
 
 
 def test_panels_share_the_axis_x_and_each_has_its_own_y() -> None:

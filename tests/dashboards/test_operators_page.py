@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_grid
 
-from dashboards.app.address import read, replace_fields, write_query
 from dashboards.app.engine import shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress
@@ -155,12 +154,3 @@ def test_an_operator_of_a_grid_that_cannot_be_read_says_why(tmp_path: Path) -> N
         view = _view(opened, operator="grid:Mine")
         shown = shown_of(SLOTS["weights"], view)
         assert shown.message.startswith("No grid") or "`ablate dash --spec FILE`" in shown.message
-
-
-def test_another_operator_leaves_the_numbers_of_the_last_behind() -> None:
-    address = OperatorsAddress(operator="ssa", numbers=("score.n=2",), logits="1, 2")
-    assert replace_fields(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
-        operator="sigmoid", logits="1, 2"
-    )
-    assert replace_fields(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
-    assert read(OperatorsAddress, write_query(address)) == address

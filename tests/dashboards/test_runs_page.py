@@ -58,7 +58,7 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageV
     assert rows["SSA · a · 3", 2]["status"] == "pending"
     assert rows["SSA · b · 3", 0]["status (axis)"] == "b"
     assert rows["SSA · b · 3", 0]["run"] == rows["SSA · b · 3", 0]["trial"][:8]
-    assert "18 trials: 16 ok, 1 failed and 1 pending. mse, lower is better." in found.caption
+    assert "18 trials: 16 ok, 1 failed and 1 pending. mse at sigma_f 5" in found.caption
 
 
 def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageView) -> None:

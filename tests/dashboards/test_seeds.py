@@ -19,29 +19,27 @@ def one(store: Store, scale: str, *values: str) -> dict[str, float]:
     return found.row(0, named=True)
 
 
-def test_the_log_scale_has_the_geometric_mean_and_the_interval_of_logarithms(known: Store) -> None:
-    found = one(known, "log", "1", "2", "4")
-    half = T_2 * math.log(2) / math.sqrt(3)
-    assert found["value"] == pytest.approx(2)
-    assert found["low"] == pytest.approx(2 * math.exp(-half), rel=1e-5)
-    assert found["high"] == pytest.approx(2 * math.exp(half), rel=1e-5)
-    assert (found["n"], found["lost"]) == (3, 0)
-
-
-def test_the_linear_scale_has_the_mean_and_its_interval(known: Store) -> None:
-    found = one(known, "linear", "-1", "0", "1")
-    assert found["value"] == pytest.approx(0)
-    assert found["high"] == pytest.approx(T_2 / math.sqrt(3), rel=1e-5)
-    assert found["low"] == pytest.approx(-found["high"])
-
-
-def test_the_logit_scale_has_the_rate_of_the_mean_odds_and_leaves_none_and_all_out(known: Store) -> None:
-    found = one(known, "logit", "0.2", "0.5", "0.8", "0", "1", "1.5")
-    half = T_2 * math.log(4) / math.sqrt(3)
-    assert found["value"] == pytest.approx(0.5)
-    assert found["high"] == pytest.approx(1 / (1 + math.exp(-half)), rel=1e-5)
-    assert found["low"] == pytest.approx(1 - found["high"])
-    assert (found["n"], found["lost"]) == (3, 3)
+@pytest.mark.parametrize(
+    ("scale", "values", "mean", "high", "lost"),
+    [
+        ("log", ("1", "2", "4"), 2, 2 * math.exp(T_2 * math.log(2) / math.sqrt(3)), 0),
+        ("linear", ("-1", "0", "1"), 0, T_2 / math.sqrt(3), 0),
+        (
+            "logit",
+            ("0.2", "0.5", "0.8", "0", "1", "1.5"),
+            0.5,
+            1 / (1 + math.exp(-T_2 * math.log(4) / math.sqrt(3))),
+            3,
+        ),
+    ],
+)
+def test_averages_and_intervals_are_those_of_the_scale(
+    known: Store, scale: str, values: tuple[str, ...], mean: float, high: float, lost: int
+) -> None:
+    found = one(known, scale, *values)
+    low = {"log": 4 / high, "linear": -high, "logit": 1 - high}[scale]
+    assert [found[name] for name in ("value", "low", "high")] == pytest.approx([mean, low, high], rel=1e-5)
+    assert (found["n"], found["lost"]) == (3, lost)
 
 
 @pytest.mark.parametrize(("scale", "change"), [("linear", 0.3), ("log", math.log(1.6)), ("logit", math.log(4))])

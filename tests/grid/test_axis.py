@@ -26,18 +26,6 @@ def test_a_name_is_the_shortest_telling_tail(paths: list[str], names: list[str])
     assert axis_names([(path, None) for path in paths]) == names
 
 
-@given(
-    st.lists(st.lists(st.sampled_from(["per", "init", "a", "b", "select"]), min_size=2, max_size=4), unique_by=tuple)
-)
-def test_names_are_always_different_unless_it_is_said(paths: list[list[str]]) -> None:
-    wanted = [(".".join(path), None) for path in paths]
-    try:
-        names = axis_names(wanted)
-    except SpecError:  # a path whose every tail is taken or reserved: said, see the next test
-        return
-    assert len({name.lower() for name in names}) == len(names)
-
-
 def test_a_given_name_is_kept_and_the_others_go_round_it() -> None:
     assert axis_names([("a.size", None), ("b.c", "size")]) == ["a_size", "size"]
     with pytest.raises(SpecError, match=r"two axes are called 'x'.*give one another name="):

@@ -65,7 +65,6 @@ def test_an_axis_begins_with_what_was_written_and_not_with_what_it_came_to() -> 
     [
         ("operator.gat.strength", "'gat' is not a field of Operator; it has gate, margin, .*did you mean 'gate'"),
         ("operator.gate.strength.init.x", "asks for 'x' of 0.5, which has no fields"),
-        ("moddel", "'moddel' is not a field of Trial; it has .*did you mean 'model'"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_told_at_once(path: str, told: str) -> None:

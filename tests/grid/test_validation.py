@@ -9,7 +9,6 @@ from grid import SpecError, over, spec_error
 NUMBER = "unable to parse string as a number"
 INTEGER = "unable to parse string as an integer"
 TRIAL = "execution, model, operator, placement, seed, task, training"
-MODEL = "activation, bias, dropout, epsilon, heads, hidden, kind, layers, max_positions, norm, tied, width"
 
 SAID = {
     "a type": ({"model": {"layers": "x"}}, f"model.layers should be a valid integer, {INTEGER}, got 'x'"),
@@ -22,16 +21,11 @@ SAID = {
         "operator.score.n: 'pre' is not a field of Number; it has init, learned, link, per; did you mean 'per'?",
     ),
     "unknown": ({"modle": {}}, f"'modle' is not a field of Trial; it has {TRIAL}; did you mean 'model'?"),
-    "a field of a part": (
-        {"layers": 2},
-        f"'layers' is not a field of Trial; it has {TRIAL}; did you mean 'model.layers'?",
-    ),
     "another library's name of a field of a part": (
         {"hidden_size": 2},
         f"'hidden_size' is not a field of Trial; it has {TRIAL}; did you mean 'model.width'?",
     ),
     "a rule of a part": ({"model": {"heads": 3}}, "model: heads divide the width; got 3 and 128"),
-    "a rule of the whole": ({"model": {"layers": 0}}, "Trial: a model has layers"),
     "a kind": (
         {"operator": {"score": {"kind": "sas"}}},
         "operator.score: Score has no kind 'sas'; it has exponential, ssa; did you mean 'ssa'?",
@@ -43,10 +37,6 @@ SAID = {
     "a name for a spec": (
         {"operator": "softmax"},
         "operator takes a spec of class Operator, got 'softmax'; write softmax()",
-    ),
-    "another library's name": (
-        {"model": {"hidden_size": 8}},
-        f"model: 'hidden_size' is not a field of Model; it has {MODEL}; did you mean 'width'?",
     ),
     "long": (
         {"training": {"clip": "x" * 500}},

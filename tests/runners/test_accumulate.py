@@ -1,7 +1,7 @@
 """A batch in micro-batches: the loss, the gradient and the running means of the whole."""
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +13,11 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.attempts.micro_batches import split as halved, written_micro_batches
 from runners.optimisers import AdamW, Training
-from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict
-from runners.tasks.counter_rng import CPU
+from runners.tasks import MaskedText
+from runners.tasks.task import UNSCORED
 from runners.training.loop import train
 from runners.trial import Execution, Trial
-from variants import Operator
+from variants import Operator, babyberta
 from variants.model.parameters import NumberParameters
 
 
@@ -32,40 +32,6 @@ def test_micro_batches_train_as_the_whole_batch_does(
         world = memory()
         train(split(trial, accumulate), world)
         assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(torch.float64).eps
-
-
-class HalfHidden(LinearFunctions):
-    """Points whose value is negative are not asked for, and of the last three sequences none is."""
-
-    kind: Literal["half_hidden"] = "half_hidden"
-
-    def open(self) -> "HalfHiddenData":
-        return HalfHiddenData(super().open())
-
-
-class HalfHiddenData(Data):
-    def __init__(self, whole: Data) -> None:
-        self._whole = whole
-
-    @property
-    def constant_loss(self) -> float:
-        return self._whole.constant_loss
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        inputs, targets, _ = self._whole.batch(seed, step, device)
-        hidden = targets.masked_fill(targets < 0, torch.nan)
-        hidden[-3:] = torch.nan
-        return Batch(inputs, hidden)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        asked = ~targets.isnan()
-        return (outputs[:, ::2, 0][asked] - targets[asked]).square().mean()
-
-    def terms(self, targets: Tensor) -> int:
-        return int((~targets.isnan()).sum())
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        return self._whole.evaluate(predict)
 
 
 def test_running_means_move_by_what_parts_see(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +69,16 @@ def test_micro_batches_resume_exactly_with_dropout(tiny: Trial, memory: Callable
     assert numbers(parts) == numbers(whole)
 
 
-def test_a_part_counts_by_what_is_asked_in_it(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A size gives the same parts as a number; each part of a step draws other numbers."""
-    task = HalfHidden.model_validate({**tiny.task.data(), "kind": "half_hidden"})
-    trial, whole = tiny.changed(task=task, training=GENTLE), memory()
+def test_a_part_counts_by_what_is_asked_in_it(
+    tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences hide unlike numbers of tokens. A size gives the same parts as a number; each draws other numbers."""
+    (tmp_path / "text.txt").write_text("".join(f"{'word ' * (n % 7)}{n}\n" for n in range(200)))
+    task = MaskedText(source=str(tmp_path / "text.txt"), context=40, batch=8, validation_sentences=20)
+    assert len({int(part.targets.ne(UNSCORED).sum()) for part in task.open().batch(3, 1).split(8)}) > 2
+    model = babyberta(layers=1, heads=2, width=8, feedforward_width=16, max_positions=48)
+    model = model.changed(dropout=0.0, attention_dropout=0.0)
+    trial, whole = tiny.changed(task=task, model=model, training=GENTLE), memory()
     train(trial, whole)
     worlds = []
     for accumulate in (2, 8):

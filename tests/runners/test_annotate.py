@@ -76,19 +76,6 @@ def test_every_listing_takes_a_tag(campaign: Campaign, ablate: Ablate) -> None:
     assert [(row["label"], row["seed"], row["tags"]) for row in listed] == [("SSA", 0, "good")]
 
 
-def test_tags_are_listed_by_cell(campaign: Campaign, ablate: Ablate) -> None:
-    assert "no trial has a tag" in ablate("tag", "--campaign", campaign.root).out
-    assert run(campaign, "tag", "operator=SSA", "+good") == 0
-    assert run(campaign, "note", "operator=softmax", "spikes") == 0
-    shown = ablate("tag", "--campaign", campaign.root).out.splitlines()
-    keys = ", ".join(campaign.line("SSA", seed)["trial"][:8] for seed in range(3))
-    assert [line.split(maxsplit=3) for line in shown[1:2]] == [["SSA", "good", "3", f"{keys}"]]
-    assert shown[2:] == ["note on softmax seed 0, softmax seed 1, softmax seed 2: spikes"]
-    assert run(campaign, "note", "--grid", "quickstart", "for the appendix") == 0
-    shown = ablate("tag", "--campaign", campaign.root).out.splitlines()
-    assert shown[-1] == "note on grid quickstart: for the appendix"
-
-
 def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None:
     plain = ablate("status", "--campaign", campaign.root).out
     assert "tags" not in plain

@@ -4,17 +4,14 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
-from real_spec import real_spec
 from submission_files import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
-from warm import REAL, Warm
 
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
@@ -25,7 +22,7 @@ from runners.slurm.submit.already_queued import queued_elsewhere
 from runners.slurm.worker_records import CalledOff, read_cancelled
 from store.files.atomic import make_directory, read_json, write_json
 from store.files.layout import Layout
-from store.files.trial_status import process_started, trial_state
+from store.files.trial_status import process_started
 from store.ingest.ingest_lock import ingest_lock
 from store.store import Store
 
@@ -139,42 +136,6 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
             assert run.wait() == -signal.SIGTERM
         finally:
             run.kill()
-
-
-def wait_for_command(command: Sequence[str]) -> tuple[int, str, str]:
-    """Return its exit status, stdout and stderr."""
-    with Warm(command, preload=REAL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        out, err = process.communicate()
-        return process.returncode, out, err
-
-
-def is_trained(layout: Layout, key: str) -> bool:
-    live = trial_state(layout, key).live
-    return live is not None and live.start["device"] is not None and process_started(live.start["pid"]) is not None
-
-
-@pytest.mark.slow
-def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path) -> None:
-    path, root = tmp_path / "long.py", tmp_path / "campaign"
-    path.write_text(real_spec("long", training="steps=1_000_000", operators="softmax()"))
-    command = [sys.executable, "-P", "-m", "runners"]
-    words = [*command, "run", str(path), "--campaign", str(root), "--workers", "2"]
-    layout = Layout(root)
-    with Warm(words, preload=REAL, stderr=subprocess.DEVNULL) as run:
-        try:
-            while not any(is_trained(layout, key) for key in layout.trial_keys()):
-                assert run.poll() is None
-                time.sleep(0.05)
-            cancel = [*command, "cancel", "--campaign", str(root)]
-            code, _, error = wait_for_command([*cancel, "seed=0"])
-            assert (code, "can only be stopped as a whole" in error) == (5, True)
-            code, answer, _ = wait_for_command(cancel)
-            assert (code, f"(process {run.pid}) was asked to stop" in answer) == (0, True)
-            assert run.wait() == 130
-        finally:
-            run.kill()
-    attempts = [attempt for key in layout.trial_keys() for attempt in trial_state(layout, key).attempts]
-    assert {attempt.end["status"] for attempt in attempts} == {"stopped"}
 
 
 @pytest.mark.parametrize("second", ["everything", "another"])

@@ -17,7 +17,6 @@ from runners.checkpoint import (
     checkpointed_step,
     discard_checkpoints,
     forget_older,
-    has_checkpoints,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
@@ -183,5 +182,5 @@ def test_checkpoints_of_a_finished_trial_can_be_discarded(layout: Layout) -> Non
         saved(layout, step, attempt=attempt)
     discard_checkpoints(layout, TRIAL, 2)
     assert checkpointed_step(layout, TRIAL) == 5  # the step of an attempt that trains it again
-    assert [has_checkpoints(layout, TRIAL, attempt) for attempt in (1, 2, 3, 4)] == [False, False, True, False]
+    assert [layout.checkpoint(TRIAL, attempt).exists() for attempt in (1, 2, 3, 4)] == [False, False, True, False]
     assert layout.start(TRIAL, 1).exists()

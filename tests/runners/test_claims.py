@@ -127,13 +127,13 @@ def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> N
     assert isinstance(mine, Claim)
     vanish(layout, MOST_LOST)
     assert claimed(layout, sources=OLD) == Taken("failed")
-    end = json.loads(layout.end(TRIAL, MOST_LOST).read_bytes())
+    end = json.loads(layout.end(TRIAL, MOST_LOST + 1).read_bytes())
     assert (end["status"], end["reason"]) == ("failed", "killed")
     assert claimed(layout, sources=OLD) == Taken("failed")
     assert isinstance(claim(layout, TRIAL, LATER, retry=True), Claim)
-    vanish(layout, *range(MOST_LOST + 1, 2 * MOST_LOST + 1))
+    vanish(layout, *range(MOST_LOST + 2, 2 * MOST_LOST + 2))
     assert claim(layout, TRIAL, LATER, retry=True) == Taken("failed")  # it does not outweigh those that vanish now
-    assert layout.end(TRIAL, 2 * MOST_LOST).exists()
+    assert layout.end(TRIAL, 2 * MOST_LOST + 2).exists()
 
 
 def live(

@@ -1,8 +1,6 @@
 """The pages about clusters agree with the code: commands, options, fields, defaults and messages."""
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,15 +8,14 @@ from cyclopts import App
 
 from runners.cli.app import app
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.spec import Needs, Slurm, cluster_of
+from runners.slurm.spec import Slurm, cluster_of
 from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
     page.stem: page.read_text()
-    for page in (DOCS / f"{name}.md" for name in ("cluster", "administrators", "monitoring"))
-}
-README = (DOCS.parent / "README.md").read_text()
+    for page in (DOCS / f"{name}.md" for name in ("cluster", "administrators", "monitoring", "tutorial", "specs"))
+} | {"README": (DOCS.parent / "README.md").read_text()}
 OPTIONS = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 CALL = re.compile(r"(?:`|^ {4}(?:\$ |srun .*)?)ablate ([a-z]+)([^`\n#|]*)", re.MULTILINE)
 ELSEWHERE = set(
@@ -45,9 +42,9 @@ def spec_of(page: str) -> str:
     return re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", [*PAGES, "README"])
+@pytest.mark.parametrize("name", PAGES)
 def test_every_call_in_a_page_is_one_that_the_command_takes(name: str) -> None:
-    found = calls({**PAGES, "README": README}[name])
+    found = calls(PAGES[name])
     assert len(found) >= 5
     for command, words in found:
         rest = re.sub(r" -\w+", "", words) if command == "tag" else words  # -bad removes a tag
@@ -58,7 +55,8 @@ def test_every_option_in_a_page_is_one_of_ablate_or_of_a_program_named_here() ->
     every = {
         option for command in ("cancel", "plan", "run", "retry", "logs", "table") for option in options(command)
     } | ELSEWHERE
-    for name, page in PAGES.items():
+    for name in ("cluster", "administrators", "monitoring"):
+        page = PAGES[name]
         assert not {each for each in OPTIONS.findall(page) if each.startswith("--")} - every, name
 
 
@@ -68,14 +66,6 @@ def test_every_field_of_slurm_and_every_option_of_a_submission_is_explained() ->
     general = {"--grid", "--scale", "--campaign", "--on", "--retry", "--rerun-stale", "--again", "--help", "-h"}
     for option in options("run") - general:
         assert f"`{option}" in PAGES["cluster"], option
-
-
-def test_the_fields_that_the_page_sets_are_there() -> None:
-    for name, kind in {"Slurm": Slurm, "Needs": Needs}.items():
-        said = re.findall(rf"{name}\(([^\n]*)\)", PAGES["cluster"])
-        named = {field for each in said for field in re.findall(r"(?<!\{)\b(\w+)=", each)}
-        assert named, name
-        assert named <= set(kind.model_fields), name
 
 
 def test_the_spec_file_of_the_page_is_a_grid_and_what_is_asked_for_it(tmp_path: Path) -> None:
@@ -97,47 +87,3 @@ def test_the_defaults_that_the_pages_say_are_those_of_the_code() -> None:
     assert f"until it has died {MOST_DEATHS} times since its last 85" in PAGES["administrators"]
     assert MOST_REFUSALS == 3
     assert "three nodes at most" in PAGES["administrators"]
-
-
-def test_the_pages_agree_about_the_start_of_a_worker() -> None:
-    operations = re.compile(r"([\d,]+) operations on paths")
-    (found,) = operations.findall(PAGES["cluster"])
-    assert (
-        f"the start of a worker up to the end of its first short trial | {found} operations" in PAGES["administrators"]
-    )
-
-
-@cache
-def texts_of_the_code() -> str:
-    """The words of all strings in the sources of the runners and of the worker's shell script."""
-    runners = DOCS.parent / "runners"
-    literals = [
-        str(node.value)
-        for path in runners.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    return "\n".join([*literals, (runners / "slurm/submit/worker.sh").read_text()])
-
-
-def is_said(message: str) -> bool:
-    """Return True if most words of the message stand in runs of three or more in the code; names and counts do not."""
-    words = message.split()
-    runs = [range(at, at + 3) for at in range(len(words) - 2) if " ".join(words[at : at + 3]) in texts_of_the_code()]
-    return len({at for run in runs for at in run}) >= 0.4 * len(words)
-
-
-def messages_of_the_page() -> list[str]:
-    """The messages in the page's table of problems, those of bash left out."""
-    table = PAGES["cluster"].partition("## When something is wrong")[2]
-    cells = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ") and "`" in line]
-    messages = [message for cell in cells for message in re.findall(r"`([^`]{20,})`", cell)]
-    return [message for message in messages if not message.startswith("module: ")]
-
-
-def test_the_messages_that_the_page_explains_are_those_of_the_code() -> None:
-    messages = messages_of_the_page()
-    assert len(messages) > 15
-    parts = [part for message in messages for part in message.split(" ... ") if len(part.split()) > 4]
-    checked = [part for part in parts if "Unable to contact" not in part and not part.startswith("budget: ")]
-    assert [part for part in checked if not is_said(part)] == []

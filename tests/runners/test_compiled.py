@@ -26,7 +26,7 @@ from runners.trial import Trial
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.store import Store
-from variants import affine_scaled, entmax15, gpt2, llama2, ssa
+from variants import Backbone, affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
 EXACT = 1e-6
@@ -52,28 +52,27 @@ def on(trial: Trial, **fields: Any) -> Trial:
     return trial.changed(execution={**trial.execution.data(), "compile": "on"}, **fields)
 
 
+def many_lengths(trial: Trial, model: Backbone) -> Trial:
+    task = trial.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
+    return trial.changed(task=task, model=model)
+
+
 @pytest.mark.usefixtures("traced")
-def test_losses_are_equal(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_equal_also_after_a_stop(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it draws, too; evaluations compile nothing."""
     monkeypatch.setattr(compilation, "BACKEND", "aot_eager")  # the backward is a graph, too
     model = gpt2(layers=1, heads=2, width=8, max_positions=16).changed(dropout=0.2, attention_dropout=0.2)
     trial = tiny.changed(operator=affine_scaled(), model=model, training=GENTLE.changed(steps=6, evaluate_every=3))
-    plain, fused = memory(), memory()
+    plain, fused, parts = memory(), memory(), memory(stop_at=[4])
     assert "graphs" not in train(trial, plain).cost
     found = train(on(trial), fused).cost
     assert found["graphs"] == 1
     assert 0 < found["compile_s"] < found["train_s"]
     assert apart(numbers(plain), numbers(fused)) < EXACT
-
-
-@pytest.mark.usefixtures("traced")
-def test_a_resumed_run_is_the_uninterrupted_one(tiny: Trial, memory: Callable) -> None:
-    trial, whole, parts = on(tiny, model=ONE), memory(), memory(stop_at=[4])
-    train(trial, whole)
-    assert train(trial, parts).stopped
+    assert train(on(trial), parts).stopped
     parts.stop_at.clear()
-    train(trial, parts)
-    assert numbers(parts) == numbers(whole)
+    train(on(trial), parts)
+    assert numbers(parts) == numbers(fused)
 
 
 @pytest.mark.usefixtures("traced")
@@ -96,9 +95,7 @@ def test_trials_that_differ_by_seed_or_rate_share_a_graph(tiny: Trial, memory: C
 
 @pytest.mark.usefixtures("traced")
 def test_a_curriculum_of_many_lengths_needs_two_graphs(tiny: Trial, memory: Callable) -> None:
-    task = tiny.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
-    model = llama2(layers=1, heads=2, width=8, feedforward_width=8)
-    trial = tiny.changed(task=task, model=model)
+    trial = many_lengths(tiny, llama2(layers=1, heads=2, width=8, feedforward_width=8))
     plain, fused = memory(), memory()
     train(trial, plain)
     assert train(on(trial), fused).cost["graphs"] == 2
@@ -140,8 +137,7 @@ def test_a_recompile_limit_is_reported(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second length of a curriculum needs a second graph; by default the compiler would silently run eagerly."""
-    task = tiny.task.changed(points=8, batch=4, curriculum=Curriculum(start=3, every=2, increment=1))
-    trial, plain, fallen = tiny.changed(task=task, model=ONE), memory(), memory()
+    trial, plain, fallen = many_lengths(tiny, ONE), memory(), memory()
     message = r"cannot be compiled \(FailOnRecompileLimitHit: .*\); use execution.compile='off'"
     with torch._dynamo.config.patch(recompile_limit=1):
         with pytest.raises(SpecError, match=message):

@@ -367,17 +367,6 @@ def test_a_grid_that_lost_both_files_is_told_and_a_renamed_one_is_sound(sound: S
     assert (told["file"], "trials of the grid" in told["problem"]) == ("grids/small.json", True)
 
 
-def test_a_store_that_is_a_link_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
-    root = copy(sound.root, tmp_path / sound.root.name, store=True)
-    (root / "store").rename(tmp_path / "elsewhere")
-    (root / "store").symlink_to(tmp_path / "elsewhere")
-    (told,) = ask(root, "check").numbers
-    assert (told["file"], told["remedy"]) == ("store", "remove the link, then run `ablate rebuild`")
-    (root / "store").unlink()
-    ablate("rebuild", "--campaign", root)
-    assert ask(root, "check").numbers == []
-
-
 def test_lost_shards_are_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
     shutil.copytree(sound.root.parent, tmp_path / "p", ignore=shutil.ignore_patterns("store"))
     root, spec = tmp_path / "p" / "c", tmp_path / "p" / "spec.py"

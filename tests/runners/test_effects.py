@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign, write_start
+from synthetic import write_campaign
 
 FACTORS = {"gate": ("head", "constant", "layer")}
 
@@ -29,7 +29,7 @@ def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, ablat
     assert sample.startswith("ablate: 4 of 5 seeds have a value of all 6 cells; only these count")
     assert caution.startswith("ablate: caution: with fewer than 5 seeds")
     assert left_out == "ablate: 1 of 30 planned runs are left out: 1 failed"
-    assert "SSA × constant" in ablate("effects", "--interactions", "--campaign", campaign).out
+    assert "operator × gate" in ablate("effects", "--interactions", "--campaign", campaign).out
 
 
 def test_programs_get_json_with_all_digits_and_csv(campaign: Path, ablate: Callable) -> None:
@@ -99,26 +99,6 @@ def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, ablate: 
     assert lines[0].endswith("against loss (lower is better), parameters (lower is better)")
     assert "alpha 0.05: Holm over 30 ordered pairs (dominated), over 6 cells (on the front)" in lines[1]
     assert "standing" in lines[2]
-
-
-def test_mixed_code_is_told_beside_costs(tmp_path: Path, ablate: Callable) -> None:
-    written = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
-    other = {"code": "beef" * 10, "sources": {"core": "other"}}
-    write_start(written.layout, written.line("SSA", 0)["trial"], 1, **other)
-    for words in (["curves", "--by", "steps"], ["pareto", "--against", "loss"]):
-        assert "mix versions of the code" in ablate(*words, "--campaign", tmp_path).err
-
-
-def test_notes_of_tests_leave_room_for_the_names_of_axes(
-    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    factors = {"learning rate": (1, 2, 3)}
-    pending = [(f"{operator} · 3", seed) for operator in ("softmax", "SSA") for seed in range(5)]
-    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, pending=pending)
-    said = ablate("effects", "--campaign", tmp_path).out
-    assert "\nlearning rate   1 " in said.partition("F tests")[2]
-    assert "\nlearning rate: no run with learning rate 3 has a value" in said
 
 
 def test_a_cell_without_values_counts_once_and_is_named(tmp_path: Path, ablate: Callable) -> None:

@@ -76,12 +76,9 @@ def test_tables_go_on_pages(campaign: Path, tmp_path: Path, capfdbinary: pytest.
     [
         ("verdict --to x.csv", 3, "did you mean 'verdicts'"),
         ("../grids --to x.csv", 3, "no table '../grids'"),
-        ("cells --to x.doc", 2, "written as .csv, .parquet, .tex, .md; got 'x.doc'"),
         ("cells --to -", 2, "add --format"),
         ("trials --to x.csv --at sigma_f=5", 2, "are for cells on a page"),
         ("cells --to x.md --at sigma_f", 2, "such as sigma_x=1; got 'sigma_f'"),
-        ("cells --to x.md --measure mes", 3, "did you mean 'mse'"),
-        ("cells --to x.md --grid quikstart", 3, "did you mean 'quickstart'"),
         ("cells --to= --format csv", 2, "--to takes the name of a file, or - for stdout; got ''"),
     ],
 )

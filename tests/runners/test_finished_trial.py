@@ -7,7 +7,7 @@ import torch
 from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 
-from grid import Grid, over
+from grid import Grid
 from grid.errors import SpecError, StoreError
 from runners import run_campaign
 from runners.checkpoint import save_checkpoint
@@ -15,7 +15,7 @@ from runners.provenance.code import Codes
 from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
 from runners.trial import Trial, build_model
 from store.files.layout import Layout
-from variants import gpt2, softmax, ssa
+from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
 
 
@@ -181,12 +181,6 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
         Distillation(task=others, teacher=teacher(root, trial)).open()
 
 
-def pairs_of(folder: Path) -> Text:
-    """Byte pairs learned from a text of its own."""
-    folder.mkdir()
-    return prose(folder).changed(tokenizer=BytePairs(vocabulary=280))
-
-
 def with_other_pairs(task: Text, folder: Path) -> Text:
     path = folder / "other.txt"
     path.write_text("".join(f"quick brown fox {n} over lazy dogs, isn't it?\n" for n in range(400)))
@@ -197,8 +191,10 @@ def with_other_pairs(task: Text, folder: Path) -> Text:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_tokenizer_is_known_by_its_record(root: Path, tmp_path: Path, then: str, recorded: bool) -> None:
     """A student with the same one needs no file of the teacher's; one with another, or not known to, is refused."""
-    old = pairs_of(tmp_path / "old")
-    trial, same = teaching_trial(old), pairs_of(tmp_path / "same")
+    for name in ("old", "same"):
+        (tmp_path / name).mkdir()
+    old, same = (prose(tmp_path / name).changed(tokenizer=BytePairs(vocabulary=280)) for name in ("old", "same"))
+    trial = teaching_trial(old)
     other = with_other_pairs(old, tmp_path)
     path = write_finished(root, trial)
     if not recorded:
@@ -233,14 +229,3 @@ def test_tokens_with_two_meanings_are_refused(root: Path, teachers: Task, studen
     write_finished(root, trial)
     with pytest.raises(SpecError, match=said):
         Distillation(task=students, teacher=teacher(root, trial)).open()
-
-
-def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task: Text) -> None:
-    trials = [teaching_trial(task), teaching_trial(task, operator=softmax()), teaching_trial(task, seed=4)]
-    for each in trials:
-        write_finished(root, each)
-    teachers = [teacher(root, each) for each in trials]
-    base = learning_trial(Distillation(task=task, teacher=teachers[0]))
-    cells = list(Grid(name="g", base=base, axes=[over("task.teacher", teachers)]).cells())
-    assert len({cell.key for cell in cells}) == len({cell.label for cell in cells}) == 3
-    assert ssa().label in cells[0].label

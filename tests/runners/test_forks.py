@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,41 +17,29 @@ from warm import warm_server
 
 from grid.errors import SpecError
 from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Outcome, WorkOrder
+from runners.attempts.worker import Listener, Outcome, WorkOrder
 from runners.child_lifetime import GROUP_SIGNALS
 from runners.execution import Local, Queue
 from runners.execution.fork_client import Forks, start_interpreter
 from store.files.layout import Layout
 
-MOST_TURNS = 40
 
-
-class Turns:
-    """An overseer that counts how often the machine looks around."""
+class Turns(Listener):
+    """An overseer that counts workers and rows."""
 
     def __init__(self) -> None:
-        self.turns = self.workers = 0
+        self.workers = 0
         self.outcomes: list[Outcome] = []
-        self.notes: list[str] = []
-
-    def stop_requested(self) -> bool:
-        self.turns += 1
-        assert self.turns < MOST_TURNS, f"the machine waits for a worker that is dead; {self.notes}"
-        return False
 
     def worker_number(self) -> int:
         self.workers += 1
         return self.workers
 
-    def row_started(self, row: int, attempt: int, step: int) -> None: ...
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
-
     def row_ended(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        raise AssertionError(text)
 
 
 def test_a_death_that_is_told_while_a_worker_is_forked_is_not_overlooked() -> None:
@@ -99,10 +87,13 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
         forks.close()
 
 
+def job_of(root: Path, lines: Iterable[Mapping[str, Any]]) -> WorkOrder:
+    write_submission(Layout(root), "20260101T000000-000000", lines)
+    return WorkOrder(root, "20260101T000000-000000", ENTRY)
+
+
 def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path) -> None:
-    lines = [{**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))]
-    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    job = WorkOrder(tmp_path, "20260101T000000-000000", ENTRY)
+    job = job_of(tmp_path, ({**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))))
     with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
         Local(2, start=warm_server).run(job, Queue(range(2)), Turns())
 
@@ -118,9 +109,7 @@ def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path
 
     started: list[None] = []
     overseer.row_started = start_row
-    overseer.stop_requested = lambda: False
-    lines = list(trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
-    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    machine.run(WorkOrder(tmp_path, "20260101T000000-000000", ENTRY), Queue(range(6)), overseer)
+    job = job_of(tmp_path, trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
+    machine.run(job, Queue(range(6)), overseer)
     assert sorted(outcome.row for outcome in overseer.outcomes) == list(range(6))
     assert (max(at_once), overseer.workers) == (2, 2)

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import app
-
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = DOCS / "specs.md"
 FILE = re.compile(r"```python\n# (\w+\.py)\n.*?```", re.DOTALL)
@@ -78,20 +76,6 @@ def test_the_tutorial_s_grid_and_its_change_are_grids(folder: Path, ablate: Call
     assert before in first
     (folder / "first.py").write_text(first.replace(before, after), encoding="utf-8")
     assert "grid first: 4 cells, 16 trials\n" in ablate("plan", "first.py").out
-
-
-def test_every_command_of_these_pages_is_one_that_ablate_takes() -> None:
-    for name in ("tutorial", "specs"):
-        calls = re.findall(
-            r"^ablate ([a-z]+)([^#\n]*)|`ablate ([a-z]+)([^`]*)`", (DOCS / f"{name}.md").read_text(), re.M
-        )
-        assert len(calls) > 4
-        for line in calls:
-            command, rest = line[:2] if line[0] else line[2:]
-            options = {
-                each for found in app[command].assemble_argument_collection() for each in found.parameter.name or ()
-            }
-            assert set(re.findall(r"--[a-z][a-z-]*", rest)) <= options, line
 
 
 if __name__ == "__main__":

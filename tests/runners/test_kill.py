@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, tables, toy_grid
 from warm import REAL, Warm
 
+from runners.execution import Inline
+from runners.execution.run import RunOptions, run_campaign
+from runners.provenance.specfile import load_spec_file
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLS = 4
 """Per machine; each hits a live run."""
+KILLS_OF_A_COMMAND = 5
+"""The last of them hits the whole run, those before hit a worker each."""
 ROW = 3
 """Most in one campaign: a trial over which five workers in a row vanish without a checkpoint has failed."""
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100, "step_s": 0.004, "checkpoint_s": 0.02}
@@ -61,8 +67,13 @@ def launcher() -> Iterator[Runs]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
     root = tmp_path_factory.mktemp("undisturbed")
     assert run_quietly(root, toy_grid(**{**GRID, "step_s": 0.0})).ok == 6
+    return results(root)
+
+
+def results(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the store says, but how the trials were executed."""
     found = tables(root)
-    found["trial"] = [(key, None, *rest) for key, _, *rest in found["trial"]]  # the spec says step_s
+    found["trial"] = [(key, *rest) for key, _, *rest in found["trial"]]
     return found
 
 
@@ -93,8 +104,7 @@ def attempts(root: Path) -> list[int]:
 
 
 def assert_equal_to(undisturbed: dict[str, list[tuple[Any, ...]]], root: Path) -> None:
-    found = tables(root)
-    found["trial"] = [(key, None, *rest) for key, _, *rest in found["trial"]]
+    found = results(root)
     assert found == undisturbed
     assert [planned for _, _, planned, ok, _ in found["progress"] if planned == ok] == [3, 3]
 
@@ -212,63 +222,89 @@ def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str,
     assert_equal_to(undisturbed, root)
 
 
-PROBE = """
-import time
-from pathlib import Path
-from typing import Literal
-
-from runners import Probe, Probing
+def spec(path: Path, checkpoint_s: float) -> Path:
+    training, execution = "steps=100, evaluate_every=50", f"checkpoint_s={checkpoint_s}"
+    path.write_text(real_spec("killed", training=training, execution=execution, seeds=2))
+    return path
 
 
-class Endless(Probe):
-    kind: Literal["endless"] = "endless"
-
-    def of_model(self, seen):
-        Path(__file__).with_name("probes").touch()
-        time.sleep(600)
-        yield from ()
-"""
-WITH_PROBE = "grid = replace(grid, base=grid.base.changed(probing=Probing(probes=(Endless(),))))"
-LIFE = """
-import sys
-from functools import partial
-
-import runners.execution.run as run
-from runners.cli.app import execute
-
-run.WorkOrder = partial(run.WorkOrder, heartbeat_s=0.1)
-sys.exit(execute(["run", *sys.argv[1:], "--on", "inline"]))
-"""
+def resumed(root: Path) -> int:
+    """Attempts that went on from another's checkpoint."""
+    layout = Layout(root)
+    attempts = [found for key in layout.trial_keys() for found in trial_state(layout, key).attempts]
+    return sum(found.start["resumed_from"] is not None for found in attempts)
 
 
-def test_a_probe_that_is_longer_than_every_life_fails_the_trial_after_three(tmp_path: Path) -> None:
-    spec, life, said = (tmp_path / name for name in ("spec.py", "life.py", "said"))
-    imports = f"from dataclasses import replace\n{PROBE}"
-    text = real_spec(
-        "g", training="steps=3, evaluate_every=2", execution="checkpoint_s=0.1", operators="ssa()", seeds=1
-    )
-    spec.write_text(text.replace("\njudged =", f"{imports}\njudged =") + WITH_PROBE)
-    life.write_text(LIFE)
-    layout, lives = Layout(tmp_path / "c"), 0
-    while True:
-        tmp_path.joinpath("probes").unlink(missing_ok=True)
-        command = [sys.executable, str(life), str(spec), "--campaign", str(layout.root)]
-        with said.open("ab") as stderr:
-            process = Warm(command, preload=REAL, stderr=stderr)
-        wait_until(lambda p=process: p.poll() is not None or tmp_path.joinpath("probes").exists(), "the probe")
-        if process.poll() is not None:
-            break
-        lives += 1
-        assert lives < 12, "it repeats"
-        time.sleep(1.5)
-        process.send_signal(signal.SIGTERM)  # as before a time limit
-        time.sleep(0.3)
-        process.kill()
-        process.wait()
-    assert process.returncode == 4, said.read_text()
-    (key,) = layout.trial_keys()
-    end = trial_state(layout, key).attempts[-1].end
-    assert end is not None
-    assert (end["status"], end["reason"]) == ("failed", "killed")
-    assert "3 workers in a row trained it for long" in end["message"]
-    assert lives >= 3  # on a busy machine, some lives are too short to count
+class Run:
+    """`python -m runners run`, in a process group of its own; `fresh`: in a new interpreter."""
+
+    def __init__(self, path: Path, root: Path, *, fresh: bool) -> None:
+        self._layout = Layout(root)
+        command = [sys.executable, "-P", "-m", "runners", "run", str(path), "--workers", "2", "--campaign", str(root)]
+        self.said = root.with_suffix(".log")
+        with self.said.open("ab") as said:
+            begin = subprocess.Popen if fresh else partial(Warm, preload=REAL)
+            self.process = begin(command, stderr=said, stdout=said, start_new_session=True)
+
+    def over(self) -> bool:
+        return self.process.poll() is not None
+
+    def worker(self) -> int | None:
+        """A worker that has saved a step of its own; None if the run is over first.
+
+        Deaths without a step gained in between fail a trial, as they should, so none is caused here.
+        """
+        while not self.over():
+            for key in self._layout.trial_keys():
+                live = trial_state(self._layout, key).live
+                if live is not None and any(self._layout.checkpoint(key, live.attempt).glob("step-*.pt")):
+                    return int(live.start["pid"])
+            time.sleep(0.01)
+        return None
+
+    def kill(self, chance: random.Random) -> int:
+        """Kill workers at random moments, at last the run: the group or the parent alone; how many kills hit."""
+        hits = 0
+        for _ in range(KILLS_OF_A_COMMAND - 1):
+            worker = self.worker()
+            if worker is None:
+                return hits
+            hits += self._kill(os.kill, worker, chance.uniform(0, 0.15))
+        if self.worker() is not None:
+            kill_run = os.killpg if chance.random() < 0.5 else os.kill
+            hits += self._kill(kill_run, self.process.pid, chance.uniform(0, 0.3))
+        return hits
+
+    def _kill(self, kill: Any, pid: int, after_s: float) -> bool:
+        time.sleep(after_s)
+        if process_started(pid) is None:
+            return False
+        kill(pid, signal.SIGKILL)
+        wait_until_gone(pid)  # so that nobody is killed twice
+        return True
+
+
+@pytest.mark.slow
+def test_the_command_killed_five_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    path = spec(tmp_path / "calm.py", checkpoint_s=600)
+    options = RunOptions(land_every_s=None, progress=False, files=(path,))
+    assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).ok == 4
+    expected = results(tmp_path / "calm")
+    assert [counts for _, _, *counts in expected["progress"]] == [[2, 2, 0]] * 2
+    assert len({row[4] for row in expected["final"]}) == 4
+
+    path = spec(tmp_path / "killed.py", checkpoint_s=0)  # a step is saved as soon as it is done
+    chance = random.Random("kill the command")
+    killed = campaigns = begun = 0
+    while killed < KILLS_OF_A_COMMAND:
+        root = tmp_path / f"killed{campaigns}"
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            run = Run(path, root, fresh=begun == 0)
+            begun += 1
+            killed += run.kill(chance) if killed < KILLS_OF_A_COMMAND else 0
+            code = run.process.wait()
+        assert code == 0, run.said.read_text()
+        assert results(root) == expected
+        assert resumed(root) > 0
+        campaigns += 1

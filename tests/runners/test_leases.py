@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +29,7 @@ from store.files import trial_status
 from store.files.atomic import read_json
 from store.files.attempts import Heartbeat
 from store.files.layout import Layout
-from store.files.trial_status import pid_space, process_started, progress_of, trial_state
+from store.files.trial_status import progress_of
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -72,9 +70,15 @@ def beat(layout: Layout, at_s: float) -> None:
     os.utime(layout.heartbeat(TRIAL, 1), (at_s, at_s))
 
 
-def test_an_attempt_elsewhere_lives_for_a_lease_after_a_sign(layout: Layout, leases: Leases, clock: Clock) -> None:
+@pytest.mark.parametrize("ahead_s", [-10 * HOUR_S, 10 * HOUR_S])
+def test_an_attempt_elsewhere_lives_for_a_lease_after_a_sign_though_wall_clocks_jump(
+    layout: Layout, leases: Leases, clock: Clock, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
-    beat(layout, 0)  # half a century ago, by that clock
+    beat(layout, time.time() + ahead_s)
+    monkeypatch.setattr(time, "time", lambda: ahead_s)
+    assert alive(leases, layout)
+    monkeypatch.setattr(time, "time", lambda: -ahead_s)
     assert alive_for(leases, layout, clock, LEASE_S - 0.1)
     clock.now += 0.2
     assert not alive(leases, layout)
@@ -122,18 +126,6 @@ def test_an_outage_takes_no_trial_from_its_owner(
     assert not alive(leases, layout)
 
 
-@pytest.mark.parametrize("ahead_s", [-10 * HOUR_S, 10 * HOUR_S])
-def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
-    layout: Layout, leases: Leases, clock: Clock, ahead_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    beat(layout, time.time() + ahead_s)
-    monkeypatch.setattr(time, "time", lambda: ahead_s)
-    assert alive(leases, layout)
-    monkeypatch.setattr(time, "time", lambda: -ahead_s)
-    assert not alive_for(leases, layout, clock, LEASE_S + 1)
-
-
 @pytest.mark.parametrize(
     ("theirs", "dead"),
     [
@@ -159,12 +151,15 @@ def test_an_earlier_life_is_dead(layout: Layout, clock: Clock, theirs: dict[str,
 
 def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
+    old = tmp_path / "old"
+    old.touch()
+    os.utime(old, (0, 0))
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
     whole = file.read_text()
     clock.now += 2
-    ns = whole.split()[0]
-    damaged = ["12", "x y z\n", "1 2 3 4\n", f"{ns} 99 nan\n", f"{ns} nan 0\n", f"{ns} 99 0\n\n", "\0"]
+    beat_ns = json.loads(whole)[0]
+    damaged = ["12", "[1, 2, 3, 4]", f"[{beat_ns}, 99, NaN]", f"[{beat_ns}, NaN, 0]", '["a", "b", "c"]', "{}", "\0"]
     for text in (*(whole[:size] for size in range(len(whole))), *damaged):
         file.write_text(text)
         assert alive(observer(clock, tmp_path), layout), text
@@ -310,22 +305,14 @@ def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monk
     run_state_machine_as_test(Hosts, settings=how)
 
 
-def test_processes_of_other_containers_are_not_dead(layout: Layout, leases: Leases, clock: Clock) -> None:
-    space = {"pid": 1, "pid_started": 1, "pid_space": "another boot or container", "heartbeat_s": BEAT_S}
-    write_start(layout, TRIAL, 1, **space)
-    assert trial_state(layout, TRIAL, leases.alive).status == "running"
-    assert not alive_for(leases, layout, clock, LEASE_S)
-    write_start(layout, TRIAL, 1, **{**space, "pid_space": pid_space()})
-    assert not alive(observer(clock, None), layout)
-
-
-def test_an_attempt_of_this_host_lives_as_long_as_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
-    """A zombie is dead."""
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    write_start(layout, TRIAL, 1, pid=child.pid, pid_started=process_started(child.pid))
+def test_a_process_of_this_host_decides_and_one_of_another_container_does_not(
+    layout: Layout, leases: Leases, clock: Clock
+) -> None:
+    write_start(layout, TRIAL, 1)
     clock.now += 10 * LEASE_S  # its beat does not matter
-    assert trial_state(layout, TRIAL, leases.alive).status == "running"
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert trial_state(layout, TRIAL, leases.alive).status == "pending"
-    child.communicate()
+    assert alive(leases, layout)
+    write_start(layout, TRIAL, 1, pid_started=1)
+    assert not alive(leases, layout)
+    write_start(layout, TRIAL, 1, pid_started=1, pid_space="another boot or container", heartbeat_s=BEAT_S)
+    assert alive(leases, layout)
+    assert not alive_for(leases, layout, clock, LEASE_S)

@@ -38,10 +38,7 @@ def test_an_output_that_has_no_room_is_an_error() -> None:
     assert ended("print('lost')\nleave(0)", '"$0" -c "$1" >/dev/full') == (5, "", told)
 
 
-def test_a_reader_may_go_away_before_the_end() -> None:
+def test_a_process_without_a_reader_or_output_ends_too() -> None:
     program = "time.sleep(0.3)\nprint('unread')\nleave(4)"
     assert ended(program, '"$0" -c "$1" | head -c 0; exit ${PIPESTATUS[0]}') == (4, "", "")
-
-
-def test_a_process_without_output_ends_too() -> None:
     assert ended("leave(2)", '"$0" -c "$1" >&- 2>&-') == (2, "", "")

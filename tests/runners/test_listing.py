@@ -8,6 +8,7 @@ import pytest
 from submission_files import SMALL
 from synthetic import publish_grid, write_campaign
 
+from store.analysis.measurements import text_of
 from store.analysis.verdicts import verdicts
 from store.store import Store
 
@@ -50,6 +51,34 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def labels(text: str) -> list[str]:
     """The labels that lines begin with."""
     return [" ".join(line.split()[:3]) for line in text.splitlines() if line.split()[1:2] == ["·"]]
+
+
+def test_another_measure_is_compared_as_the_store_does(campaign: Path, ablate: Callable) -> None:
+    """The grid's own has its scale and band; others have neither."""
+    words = ["table", "--campaign", campaign, "--sort", "plan", "--measure"]
+    with Store.open(campaign) as store:
+        own = store.grid("quickstart")["measure"]
+        loss = {"name": "loss", "point": {}, "scale": "linear", "rope": 0.0}
+        expected = verdicts(store, "quickstart", measure=loss)["value"].to_list()
+    own_text = text_of(own["name"], own["point"])
+    first = next(iter(own["point"].items()))
+    usual = ablate(*words[:-1]).out
+    for text in (own_text, own["name"], text_of(own["name"], dict([first]))):
+        said = ablate(*words, text).out
+        assert said.replace(f" --measure {text}", "") == usual
+        assert f"ablate table --measure {text} --why CELL" in said
+    rows = json.loads(ablate(*words, "loss", "--json").out)["data"]
+    assert [row["value"] for row in rows] == pytest.approx(expected)
+    assert ablate(*words, "loss").out.startswith("quickstart: loss, lower is better\n")
+    assert "difference: " in ablate(*words, "loss", "--why", "SSA · 0.001").out
+    said = ablate(*words, "los", code=3).err
+    assert said.startswith(f"ablate: a finished run of 'quickstart' has no measure 'los'; it has {own_text}, grad_norm")
+    assert "did you mean 'loss'?" in said
+    assert "the direction of grad_norm is unknown, and lower is taken as better" in ablate(*words, "grad_norm").err
+    up = ablate(*words, "grad_norm", "--better", "higher")
+    assert (up.err, up.out.split("\n")[0]) == ("", "quickstart: grad_norm, higher is better")
+    assert "leave --better out" in ablate(*words[:-1], "--better", "higher", code=2).err
+    assert "leave --measure out" in ablate(*words, "loss", "--best-over", "lr", code=2).err
 
 
 def test_status_shows_the_cells_of_a_query(campaign: Path, ablate: Callable) -> None:
@@ -113,6 +142,7 @@ def test_a_query_keeps_cells_and_changes_no_number(command: list[str], campaign:
     assert whole
     assert rows(*query) == whole
     ablate(*command, "operator=SSB", "--campaign", campaign, code=3)
+    assert "got 'seed=1'" in ablate(*command, *query, "seed=1", "--campaign", campaign, code=2).err
     if command[0] != "pareto":
         only = ablate(*command, *query[:-1], "softmax · 0.0001", "--campaign", campaign, code=3).err
         assert "fits no cell that is compared" in only
@@ -133,7 +163,7 @@ def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: C
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
     assert ablate("table", "--why", "Principled · 0.003", "--campaign", campaign).out.startswith("Principled · 0.003")
     several = ablate("table", "--why", "SSA", "--campaign", campaign, code=2).err
-    assert "5 fit 'SSA': SSA · 0.0001; SSA · 0.0003" in several
+    assert "5 fit 'SSA': SSA · 0.0001, SSA · 0.0003" in several
 
 
 def test_long_labels_become_a_column_for_each_axis(
@@ -152,24 +182,6 @@ def test_long_labels_become_a_column_for_each_axis(
     words = ("baseline", "better", "worse", "equivalent", "undecided", "unproven", "no verdict")
     assert all(len(line) <= 80 and line.endswith(words) for line in rows)
     assert lines[-3].startswith("left out at 80 columns: geometric mean")
-
-
-def test_difference_and_verdict_are_visible_at_any_width(
-    campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (row, *_) = json.loads(ablate("table", "--json", "--campaign", campaign).out)["data"]
-    for width in ("80", "60", "48"):
-        monkeypatch.setenv("COLUMNS", width)
-        line = next(line for line in ablate("table", "--campaign", campaign).out.splitlines() if row["label"] in line)
-        assert f"{row['percent']:+.1f}" in line
-        assert line.rstrip().endswith(row["verdict"])
-
-
-def test_a_remark_is_written_once(tmp_path: Path, ablate: Callable) -> None:
-    write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(2))
-    said = ablate("table", "--campaign", tmp_path).out
-    assert said.count("a verdict needs at least 3") == 1
-    assert "2 cells: no verdict: 2 pairs of 2 planned" in said
 
 
 def test_the_baseline_has_its_runs_and_their_mean_whatever_became_of_other_cells(
@@ -196,10 +208,6 @@ def test_a_baseline_that_no_cell_is_compared_with_is_listed(tmp_path: Path, abla
     assert all(line.split()[3] == "3" for line in said.splitlines() if line.startswith("softmax"))
 
 
-def test_an_operator_without_its_field_is_suggested_with_it(campaign: Path, ablate: Callable) -> None:
-    assert "did you mean operator=SSA?" in ablate("status", "SSA", "--campaign", campaign, code=3).err
-
-
 def write_matched(root: Path) -> None:
     """SSA at two rates against softmax at the same one; 2 is the better, and the plan has the last cell first."""
     campaign = write_campaign(
@@ -221,13 +229,7 @@ def test_baselines_and_candidates_have_the_order_of_the_spec(tmp_path: Path, abl
     said = ablate("table", "--campaign", tmp_path).out.splitlines()
     order = ["softmax · head · 1", "softmax · head · 2", "softmax · layer · 1", "softmax · layer · 2"]
     assert [line.partition("  ")[0] for line in said if line.startswith("softmax")] == order
-    assert said[-1].startswith("ablate effects compares levels of gate, lr")
-    several = ablate("table", "--why", "softmax", "--campaign", tmp_path, code=2).err
-    assert several.rstrip().endswith("; ".join(order))
-    trials = ablate("logs", "operator=softmax", "--campaign", tmp_path, code=2).err
-    assert [trials.index(f"{label} seed 0") for label in order] == sorted(
-        trials.index(f"{label} seed 0") for label in order
-    )
+    assert said[-2].startswith("ablate effects compares levels of gate, lr")
     rows = ablate("export", "cells", "-", "--format", "csv", "--campaign", tmp_path).out.splitlines()
     labels_of = [line.split(",")[2] for line in rows if ",loss," in line]
     assert labels_of == [*order, *(label.replace("softmax", "SSA") for label in order)]
@@ -242,24 +244,3 @@ def test_tuned_cells_are_listed_with_the_baselines_that_they_are_compared_with(
     shown = [line.partition("  ")[0] for line in lines if "·" in line]
     assert shown[:2] == ["softmax · head · 2", "softmax · layer · 2"]
     assert set(shown[2:]) == {"SSA · head · 2", "SSA · layer · 2"}
-
-
-@pytest.mark.parametrize("words", [["table"], ["pareto", "--against", "loss"], ["curves", "loss", "--by", "steps"]])
-def test_a_query_of_cells_takes_no_seed(words: list[str], campaign: Path, ablate: Callable) -> None:
-    said = ablate(*words, "seed=1", "--campaign", campaign, code=2).err
-    assert "a cell is compared on all of its seeds; got 'seed=1'" in said
-
-
-def test_a_campaign_that_cannot_be_compared_hides_no_other(tmp_path: Path, ablate: Callable) -> None:
-    written = write_campaign(tmp_path / "a", operators=("softmax", "SSA"), seeds=range(3))
-    header = {**written.header, "baseline": None, "overrides": ["seeds=0..2"]}
-    publish_grid(written.layout, header, written.lines)
-    write_campaign(tmp_path / "b", operators=("softmax", "SSA"), seeds=range(3))
-    both = ("--campaign", tmp_path / "a", "--campaign", tmp_path / "b")
-    said = ablate("table", *both, code=2)
-    assert f"campaign {tmp_path / 'b'}" in said.out
-    assert f"{tmp_path / 'a'}: grid 'quickstart' has no baseline" in said.err
-    assert "run it again with seeds=0..2, which trains nothing anew" in said.err
-    found = json.loads(ablate("table", "--json", *both, code=2).out)
-    assert [row["campaign"] for row in found["data"]] == [str(tmp_path / "b")]
-    assert "no baseline" in found["warnings"][-1]

@@ -99,44 +99,44 @@ def test_reads_of_the_file_and_of_its_imports_count_by_content(files: Files, mon
     assert type(sys.modules["os"].environ).__name__ == "_Environ"
 
 
+FACTOR = ("FACTOR = 2.0", "FACTOR = 3.0")
+PATCH_OF = HELPER + "\ndef patch_of(cls):\n    cls.patched = 4\n    return cls\n"
+
+
 @pytest.mark.parametrize(
-    "effect",
+    ("effect", "edit"),
     [
-        "ShiftGrid.patched = FACTOR",
-        "_ = patch(ShiftGrid)",
-        "for each in (ShiftGrid,):\n    each.patched = FACTOR",
-        "put = lambda cls: setattr(cls, 'patched', FACTOR)\n_ = put(ShiftGrid)",
-        "def within(cls):\n    return patch(cls)\n_ = list(map(within, [ShiftGrid]))",
-        "def give(f):\n    setattr(ShiftGrid, 'patched', f)\n    return f\n@give\ndef patched(): return FACTOR",
-        "class P:\n    def go(self):\n        ShiftGrid.patched = FACTOR\n_ = P().go()",
-        "class P:\n    ShiftGrid.patched = FACTOR",
-        "from unittest import mock\n_ = mock.patch.object(ShiftGrid, 'patched', FACTOR, create=True).start()",
+        ("ShiftGrid.patched = FACTOR", FACTOR),
+        ("_ = patch(ShiftGrid)", FACTOR),
+        ("for each in (ShiftGrid,):\n    each.patched = FACTOR", FACTOR),
+        ("put = lambda cls: setattr(cls, 'patched', FACTOR)\n_ = put(ShiftGrid)", FACTOR),
+        ("def within(cls):\n    return patch(cls)\n_ = list(map(within, [ShiftGrid]))", FACTOR),
+        (
+            "def give(f):\n    setattr(ShiftGrid, 'patched', f)\n    return f\n@give\ndef patched(): return FACTOR",
+            FACTOR,
+        ),
+        ("class P:\n    def go(self):\n        ShiftGrid.patched = FACTOR\n_ = P().go()", FACTOR),
+        ("class P:\n    ShiftGrid.patched = FACTOR", FACTOR),
+        (
+            "from unittest import mock\n_ = mock.patch.object(ShiftGrid, 'patched', FACTOR, create=True).start()",
+            FACTOR,
+        ),
+        ("from HELPER import softer\nShiftGrid.softer = softer", ("return 2", "return 3")),
+        ("import HELPER\n_ = HELPER.patch_of(ShiftGrid)", ("patched = 4", "patched = 5")),
     ],
 )
-def test_a_patch_and_what_it_uses_count(files: Files, effect: str) -> None:
-    files.write(effect)
+def test_a_patch_and_what_it_uses_count(files: Files, effect: str, edit: tuple[str, str]) -> None:
+    """A patch may come from an imported module, or be made by its function."""
+    effect = effect.replace("HELPER", files.helper)
+    files.write(effect, helper=PATCH_OF)
     patched = files.sources()["spec"]
-    files.write(effect, edit=("FACTOR = 2.0", "FACTOR = 3.0"))
+    files.write(effect, edit=edit, helper=PATCH_OF)
     assert files.sources()["spec"] != patched
 
 
-def test_a_patch_from_an_imported_module_counts_with_that_module(files: Files) -> None:
-    effect = f"from {files.helper} import softer\nShiftGrid.softer = softer"
-    files.write(effect)
-    before = files.sources()["spec"]
-    files.write(effect, edit=("return 2", "return 3"))
-    assert files.sources()["spec"] != before
+def test_a_setting_that_an_imported_module_makes_counts(files: Files) -> None:
     files.write(helper=HELPER + "\nos.environ.setdefault('ABLATE_TEST_HELPER', '8')")
     assert "spec" in files.sources()
-
-
-def test_a_patch_by_an_imported_function_counts_with_that_function(files: Files) -> None:
-    helper = HELPER + "\ndef patch_of(cls):\n    cls.patched = 4\n    return cls\n"
-    effect = f"import {files.helper}\n_ = {files.helper}.patch_of(ShiftGrid)"
-    files.write(effect, helper=helper)
-    before = files.sources()["spec"]
-    files.write(effect, edit=("patched = 4", "patched = 5"), helper=helper)
-    assert files.sources()["spec"] != before
 
 
 @pytest.mark.parametrize(

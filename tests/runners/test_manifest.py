@@ -92,21 +92,21 @@ def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_nam
         list(found.lines(found.to_do))
 
 
-@pytest.mark.parametrize(("version", "says"), [(99, "upgrade ablate"), (0, "read it with the ablate that wrote it")])
-def test_another_version_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, says: str) -> None:
+def test_a_grid_of_another_version_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, root = tmp_path / "spec.py", tmp_path / "campaign"
     spec.write_text(real_spec("g", training="steps=2", seeds=1))
     run = ["run", str(spec), "--campaign", str(root), "--on", "inline"]
     assert execute(run) == 0
     path = Layout(root).grid_header("g")
-    path.write_text(json.dumps({**read_json(path), "schema": version}))
-    before = path.read_bytes()
-    for command in (run, *([name, "--campaign", str(root)] for name in ("status", "table"))):
-        capsys.readouterr()
-        assert execute(command) == 6
-        (line,) = capsys.readouterr().err.strip().splitlines()
-        assert f"{path} cannot be used: it has schema version {version}, and this ablate reads 1; {says}" in line
-    assert path.read_bytes() == before
+    for version, says in ((99, "upgrade ablate"), (0, "read it with the ablate that wrote it")):
+        path.write_text(json.dumps({**read_json(path), "schema": version}))
+        before = path.read_bytes()
+        for command in (run, *([name, "--campaign", str(root)] for name in ("status", "table"))):
+            capsys.readouterr()
+            assert execute(command) == 6
+            (line,) = capsys.readouterr().err.strip().splitlines()
+            assert f"{path} cannot be used: it has schema version {version}, and this ablate reads 1; {says}" in line
+        assert path.read_bytes() == before
     path.write_text("torn")
     assert execute(run) == 0
     assert read_json(path)["schema"] == 1

@@ -131,14 +131,11 @@ NONSENSE: dict[str, tuple[Any, dict[str, str], dict[str, float], Sequence[float]
     "there is no operator 'ssaa'; `ablate operators` lists them all; did you mean 'ssa'": ("ssaa", {}, {}, LOGITS),
     "SSA has no number 'score.m'; it has score.n, score.b": ("ssa", {}, {"score.m": 1.0}, LOGITS),
     "score.n of SSA is in [1, inf]; got 0.5": ("ssa", {}, {"score.n": 0.5}, LOGITS),
-    "is no single number that acts on the weights": ("value_bias", {}, {"readout.value_bias": 1.0}, LOGITS),
     "a row has 2 to 64 logits; got 1": ("ssa", {}, {}, (1.0,)),
     "a logit is a number from -10000 to 10000; got inf": ("ssa", {}, {}, (1.0, math.inf)),
     "integral has no argument 'signal'; it has signals, rotary": ("integral", {"signal": "4"}, {}, LOGITS),
-    "signals of integral is a whole number up to 4,096; got 'four'": ("integral", {"signals": "four"}, {}, LOGITS),
     "integral: rotary should be 'per_signal' or 'before_split', got 'no'": ("integral", {"rotary": "no"}, {}, LOGITS),
     "open the dashboard with `ablate dash --spec FILE`": ({"score": {"kind": "mine"}}, {}, {}, LOGITS),
-    "takes no arguments; got n": ({}, {"n": "1"}, {}, LOGITS),
 }
 
 

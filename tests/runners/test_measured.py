@@ -48,10 +48,8 @@ def test_a_run_refuses_what_a_plan_refuses(tiny: Trial, refused: Any, tmp_path: 
     ("name", "point", "said"),
     [
         ("mes", {"sigma_x": 1, "sigma_f": 3}, "'mes', which none of its trials records; .*mse.*; did you mean 'mse'"),
-        ("validation_loss", {}, "they record loss, grad_norm, learning_rate, mse, relative_mse, .*squared_error"),
         ("mse", {"sigma_x": 1, "sigma_f": 4}, "not on its evaluation grid: sigma_x=1, sigma_f=1; sigma_x=1, sigma_f=3"),
         ("mse", {"sigma_x": 1}, "leaves 2 points, such as sigma_x=1, sigma_f=1 and sigma_x=1, sigma_f=3: say at which"),
-        ("squared_error", {"sigma_x": 1, "sigma_f": 1, "position": 9}, "sigma_f=1, position=5"),
         ("loss", {"sigma_x": 1}, "not on its evaluation grid: no point"),
     ],
 )

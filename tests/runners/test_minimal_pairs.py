@@ -1,6 +1,5 @@
 """Minimal pairs: scores against plain loops, models whose preference is known, both orders of lines, and bad files."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,26 +115,6 @@ def test_scores_and_accuracies_are_those_of_plain_loops(
 
 def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
     return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measurements)}
-
-
-def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: Path, prose: Path) -> None:
-    planned = spec(pairs)
-    moved = tmp_path / "moved"
-    shutil.copytree(pairs, moved)
-    assert spec(moved).key == planned.key
-    changes = ({"first": "grammatical"}, {"scoring": "holistic"}, {"lower_case": True}, {"paradigms": ("word_order",)})
-    assert len({planned.key, *(spec(pairs, **{"scoring": "masked", **change}).key for change in changes)}) == 5
-    (pairs / "word_order.txt").write_text("a b\na c\n")
-    assert spec(pairs).key != planned.key
-    with pytest.raises(SpecError, match="content_hash is"):
-        planned.open(task(prose, "masked"))
-    with pytest.raises(ValidationError, match="leave content_hash out"):
-        MinimalPairs.model_validate(planned.data())
-    shutil.rmtree(pairs)
-    assert MinimalPairs.model_validate(planned.data()).key == planned.key
-    assert planned.measures().keys() >= {"minimal_pairs.word_order"}
-    with pytest.raises(SpecError, match="there are no minimal pairs"):
-        planned.open(task(prose, "masked"))
 
 
 @pytest.mark.parametrize(

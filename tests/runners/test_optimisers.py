@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from batch_in_parts import OPERATORS, numbers
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -109,22 +107,6 @@ def test_the_rest_follows_the_same_schedule_at_its_own_rate(tiny: Trial, memory:
     assert moved == {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in matrices}
 
 
-@pytest.mark.parametrize(
-    "optimiser",
-    [Muon(lr=1e-2, rest_lr=1e-3, weight_decay=0.1, precision="bfloat16"), UncorrectedAdamW(weight_decay=0.1)],
-    ids=lambda each: each.kind,
-)
-def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | UncorrectedAdamW) -> None:
-    training = tiny.training.changed(optimiser=optimiser, schedule=Cosine(warmup=3), clip=1.0)
-    trial, whole, parts = tiny.changed(training=training, operator=OPERATORS[2]), memory(), memory(stop_at=[1, 7])
-    train(trial, whole)
-    for stop in (1, 7):
-        assert train(trial, parts).step == stop
-        parts.stop_at.remove(stop)
-    train(trial, parts)
-    assert numbers(parts) == numbers(whole)
-
-
 def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
     spec = UncorrectedAdamW(lr=0.1, betas=(0.9, 0.99), eps=1e-3, weight_decay=0.2)
     decayed, kept = (with_gradient(draws(3, seed=seed), draws(3)) for seed in (1, 2))
@@ -210,36 +192,5 @@ def test_a_warmup_that_does_not_end_in_time_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"the warm-up ends within training; got .* 11 of 10"):
         Training(steps=10, schedule=Cosine(warmup=11))
     Training(steps=10, schedule=Cosine(warmup=10)).lr(10)
-    training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
-    assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
-
-
-@pytest.mark.parametrize(
-    ("optimiser", "words"),
-    [
-        ({"kind": "muon", "momentum": 1.0}, "momentum"),
-        ({"kind": "muon", "rest_lr": 0.0}, "rest_lr"),
-        ({"kind": "uncorrected_adamw", "betas": (0.9, 1.0)}, "betas"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(optimiser: dict, words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        Training.model_validate({"steps": 1, "optimiser": optimiser})
-
-
-def test_evaluation_is_periodic_and_at_the_end() -> None:
-    assert [step for step in range(13) if Training(steps=12, evaluate_every=5).evaluates(step)] == [5, 10, 12]
-    assert [step for step in range(13) if Training(steps=12).evaluates(step)] == [12]
-
-
-def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
-    schedule = WSD(warmup=10, decay=0.25, floor=0.1)
-    factors = [schedule.factor(step, 100) for step in range(100)]
-    assert set(factors[10:76]) == {1.0}
-    steps = [before - after for before, after in pairwise(factors[75:])]
-    assert steps == pytest.approx([0.9 / 25] * 24)
-    assert schedule.after_warmup(100, 100) == pytest.approx(0.1)
-    for constant in (WSD(decay=0), Constant()):
-        assert {constant.factor(step, 9) for step in range(9)} == {1.0}
     training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
     assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])

@@ -2,16 +2,11 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
 
-import polars as pl
 import pytest
 
 from grid.names import shorten
-from runners.cli.retry import RetrySelection
-from runners.cli.run import report_outcome
-from runners.execution.run import RunResult
-from runners.output import format_count, say, write, write_frame, write_json, write_prose, write_table
+from runners.output import say, write, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(
@@ -62,19 +57,6 @@ def test_numbers_in_json_are_numbers(value: object, read: object, capsys: pytest
     assert type(found) is type(read)
 
 
-def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    frame = duckdb.connect().sql("SELECT sum(n) AS total FROM range(5) AS each(n)").pl()
-    write_frame("sql", frame, as_json=True)
-    assert json.loads(capsys.readouterr().out)["data"] == [{"total": 10}]
-    write_frame("sql", frame, as_json=False, as_csv=True)
-    assert capsys.readouterr().out.split() == ["total", "10"]
-    write_frame("sql", frame, as_json=False)
-    assert capsys.readouterr().out.split() == ["total", "10"]
-    write_frame("sql", frame.select(pl.col("total").implode()), as_json=False, as_csv=True)
-    assert capsys.readouterr().out.split() == ["total", "[10]"]
-
-
 def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     label = "a\x1b[2Jb\x9bc\u202ed"
     write_table([label], [(label,), ([label],)])
@@ -88,18 +70,6 @@ def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(said.out.splitlines()[-1])["data"] == {label: label}
     write_table(["plan"], [("first\nsecond",)])
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["plan", "first", "second"]
-
-
-def test_counts_are_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [format_count(n, "class", "classes") for n in (0, 1, 2)] == ["0 classes", "1 class", "2 classes"]
-    counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), 2)
-    report_outcome(RunResult(**counts, interrupted=False, submission=None), Path("here"))
-    line = capsys.readouterr().err.splitlines()[0]
-    for words in ("2 trained; 2 failed", "goes on with them", "2 were done before", "2 of these ran", "--retry does"):
-        assert words in line
-    selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
-    for words in ("1 is queued; 2 are being trained; 1 is done", "2 are unknown"):
-        assert words in selection.in_words()
 
 
 def test_headings_of_numbers_fold_before_anything_else_does(

@@ -22,9 +22,7 @@ def test_an_item_is_a_grid_of_its_papers_file() -> None:
     ("command", "code"),
     [
         (["plan", "ssa:table99"], 3),
-        (["plan", "nobody:table1"], 3),
         (["run", "ssa:figure10"], 3),
-        (["papers", "ssa:table99"], 3),
         (["plan", "ssa:table1", "--scale", "huge"], 2),
         (["plan", "ssa:table1", "--grid", "table1-cpu"], 2),
         (["plan", "mine.py", "--scale", "cpu"], 2),

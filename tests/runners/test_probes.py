@@ -209,16 +209,6 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     assert (records["token_class.bytes.letter", 1, 0], records["token_class.bytes.digit", 1, 0]) == (0, 1)
 
 
-def test_norms_of_the_first_key() -> None:
-    layer = make_layer(torch.ones(2, 2, 4, 4))
-    records, heads = probe_layer(FirstKey(), layer), layer.worked.heads
-    for head in range(2):
-        for name, x in (("key", heads.k[:, head].numpy()), ("value", heads.v[:, head].numpy())):
-            norms = np.sqrt((x**2).sum(-1))
-            assert records[f"first_{name}_norm", 1, head] == pytest.approx(norms[:, 0].mean())
-            assert records[f"other_{name}_norm", 1, head] == pytest.approx(norms[:, 1:].mean())
-
-
 def test_the_first_key_is_looked_at_without_the_gate_and_without_padding() -> None:
     operator = principled("head", gate_width=2)
     mask = torch.ones(2, 1, 4, 4, dtype=torch.bool).tril()
@@ -234,6 +224,7 @@ def test_the_first_key_is_looked_at_without_the_gate_and_without_padding() -> No
         for name, x in (("key", heads.k), ("value", heads.v)):
             expected = np.mean([np.linalg.norm(x[b, head, j]) for b, j in places])
             assert records[f"other_{name}_norm", 1, head] == pytest.approx(expected)
+            assert records[f"first_{name}_norm", 1, head] == pytest.approx(x[:, head, 0].norm(dim=-1).mean().item())
         q, k = heads.q[:, head].numpy(), heads.k[:, head].numpy()
         cosines = [q[b, i] @ k[b, 0] / np.linalg.norm(q[b, i]) / np.linalg.norm(k[b, 0]) for b, i in places]
         assert records["first_qk_cosine", 1, head] == pytest.approx(np.mean(cosines))

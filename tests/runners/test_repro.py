@@ -13,19 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from real_spec import real_spec
-from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
-from grid.errors import StoreError
 from runners.cli.app import execute
-from runners.execution.progress import ProgressDisplay
-from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
+from runners.execution.repro import ValueAddress, differences, read_recorded
 from runners.rerun import rerun
 from runners.trial import Execution
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
 from store.files.trust import trust
-from store.store import Store
 
 MINE = """
 from typing import ClassVar, Literal
@@ -47,24 +43,6 @@ SPEC = real_spec("mine", training="steps=4", operators="Operator(score=Mine())",
     'device="cpu", ', ""
 )
 
-SUBMIT = """
-import sys, time
-from pathlib import Path
-from runners.cli.app import execute
-from runners.provenance.environment import record
-from runners.provenance.code_snapshot import take
-from runners.attempts.submission_record import Submission, write_submission_record
-from store.files.layout import Layout
-campaign, spec = map(Path, sys.argv[1:])
-assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
-layout = Layout(campaign)
-(submission,) = layout.submission_ids()
-snapshot = vars(take(layout, [spec]))
-environment = {**record(), "cpu": "an abacus"}
-about = Submission(submission, "inline", time.time(), {"files": [str(spec)]}, None, snapshot, environment)
-write_submission_record(layout, about)
-"""
-
 
 def process(*arguments: str | Path, path: str) -> "subprocess.CompletedProcess[str]":
     variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}  # the work tree has what it had
@@ -85,9 +63,20 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(user, "commit", "-qm", "first")
     (user / "my.py").write_text(SPEC)
     (user / "helper.py").write_text("def power(a):\n    return 1.5 * a\n")
-    done = process("-c", SUBMIT, place / "c", user / "my.py", path=f"{rooms}:{user}")
+    command = ("-m", "runners", "run", user / "my.py", "--campaign", place / "c", "--on", "inline")
+    done = process(*command, path=f"{rooms}:{user}")
     assert done.returncode == 0, done.stderr
+    change_record(place, environment={"cpu": "an abacus"})
     return place
+
+
+def change_record(place: Path, **fields: dict[str, Any] | None) -> None:
+    layout = Layout(place / "c")
+    (submission,) = layout.submission_ids()
+    path = layout.submission_record(submission)
+    data = read_json(path)
+    changed = {name: each and {**data[name], **each} for name, each in fields.items()}
+    path.write_text(json.dumps({**data, **changed}))
 
 
 @pytest.fixture
@@ -116,8 +105,7 @@ def one_key(place: Path) -> str:
 def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Repro:
     """The command in this process, and training, too, with what a process of its own would be given."""
 
-    def run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
-        look()
+    def run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         assert variables["PYTHONPATH"].split(os.pathsep) == [each for each in sys.path if each]
         assert (variables["PYTHONSAFEPATH"], variables["OMP_NUM_THREADS"]) == ("1", "1")
         monkeypatch.delitem(sys.modules, "helper", raising=False)  # the user's, of another test
@@ -143,13 +131,6 @@ def equal(place: Path) -> str:
     return f"equal: {sum(len(table) for table in tables) + errors - load} values\n"
 
 
-def forget_snapshot(place: Path) -> None:
-    layout = Layout(place / "c")
-    path = layout.submission_record(layout.submission_ids()[0])
-    data = read_json(path)
-    path.write_text(json.dumps({**data, "snapshot": None, "job": {"files": [str(place / "user" / "my.py")]}}))
-
-
 def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Path, tmp_path: Path) -> None:
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     (place / "user" / "my.py").unlink()
@@ -164,14 +145,13 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     assert "the processor is " in done.stderr
     assert "here and an abacus where it was submitted" in done.stderr
     assert "code is not what" not in done.stderr
-    assert "1/1 trial · cells: 1/1 done, 0 running" in done.stderr
     assert "training it again; 1 attempt that made its result took " in done.stderr
     assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
     assert execute(command) == 2  # the place is taken
 
 
 def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named(place: Path, repro: Repro) -> None:
-    forget_snapshot(place)
+    change_record(place, snapshot=None, job={"files": [str(place / "user" / "my.py")]})
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     done = repro()
     assert done.returncode == 4, done.stderr
@@ -231,41 +211,3 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
     assert [each.where.step for each in found] == [0, 4, 5, 3, 2, 1]
     assert str(found[0].where) == "probe extra layer 1 head 2 at step 0"
     assert differences(before, before) == []
-
-
-def test_training_is_watched_and_ends_with_who_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
-    layout = Layout(tmp_path / "c")
-    key = next(layout.trial_keys())
-    beats = (
-        "import json, sys, time; from pathlib import Path; request = json.loads(sys.argv[-1]);"
-        f"at = Path(request['root']) / 'trials' / '{key[:2]}' / '{key}' / '001'; at.mkdir(parents=True);"
-        "(at / 'heartbeat').write_text(json.dumps({'step': 3, 'steps': 9, 'loss': 0.5}));"
-        f"seen = Path('{tmp_path}') / 'seen'\nwhile not seen.exists(): time.sleep(0.01)"
-    )
-    program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{beats}" "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setattr("runners.execution.repro.sys.executable", str(program))
-    monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
-
-    looks: list[tuple[int, int, float | None]] = []
-
-    def tick(display: ProgressDisplay) -> None:
-        looks.extend((each.step, each.steps, each.loss) for each in display._tally.running.values())
-        if looks[-1][2] is not None:
-            seen.touch()
-        if len(looks) == stops_at:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(ProgressDisplay, "tick", tick)
-    seen, stops_at = tmp_path / "seen", 0
-    with Store.open(tmp_path / "c") as store:
-        with pytest.raises(StoreError, match="no record of how the trial ended"):
-            reproduce(store, key, tmp_path / "again", None, lambda _: None)
-        assert looks[-1] == (3, 9, 0.5)
-        seen.unlink()
-        looks.clear()
-        stops_at = 2
-        with pytest.raises(KeyboardInterrupt):  # and nobody is left who beats
-            reproduce(store, key, tmp_path / "once more", None, lambda _: None)

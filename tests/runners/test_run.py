@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from real_spec import real_spec
 from rich.console import Console
 from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
-from warm import Warm, warm_server
+from warm import warm_server
 
 from grid import Grid
 from grid.durations import format_duration
@@ -139,27 +138,6 @@ def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_s
     assert "results are on disk but not in the store yet" in result.problems[0]
 
 
-def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path; import runners.execution.background_ingest\n"
-        "from toy_campaign import run_quietly, toy_grid\n"
-        "runners.execution.background_ingest._SHARE = 0  # it lands all the time\n"
-        "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(50), step_s=0.02), land_every_s=0.02)\n"
-    )
-    run = Warm([sys.executable, "-c", script, str(tmp_path)])
-    seen: set[int] = set()
-    try:
-        while len(seen - {0}) < 2:
-            assert run.poll() is None, "the run was over before it was asked twice"
-            if Layout(tmp_path).snapshot.exists():
-                with Store.open(tmp_path, refresh=False) as store:
-                    seen.add(store.sql("SELECT count(*) FROM v_final WHERE name = 'mse'").item())
-            time.sleep(0.1)
-    finally:
-        run.send_signal(signal.SIGTERM)
-        run.wait()
-
-
 @pytest.mark.parametrize("machine", [Inline(), Local(1, start=warm_server)], ids=["inline", "local"])
 def test_a_run_here_goes_on_with_half_the_micro_batch(tmp_path: Path, machine: Machine) -> None:
     grid, layout = toy_grid(seeds=[0], fates=["too_big"], fits=4), Layout(tmp_path)
@@ -231,44 +209,32 @@ def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) 
     return out.getvalue()
 
 
-def test_a_cell_is_done_when_all_its_trials_are_and_only_what_has_an_end_counts_as_ended() -> None:
-    state = begun()
-    for row, status in enumerate(("ok", "ok", "ok", "failed")):
-        state.begin(row, 0)
-        state.came_back(Outcome(row, status))  # the loop's words are outcomes
-    assert (state.cells_done, state.cells_failed, state.cells_running, state.ended) == (1, 1, 0, 4)
-    for came, ended in (("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)):
-        state = begun()
-        state.begin(0, 0)
-        state.came_back(Outcome(0, came))
-        assert (state.ended, state.running) == (ended, {})
-
-
-def test_the_time_left_follows_from_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now)
+    for outcome, ended in (("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)):
+        state = begun()
+        state.begin(0, 0)
+        state.came_back(Outcome(0, outcome))
+        assert (state.ended, state.running, state.cells_done) == (ended, {}, 0)
     state = begun()
     assert state.seconds_left() is None
     state.begin(0, 0)
-    state.begin(1, 50)
+    state.begin(2, 50)
     assert state.seconds_left() is None
     state.came_back(Outcome(0, "ok"))
-    state.advance(1, 75, 100, 0.5)  # half of what this attempt has to do
-    now = 30.0
-    assert state.seconds_left() == pytest.approx(30.0 * (4 - 1.5) / 1.5)
-
-
-def test_a_line_and_the_live_display_show_every_running_trial() -> None:
-    state = begun()
-    state.begin(0, 0)
-    state.advance(0, 25, 100, 0.123456)
+    state.advance(2, 75, 100, 0.123456)  # half of what this attempt has to do
     state.came_back(Outcome(1, "failed"))
+    now = 30.0
+    assert state.seconds_left() == pytest.approx(30.0 * (4 - 2.5) / 2.5)
     line = progress_line(state)
-    assert line.startswith("1/4 trials · cells: 0/2 done, 1 with failures, 1 running · ")
-    assert line.endswith("a seed 0 25% loss 0.1235")
+    assert line.startswith("2/4 trials · cells: 0/2 done, 1 with failures, 1 running · 18 s left")
+    assert line.endswith("a seed 1 50% loss 0.1235")
     out = io.StringIO()
     Console(file=out, width=100).print(render(state))
-    assert all(words in out.getvalue() for words in ("step 25/100", "loss 0.1235", "1 running · 1 with failures"))
+    assert all(words in out.getvalue() for words in ("step 75/100", "loss 0.1235", "1 running · 1 with failures"))
+    state.came_back(Outcome(2, "ok"))
+    assert (state.cells_done, state.cells_failed, state.cells_running) == (1, 1, 0)
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,14 +245,9 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
         for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0, 71.0):
             now[0] = at
             progress.tick()
-        progress.waits_for = "workers: 1 pending (Resources)"
-        for at in (82.0, 93.0):
-            now[0] = at
-            progress.tick()
 
     said = shown(False, act, begun())
-    assert said.count("0/4 trials") == 4  # at 10 s, once a minute at 71 s, changed at 82 s, at the end
-    assert said.count("0 running · workers: 1 pending (Resources) · ? left") == 2
+    assert said.count("0/4 trials") == 3  # at 10 s, once a minute at 71 s, at the end
 
 
 def test_on_a_terminal_the_display_redraws_itself_and_notes_stay() -> None:
@@ -330,7 +291,9 @@ def test_a_short_trial_syncs_four_times_and_leaves_two_files_and_out_of_the_grid
     monkeypatch.setattr(os, "fsync", note)
     spec, root = tmp_path / "spec.py", tmp_path / "c"
     for seeds, told in ((4, False), (1, True)):
-        spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=seeds))
+        spec.write_text(
+            real_spec("small", training="steps=1", execution="checkpoint_s=600", operators="softmax()", seeds=seeds)
+        )
         said = ablate("run", spec, "--campaign", root, "--on", "inline").err
         assert ("3 finished trials are in no grid any more" in said) == told
     assert sorted(synced) == sorted([*(path.name for path in Layout(root).shards()), *["end.json"] * 4])

@@ -157,18 +157,6 @@ def _went_on(state: TrialState) -> bool:
     return True
 
 
-def test_term_to_the_whole_group_saves_and_asks_to_be_queued_again(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
-    task = sent.start()
-    until(lambda: len(live(sent)) == 2, task)
-    os.killpg(task.pid, signal.SIGTERM)
-    status, out, err = end_of(task)
-    assert (status, err, reasons(sent)) == (85, "", ["signal"]), out
-    ends = [state.attempts[-1].end for state in states(sent)]
-    assert all(end is not None and end["status"] in ("ok", "stopped") for end in ends)
-    assert any(end is not None and end["status"] == "stopped" for end in ends)
-
-
 def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     """Supervisors, fork servers and workers of two nodes get KILL, TERM and USR2 until all is done."""
     chance = random.Random("kill")
@@ -211,24 +199,6 @@ def _group(leader: int) -> list[int]:
             if os.getpgid(int(path.name)) == leader and process_started(int(path.name)) is not None:
                 found.append(int(path.name))
     return found
-
-
-@pytest.mark.parametrize(
-    ("victim", "said"),
-    [("worker", "died (SIGKILL); its trial goes on"), ("server", "the process that starts workers died (SIGKILL)")],
-)
-def test_a_process_of_a_task_that_is_killed_is_replaced(tmp_path: Path, victim: str, said: str) -> None:
-    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM)
-    task = sent.start()
-    (start,) = until(lambda: live(sent), task)
-    pid = start["pid"]
-    if victim == "server":
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(pid, signal.SIGKILL)
-    status, out, _ = end_of(task)
-    assert status == 0
-    assert said in out
-    assert {state.status for state in states(sent)} == {"ok"}
 
 
 def test_a_trial_whose_node_died_is_taken_over_by_the_other(tmp_path: Path) -> None:

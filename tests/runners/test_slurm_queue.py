@@ -4,7 +4,7 @@ import pytest
 from pretend_slurm import Fake
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import TaskId, release, seconds, shorthand, task_ids
+from runners.slurm.scheduler import release, seconds, task_names
 from runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
@@ -22,15 +22,10 @@ from runners.slurm.submit.cluster_limits import (
 
 def test_a_job_s_name_means_its_tasks() -> None:
     names = {
-        "12": [None], "12_3": [3], "12_[3-5%2]": [3, 4, 5], "12_[3,5-6,9]": [3, 5, 6, 9], "12_[0-8:4%1]": [0, 4, 8],
-        "12_[7]": [7], "12.batch": [], "12_3.0": [], "12+1": [], "12_[3-": [], "": [],
+        "12": ["12"], "12_3": ["12_3"], "12_[3-5%2]": ["12_3", "12_4", "12_5"], "12_[3,5-6]": ["12_3", "12_5", "12_6"],
+        "12_[0-8:4%1]": ["12_0", "12_4", "12_8"], "12.batch": [], "12_3.0": [], "12+1": [], "12_[3-": [], "": [],
     }  # fmt: skip
-    assert {name: list(task_ids(name)) for name in names} == {
-        name: [TaskId(12, task) for task in tasks] for name, tasks in names.items()
-    }
-    tasks = [TaskId(7, task) for task in (0, 1, 2, 5, 9, 8)] + [TaskId(12), TaskId(12, 3), TaskId(9, 4)]
-    assert shorthand(tasks) == ["7_[0-2,5,8-9]", "9_[4]", "12"]
-    assert {task for name in shorthand(tasks) for task in task_ids(name)} == set(tasks) - {TaskId(12, 3)}
+    assert {name: list(task_names(name)) for name in names} == names
 
 
 def test_durations() -> None:
@@ -42,15 +37,15 @@ def test_durations() -> None:
 
 
 def test_a_refused_order_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake("scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
-    assert not release(TaskId(7, 1))
-    fake("scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
-    with pytest.raises(EnvironmentProblem, match=r"scontrol release 7_1 was not carried out: .*permission denied"):
-        release(TaskId(7, 1))
+    fake("scontrol", "echo 'Invalid job id specified for job 7' >&2; exit 1")
+    assert not release(7)
+    fake("scontrol", "echo 'Access/permission denied for job 7' >&2; exit 1")
+    with pytest.raises(EnvironmentProblem, match=r"scontrol release 7 was not carried out: .*permission denied"):
+        release(7)
     fake("scontrol", "exec sleep 600")
     monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
     with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
-        release(TaskId(7, 1))
+        release(7)
 
 
 def test_partitions_and_their_gpus_by_type() -> None:
@@ -120,16 +115,6 @@ def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
     assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
     assert limits().accounts is None
     assert limits(**given).accounts == ("small", "big")
-
-
-def test_a_partition_that_starts_nothing_is_told() -> None:
-    def asleep(asked: str | None, **states: str) -> str:
-        places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
-        return str(limits(partitions=places).asleep(asked))
-
-    assert asleep(None, gpu="DOWN").startswith("partition gpu is DOWN: workers wait there")
-    assert asleep("gpu,cpu", gpu="DOWN", cpu="DRAIN").startswith("partition gpu is DOWN, cpu is DRAIN: workers wait")
-    assert {asleep("cpu", gpu="DOWN"), asleep("gpu,cpu", gpu="DOWN"), asleep(None)} == {"None"}
 
 
 def test_what_accounting_prints() -> None:

@@ -19,7 +19,7 @@ from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Outcome, WorkOrder
-from runners.checkpoint import has_checkpoints, save_checkpoint
+from runners.checkpoint import save_checkpoint
 from runners.slurm.worker.completed_rows import CompletedRows as Known
 from runners.slurm.worker.row_state import RowState, RowStates
 from runners.slurm.worker.rows import RowShare
@@ -338,10 +338,9 @@ def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is
         write_start(campaign, key, attempt)
         save_checkpoint(campaign.checkpoint(key, attempt), key, attempt, {})
     assert seen.state_of_row(0) == ALIVE
-    assert has_checkpoints(campaign, key, 1)
     write_end(campaign, key, 2)
     assert seen.state_of_row(0) == DONE
-    assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]
+    assert [campaign.checkpoint(key, attempt).exists() for attempt in (1, 2, 3)] == [False, False, True]
 
 
 def test_keys_need_no_spec_and_stale_files_are_an_error(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,6 @@ def test_a_worker_that_always_dies_is_given_up_unless_it_is_preempted(script: Sc
     "line",
     [
         "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=123.batch. Some tasks were OOM Killed.",
-        "slurmstepd: error: Detected 1 oom-kill event(s) in step 123.batch cgroup.",
         "slurmstepd: error: Step 123.0 exceeded memory limit (900 > 500), being killed",
         "slurmstepd: error: Exceeded job memory limit",
     ],
@@ -228,6 +227,7 @@ def test_while_the_controller_is_away_pauses_double_up_to_five_minutes_and_an_ho
     longest = [min(300, 10 * 2**at) for at in range(len(found))]
     assert all(most / 2 <= pause <= most for pause, most in zip(found, longest, strict=True))
     assert 3300 < sum(found) <= 3600
+    assert len(set(found[-8:])) > 1  # the longest ones are drawn, too
     assert requeues(ended) == 0
     assert "not queued again: the controller has not answered for an hour" in ended.said
     assert ended.status == 85
@@ -324,16 +324,3 @@ def until(path: Path) -> None:
 def start(script: Script, worker: str) -> "subprocess.Popen[bytes]":
     command = ["bash", "-c", script.text(worker)]
     return subprocess.Popen(command, env=script.environment, cwd=script.place, start_new_session=True)
-
-
-def test_pauses_are_spread_over_half_their_length(script: Script) -> None:
-    """Two thousand pauses of one and the same length: every tenth of the half has its share, within four sigma."""
-    script.pretend("sleep", "")
-    lines = script.text("true").split("trap 'ablate_end $?' EXIT")[0]
-    many = f"{lines}\nablate_patience=999999999\nablate_longest_pause=300000\n"
-    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_wait; done"
-    drawn = f"sleep() {{ echo $1; }}\n{many}{loop}"
-    done = subprocess.run(["bash", "-c", drawn], env=script.environment, capture_output=True, text=True, check=True)
-    tenths = [sum(150 + 15 * k <= float(each) < 165 + 15 * k for each in done.stdout.split()) for k in range(10)]
-    assert sum(tenths) >= 1999
-    assert all(abs(each - 200) < 4 * (200 * 0.9) ** 0.5 for each in tenths), tenths

@@ -83,9 +83,9 @@ def test_needs_replace_the_fields_that_they_set_and_no_others(given: dict[str, A
     assert slurm.with_needs(Needs(where={"steps": 1}, **given)) == slurm.changed(**given)
 
 
-def group_trials(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **base: Any) -> list[Group]:
+def group_trials(slurm: Slurm, tmp_path: Any, **base: Any) -> list[Group]:
     grid = toy_grid(**base)
-    demands = Demands(slurm, flags=flags)
+    demands = Demands(slurm)
     found = survey(Layout(tmp_path), [grid], walk([grid], demands.add_cell))
     demands.check()
     return demands.groups(Layout(tmp_path), found.trials)
@@ -117,7 +117,6 @@ def test_needs_select_trials_by_paths_and_values(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("asked", "ranks", "expected"),
     [
-        ({"gpus": 1, "per_gpu": 2}, 1, (1, 2, None)),
         ({"gpus": 8, "per_gpu": 2}, 4, (8, 2, None)),
         ({"gpus": 6, "per_gpu": 2}, 4, (8, 2, None)),
         ({"gpus": 0, "per_gpu": 2}, 2, (0, 1, None)),
@@ -133,7 +132,6 @@ def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cor
     resources, (gpus, slots, scaled) = group.resources, expected
     assert (resources.gpus, resources.slots) == (gpus, slots)
     assert scaled in (None, (resources.cpus, resources.mem))
-    assert any("in proportion" in remark for remark in group.remarks) == (1 < asked["gpus"] < gpus)
 
 
 @pytest.mark.parametrize(
@@ -151,24 +149,6 @@ def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
     (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
     resources = group.resources
     assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
-
-
-def test_trials_over_several_gpus_are_not_packed_with_a_remark(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Execution, "gpus", 2, raising=False)
-    for gpus, words in ((2, "trials over 2 GPUs"), (0, "trials of 2 processes")):
-        (remark,) = group_trials(Slurm(gpus=gpus, per_gpu=4), tmp_path)[0].remarks
-        assert remark == f"{words} are not trained side by side; per_gpu=4 is for trials on one"
-        assert group_trials(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
-
-
-def test_needs_that_stay_although_an_option_says_otherwise_are_told(tmp_path: Any) -> None:
-    needs = Needs(where={"operator": "rising"}, time="8h", mem="4G")
-    groups = group_trials(Slurm(time="1h", needs=(needs,)), tmp_path, frozenset({"time"}))
-    seen = {group.name: (group.resources.time, group.remarks) for group in groups}
-    assert seen["all"] == (60, ())
-    time, (remark,) = seen["operator=rising"]
-    assert time == 480
-    assert "says time='8h', and is more specific than --time 1h" in remark
 
 
 CUDA, HOST = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "MemoryError"

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,8 +23,7 @@ from runners.attempts.submission_record import read_submission_record, write_sub
 from runners.cli.app import execute
 from runners.cli.run_on_slurm import queued_line
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
-from runners.slurm.spec import Needs, Slurm, budget_hours
-from runners.slurm.submit.already_queued import half_submitted
+from runners.slurm.spec import Needs, Slurm, read_budget
 from runners.slurm.submit.job_arrays import in_words
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
 from store.files.layout import Layout
@@ -125,20 +123,14 @@ def test_a_dry_run_writes_nothing_and_needs_no_cluster(
     assert not (tmp_path / "campaign").exists()
 
 
-def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MaxJobCount counts ended jobs too, for as long as the controller keeps them."""
-    slurm = pretended(tmp_path, monkeypatch, max_jobs=6)
-    submit(tmp_path / "first", CPU.changed(workers=1))
-    (slurm.place / "ended").write_text("you|lab|normal|debug|COMPLETED\n" * 2)
-    queued = submit(tmp_path / "campaign", CPU.changed(workers=6))
-    assert queued.draft.workers == 2
-    assert any("keeps fewer than 6 jobs (MaxJobCount)" in note for note in queued.draft.notes)
+def test_a_queue_that_is_full_is_waited_for_for_a_while(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
     monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
-    slurm.forget()
     with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
-        submit(tmp_path / "another")
-    assert Layout(tmp_path / "another").submission_ids() == []
+        submit(tmp_path / "campaign")
+    assert Layout(tmp_path / "campaign").submission_ids() == []
 
 
 def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -172,10 +164,6 @@ def test_a_limit_of_the_account_lowers_the_workers(tmp_path: Path, monkeypatch: 
     assert options_of(slurm.jobs()[1])["array"] == "0-3%4"
     assert any("4 workers and not 20" in note and "MaxSubmitJobs" in note for note in queued.draft.notes)
     with pytest.raises(EnvironmentProblem, match=r"may queue 0 more jobs: .*; wait until"):
-        submit(tmp_path / "other", CPU)
-    rights = "guests|pretend|guests||0|normal\nguests|pretend|lab|||normal\n"
-    (slurm.place / "rights").write_text(rights)
-    with pytest.raises(EnvironmentProblem, match=r"guests allows 0 .*; name another --account .*accounts: lab$"):
         submit(tmp_path / "other", CPU)
     assert not (tmp_path / "other").exists()
 
@@ -215,35 +203,23 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
-    shown = slurm.place / "partitions"
-    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
-    assert "partition debug is DOWN: workers wait there" in notes()
-    assert "is DOWN" not in notes(partition="gpu")
     monkeypatch.setenv("SBATCH_GRES", "lab")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     assert "SBATCH_GRES of the environment is not used" in notes()
     assert "SBATCH_ACCOUNT" not in notes()
 
 
-def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:
-    slurm.says("test", "allocation failure: Requested reservation is invalid")
-    with pytest.raises(SpecError, match="the reservation does not exist"):
-        submit(tmp_path / "campaign")
-    assert not (tmp_path / "campaign").exists()
+def test_a_node_that_is_down_now_is_no_reason_to_refuse(tmp_path: Path, slurm: PretendSlurm) -> None:
     slurm.says("test", "allocation failure: Required node not available (down, drained or reserved)")
-    submit(tmp_path / "campaign")  # it will be
+    assert submit(tmp_path / "campaign").record is not None
 
 
-def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_a_refusal_in_the_middle_leaves_are_taken_back_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=5)
     root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
-    slurm.says("refuse_3", "sbatch: error: Batch job submission failed: Unable to contact slurm controller")
-    with pytest.raises(EnvironmentProblem, match="cannot be reached; try again later"):
-        submit(root, request, grid=grid)
-    assert slurm.jobs() == {}
-    assert not (slurm.place / "released").exists()
-    assert Layout(root).submission_ids() == []
-    slurm.says("refuse_4", "sbatch: error: Socket timed out")
+    slurm.says("refuse_2", "sbatch: error: Socket timed out")
     slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match=r"may be queued, held.*scancel --name=ablate-"):
         submit(root, request, grid=grid)
@@ -252,7 +228,7 @@ def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypat
     messages: list[str] = []
     queue(drafter(root, request, grid=grid), messages.append)
     assert "was cut off before its jobs were known" in messages[0]
-    assert sorted(slurm.jobs()) == [4, 5, 6]
+    assert sorted(slurm.jobs()) == [2, 3, 4]
     assert len(Layout(root).submission_ids()) == 1
 
 
@@ -272,7 +248,7 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         submit(root)
     assert list(slurm.jobs()) == [1]
     here = {"host": socket.gethostname(), "pid": 2**22 + 1}  # a shell of this host that was killed
-    for over in ({"written": time.time() - 181}, here):
+    for over in ({"written": time.time() - 601}, here):
         write_submission_record(layout, replace(read_submission_record(layout, name), **over))
         assert submit(root).draft.trials == 6
         assert len(slurm.jobs()) == 1
@@ -280,22 +256,6 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         slurm.forget()
         name = cut_off(root)
         slurm.forget()
-
-
-def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root, layout = tmp_path / "campaign", Layout(tmp_path / "campaign")
-    cancelled: list[str] = []
-    for age_s, certain, over in ((181, True, True), (181, False, False), (601, False, True), (-1000, True, False)):
-        name = cut_off(root, written=time.time() - age_s)
-        if over:
-            (message,) = half_submitted(layout, certain=certain, cancel=cancelled.append)
-            assert f"{name} was cut off" in message
-        else:
-            with pytest.raises(EnvironmentProblem, match=r"in (4[12]|1[12].). s"):
-                half_submitted(layout, certain=certain, cancel=cancelled.append)
-            shutil.rmtree(layout.submission(name))
-        slurm.forget()
-    assert len(cancelled) == 2
 
 
 @pytest.mark.parametrize("released", [0, 1, 3])
@@ -416,9 +376,9 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
 def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) -> None:
     mixed = Slurm(partition="gpu", gpus=1, needs=(Needs(where={"operator": "rising"}, gpus=0),))
     with pytest.raises(SpecError, match=r"workers of operator=rising have none; .* --budget 200cpuh"):
-        submit(tmp_path / "campaign", mixed, budget=budget_hours("200gpuh"))
+        submit(tmp_path / "campaign", mixed, budget=read_budget("200gpuh"))
     assert not (tmp_path / "campaign").exists()
-    record = submit(tmp_path / "campaign", mixed, budget=budget_hours("200cpuh")).record
+    record = submit(tmp_path / "campaign", mixed, budget=read_budget("200cpuh")).record
     assert record.budget == {"hours": 200.0, "unit": "cpuh"}
 
 
@@ -434,8 +394,7 @@ def test_of_several_partitions_one_must_do(tmp_path: Path, slurm: PretendSlurm) 
 
 
 def test_options_replace_what_the_file_says(slurm: PretendSlurm, command: list[str]) -> None:
-    words = ["--time", "30m", "--workers", "2", "--setup", "export A=1", "--setup", "export B=2"]
-    assert execute([*command, *words]) == 0
+    assert execute([*command, "--time", "30m", "--workers", "2", "--setup", "export A=1", "--setup", "export B=2"]) == 0
     script = slurm.jobs()[1]
     options = options_of(script)
     assert (options["time"], options["array"], options["partition"]) == ("30", "0-1%2", "debug")
@@ -443,15 +402,14 @@ def test_options_replace_what_the_file_says(slurm: PretendSlurm, command: list[s
     assert "module load cuda" not in script
 
 
-def test_no_gpus_means_no_type_of_them(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_are_told_in_words(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "toys.py").write_text(SPEC.replace("gpus=0, ", "gpus=2, gpu_type='h100', ").replace('"debug"', '"gpu"'))
     command.append("--dry-run")
     assert execute([*command, "--per-gpu", "auto", "--mem", "16G"]) == 0
     resources = "3 workers each with 2 h100 GPUs, as many trials as fit on each GPU, 9 cores, 16 GB, for 2 h 00 min"
     assert resources in capsys.readouterr().out
-    assert execute([*command, "--gpus", "0", "--workers", "1"]) == 0
+    assert execute([*command, "--gpus", "0", "--workers", "1"]) == 0  # no GPUs have no type
     assert "6 trials on 1 worker with 2 cores, for 2 h 00 min, on gpu" in capsys.readouterr().out
-    assert execute([*command, "--gpus", "0", "--gpu-type", "a100"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -504,18 +462,13 @@ FAILED = "sbatch: error: Batch job submission failed: "
     ("said", "kind", "words"),
     [
         (f"{FAILED}Invalid account or account/partition combination specified", SpecError, "the account is not one"),
-        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", SpecError, "lower --time"),
         (
             f"sbatch: error: AssocMaxSubmitJobLimit\n{FAILED}Job violates accounting/QOS policy (job submit limit)",
             EnvironmentProblem,
             "as many jobs in the queue as you may",
         ),
         ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
-        (f"{FAILED}Requested node configuration is not available", SpecError, "lower --gpus, --cpus or --mem"),
-        (f"{FAILED}Invalid feature specification", SpecError, "--constraint"),
-        (f"{FAILED}Socket timed out on send/recv operation", EnvironmentProblem, "cannot be reached"),
         ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
-        ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
         ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
         ("", EnvironmentProblem, "did not say why"),
     ],

@@ -18,7 +18,7 @@ from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, memb
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.provenance.code_snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
-from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, work_tree
+from runners.provenance.snapshot_contents import MOST_BYTES_OF_A_FILE, work_tree
 from store.files.layout import Layout
 
 HELPER = "def factor():\n    return 2.0\n"
@@ -105,15 +105,15 @@ def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(r
     assert json.loads(run(*command, cwd=tmp_path, PYTHONPATH=path))["trials"] == told["trials"]
 
 
-def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_path: Path) -> None:
+def test_a_large_file_of_a_package_without_git_is_left_out_and_told(rooms: Path, tmp_path: Path) -> None:
     package = {"lib/package/__init__.py": "", "lib/package/inner.py": ""}
     write_files(tmp_path, {"plain/my.py": SPEC, "lib/helper.py": f"import package.inner\n{HELPER}", **package})
     with (tmp_path / "lib" / "package" / "weights.bin").open("wb") as file:
-        file.truncate(MOST_BYTES)
+        file.truncate(MOST_BYTES_OF_A_FILE + 1)
     snapshot = of(take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}"))
-    assert snapshot.left_out == (f"{tmp_path / 'lib' / 'package'}: a package of more than 64 MB, used as it is",)
+    assert snapshot.left_out == ("package/weights.bin: 5.0 MB, and the most is 5",)
     found = users(members(tmp_path / "c", snapshot, tmp_path / "tree"))
-    assert {name.rpartition("/")[2] for name in found} == {"my.py", "helper.py"}
+    assert {name.rpartition("/")[2] for name in found} == {"my.py", "helper.py", "__init__.py", "inner.py"}
 
 
 def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(tmp_path: Path) -> None:

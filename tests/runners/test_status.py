@@ -20,8 +20,6 @@ from runners.monitoring.status_text import (
     OF_STATE,
     Status,
     cells,
-    failure_lines,
-    loose_ends,
     read_status,
     submission_lines,
     write_status,
@@ -116,39 +114,6 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
     assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
 
 
-def test_failures_count_beside_those_queued_again(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two of three equal failures are queued again; all failures of another kind are."""
-    for seed, kind in enumerate("aaab"):
-        fail(campaign, seed, message=kind, fingerprint=kind * 16)
-    submit(campaign, SSA[1:4], job={"retry": True}, submission=SECOND)
-    for tasks, expected in (
-        ({"7_0": WAITS}, ["failed: 1 x error and 2 queued again: a", "failed and queued again: 1 x error: b"]),
-        ({}, ["failed: 3 x error: a", "failed: 1 x error: b"]),
-    ):
-        write_status(status_of(campaign, Scripted(tasks), "quickstart"))
-        lines = [line.split(" (trial")[0] for line in capsys.readouterr().out.splitlines()]
-        assert [line for line in lines if line.startswith("failed")] == expected
-        watched = view(campaign.root, Scripted(tasks))
-        assert failure_lines(watched.status.failures) == expected
-        assert watched.status.failures["n"].sum() == watched.states["failed"]
-
-
-def test_what_is_unknown_has_an_age(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    submit(campaign, SSA[:2], written=time.time() - 7200)
-    key = began(campaign, 0, quiet_s=300)
-    write_record(campaign.layout, 1, touched=time.time() - 4000)
-    found = look(campaign, Scripted())
-    assert found.trials[key].since == pytest.approx(time.time() - 300, abs=60)
-    assert found.trials[campaign.line("SSA", 1)["trial"]].since == pytest.approx(time.time() - 4000, abs=60)
-    (line,) = loose_ends(found)
-    assert line.startswith("unknown: 2 trials, last seen 5 min")
-    assert "the controller is away" in found.notes[0]
-    write_status(status_of(campaign, Scripted()))
-    first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
-    assert re.search(r"unknown .* submitted 2 h 00 min ago$", first)
-    assert re.search(r"unknown .* 1 h 06 min ago$", second)
-
-
 def test_a_worker_that_wrote_lately_is_at_work_and_one_that_left_is_not_asked_for(campaign: Campaign) -> None:
     scheduler = Scripted({})
     assert states(campaign, scheduler) == ["pending"] * 6
@@ -204,7 +169,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     assert told.startswith(f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7`")
     (status,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).submissions
     told = submission_lines([status])[1]
-    assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
+    assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7` lets")
     assert "which takes an administrator where one has held them" in told
     assert set(states(campaign, Scripted({"7_0": RUNS, "7_1": HELD}))) == {"queued"}
 
@@ -313,23 +278,6 @@ def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campa
     for retry, state in ((False, "failed"), (True, "queued")):
         write_submission_record(campaign.layout, replace(record, job={"retry": retry}))
         assert states(campaign, Scripted())[:2] == [state, "queued"]
-
-
-def test_gone_workers_are_listed_if_they_lost_a_trial(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    submit(campaign, SSA[:4], classes=[(4, [Array(0, 3, 7)])])
-    began(campaign, 0, quiet_s=3000)
-    began(campaign, 1, quiet_s=3000, place={"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "n1"})
-    submit(campaign, SSA[1:4], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
-    died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
-    scheduler = Scripted({"8_0": WAITS}, {f"7_{task}": died for task in range(3)})
-    found = status_of(campaign, scheduler)
-    write_status(found)
-    said = capsys.readouterr().out
-    assert [line.split()[1] for line in said.splitlines() if line.startswith("c0-")] == ["8_0", "7_0"]
-    assert "gone: 2 workers that lost no trial (2 x NODE_FAIL, exit 0:0)" in said
-    assert "lost: 1 trial, last seen 50 min" in said
-    assert "`ablate retry --lost` queues it again" in said
-    assert len(found.data()["workers"]) == 4
 
 
 def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:

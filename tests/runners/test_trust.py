@@ -9,30 +9,16 @@ import pytest
 from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 
-from runners.cli.app import execute
 from store.database.connection import open_live
 from store.files.layout import Layout
 from store.files.trust import trusts
 from store.store import Store
 
-Ablate = Callable[..., tuple[int, str]]
 MARK = """
 from pathlib import Path
 
 (Path(__file__).parent / "ran").touch()
 """
-
-
-@pytest.fixture
-def ablate(capsys: pytest.CaptureFixture[str]) -> Ablate:
-    """Runs a command; gives its exit code and everything it printed."""
-
-    def act(*words: object) -> tuple[int, str]:
-        code = execute([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return act
 
 
 def missing_trial(root: Path) -> str:
@@ -42,20 +28,20 @@ def missing_trial(root: Path) -> str:
 
 
 @pytest.fixture
-def own(tmp_path: Path, ablate: Ablate) -> Path:
+def own(tmp_path: Path, ablate: Callable) -> Path:
     """A campaign of this user with weights of trial 0; trial 1 is missing, and its spec file leaves a mark."""
     spec, root = tmp_path / "mine.py", tmp_path / "own"
     spec.write_text(
         real_spec("mine", training="steps=2", execution="keep_weights=True", operators="softmax()", seeds=2)
     )
-    assert ablate("run", spec, "--on", "inline", "--campaign", root)[0] == 0
+    ablate("run", spec, "--on", "inline", "--campaign", root)
     shutil.rmtree(Layout(root).trial(missing_trial(root)))
     spec.write_text(spec.read_text() + MARK)
     return root
 
 
 def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
-    own: Path, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    own: Path, tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Trust that cannot be remembered holds for one command."""
     (tmp_path / "more.py").write_text(
@@ -71,24 +57,24 @@ def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
         sent, moved = tmp_path / f"sent {command}", tmp_path / f"moved {command}"
         shutil.copytree(own, sent)
         ran.unlink(missing_ok=True)
-        code, said = ablate(*words, "--campaign", sent)
-        assert (code, ran.exists()) == (2, False)
+        said = ablate(*words, "--campaign", sent, code=2).err
+        assert not ran.exists()
         for expected in ("you did not make", "--trust", "snapshots/" if command == "repro" else "mine.py"):
             assert expected in said
-        assert ablate(*words, "--campaign", sent, "--trust")[0] == 0
+        ablate(*words, "--campaign", sent, "--trust")
         assert ran.exists() == (command != "repro")  # which runs the snapshot
         if command == "evaluate":
-            assert ablate(*words, "--campaign", sent)[0] == 0  # it is remembered
+            ablate(*words, "--campaign", sent)  # it is remembered
         sent.rename(moved)
         if command != "retry":
-            assert ablate(*words, "--campaign", moved)[0] == 2
+            ablate(*words, "--campaign", moved, code=2)
         if command != "repro":
-            assert ablate(*words, "--campaign", own)[0] == 0  # made here
+            ablate(*words, "--campaign", own)  # made here
     shutil.rmtree(Layout(own).trial(missing_trial(own)))
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert ablate("retry", "seed=1", "--campaign", own)[0] == 2
-    assert ablate("retry", "seed=1", "--campaign", own, "--trust")[0] == 0
+    ablate("retry", "seed=1", "--campaign", own, code=2)
+    ablate("retry", "seed=1", "--campaign", own, "--trust")
     assert "is not remembered" in caplog.text
 
 

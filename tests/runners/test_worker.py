@@ -148,6 +148,11 @@ def test_a_trial_out_of_memory_goes_on_at_once_in_smaller_pieces_while_there_are
     assert attempts_of(path, lines[0]["trial"])[3][:3] == (4, *OUT)
 
 
+def attempts_made(root: Path) -> int:
+    (key,) = Layout(root).trial_keys()
+    return len(Layout(root).attempts(key))
+
+
 def test_a_trial_given_back_stays_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = too_big(2, steps=30)
     monkeypatch.setattr(Silent, "stop_requested", lambda _: attempts_made(tmp_path) > 1)
@@ -156,11 +161,6 @@ def test_a_trial_given_back_stays_in_smaller_pieces(tmp_path: Path, monkeypatch:
     assert worker_for(tmp_path, lines, oom="halve").run(0).status == "ok"
     made = [found[:2] for found in attempts_of(tmp_path, lines[0]["trial"])]
     assert made == [(1, "failed"), (2, "stopped"), (2, "ok")]
-
-
-def attempts_made(root: Path) -> int:
-    (key,) = Layout(root).trial_keys()
-    return len(Layout(root).attempts(key))
 
 
 @pytest.mark.parametrize("case", ["fail", "bigger", "no micro-batches", "another error"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from real_spec import real_spec
 
 from runners.attempts.worker import WorkerEntry
+from runners.provenance.environment import NOT_IN_TRIALS
 
 LISTING = """
 import json
@@ -36,7 +37,8 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
     words = ["run", spec, "--campaign", tmp_path / "c", "--workers", "1"]
     subprocess.run([sys.executable, "-P", "-m", "runners", *map(str, words)], check=True, stderr=subprocess.DEVNULL)
     second = set(json.loads((tmp_path / "1").read_text()))
-    assert {"torch", "pyarrow.parquet"} <= second
+    assert {"torch", "pyarrow.parquet", "pydantic"} <= second
+    assert not NOT_IN_TRIALS & second
     optimiser = imported("import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])")
     assert HEAVY & second <= HEAVY & optimiser | {"torch"}
     assert "pandas" not in optimiser
@@ -45,4 +47,5 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
 
 def test_a_process_that_trains_nothing_imports_little() -> None:
     """The supervisor of a worker task waits, and the fork server imports what it is told to."""
-    assert not HEAVY & imported("import runners.slurm.worker.supervisor, runners.execution.fork_server")
+    code = "import runners.slurm.worker.supervisor, runners.execution.fork_server, runners.provenance.environment as e"
+    assert not HEAVY & imported(f"{code}; e.record()")

@@ -13,7 +13,6 @@ from grid.errors import AblateError, NotFoundError, SpecError
 from store import Campaign, Store
 from store.analysis.effects import effects
 from store.analysis.verdicts import verdicts
-from store.campaign import only
 
 
 def tree(root: Path) -> dict[str, int]:
@@ -26,14 +25,6 @@ def asked(shared: Written) -> Any:
     """The shared campaign, closed at the end of the test."""
     with Campaign(shared.root) as campaign:
         yield campaign
-
-
-def test_nothing_is_written_by_a_campaign_that_is_only_named(campaign: Written) -> None:
-    before = tree(campaign.root)
-    named = Campaign(campaign.root)
-    assert repr(named) == f"Campaign('{campaign.root}'): 1 grid: quickstart"
-    named.finished(label="x", seed=0)
-    assert tree(campaign.root) == before
 
 
 def test_a_campaign_without_refresh_writes_nothing(campaign: Written) -> None:
@@ -131,15 +122,6 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest(
 ) -> None:
     with pytest.raises(AblateError, match=told):
         ask(asked)
-
-
-def test_of_several_grids_one_must_be_named() -> None:
-    with pytest.raises(SpecError, match=r"x has several grids: 'a', 'b'; say which one"):
-        only("grid", None, ["a", "b"], "x")
-    with pytest.raises(NotFoundError, match="x has no grid yet"):
-        only("grid", None, [], "x")
-    assert only("grid", "b", ["a", "b"], "x") == "b"
-    assert only("grid", None, ["a"], "x") == "a"
 
 
 def test_answers_stay_as_they_were_until_refresh(campaign: Written) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import SpecError
 from store.database.schema_docs import Relation, meaning, relations
 from store.database.sql_page import column_types, example, page
 from store.files.layout import STORE_SCHEMA
@@ -59,11 +58,6 @@ def test_the_example_of_each_answers_about_it(relation: Relation, reading: Store
 def test_every_query_of_the_page_answers(query: str, reading: Store) -> None:
     for statement in filter(str.strip, query.split(";\n")):
         reading.sql(statement)
-
-
-def test_a_query_with_a_misspelt_column_would_not(reading: Store) -> None:
-    with pytest.raises(SpecError, match="widht"):
-        reading.sql("select widht from grid_quickstart")
 
 
 def test_a_store_carries_the_meanings(reading: Store) -> None:

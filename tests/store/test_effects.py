@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from synthetic import write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
-from store.analysis.effects import analysis, effects, moving_together
+from store.analysis.effects import analysis, effects
 from store.store import Store
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
@@ -40,17 +39,6 @@ def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_ar
     expected = [0.2, *(GATE[level] - GATE["head"] for level in ("constant", "layer"))]
     assert found["effect"].to_list() == pytest.approx(expected, abs=0.003)
     assert found["percent"].to_list() == pytest.approx([math.expm1(e) * 100 for e in expected], abs=0.3)
-
-
-def test_columns_move_together_when_they_tell_the_same_cells_apart() -> None:
-    columns = {
-        "a": ["x", "y", "y"],
-        "b": ["1", "2", "2"],
-        "c": ["y", "x", "y"],
-        "still": ["x", "x", "x"],
-        "rare": [None, "x", "x"],
-    }
-    assert moving_together(columns) == [["a", "b"], ["c"]]
 
 
 class Rig(Spec):
@@ -106,15 +94,3 @@ def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_pat
     assert both.means.filter(term="seed")["level"].to_list() == ["head", "constant", "layer"]
     means = dict(both.means.filter(term="operator × seed").select("level", "mean").iter_rows())
     assert math.log(means["SSA × layer"] / means["softmax × layer"]) == pytest.approx(0.5, abs=0.03)
-
-
-def test_a_pair_of_levels_that_was_lost_is_named_by_the_grids_own_words(tmp_path: Path) -> None:
-    gone = [("SSA · head", seed) for seed in range(5)]
-    write_campaign(
-        tmp_path, operators=("softmax", "SSA"), factors={"gate": ("head", "constant", "layer")}, pending=gone
-    )
-    with Store.open(tmp_path) as store:
-        found = analysis(store, "quickstart", interactions=True)
-    both = found.terms.row(by_predicate=pl.col("term") == "operator × gate", named=True)
-    assert both["note"] == "no run has operator SSA with gate head; 1 of 2 degrees of freedom are tested"
-    assert set(both["aliased_with"]) == {"operator", "gate"}

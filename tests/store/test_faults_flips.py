@@ -162,12 +162,6 @@ def test_a_seal_is_read_over_and_an_altered_record_is_named(tmp_path: Path, reco
         read_json(path)
 
 
-def test_a_record_that_an_older_program_wrote_has_no_seal_and_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    path.write_bytes(b'{"a": 1}\n')
-    assert read_json(path) == {"a": 1}
-
-
 def test_a_flipped_bit_in_the_snapshot_is_named_or_touches_nothing(
     tmp_path: Path, shared: Campaign, reading: Store
 ) -> None:

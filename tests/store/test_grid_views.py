@@ -42,21 +42,6 @@ def columns(store: Store, view: str) -> list[str]:
     return store.sql(f"FROM {view} LIMIT 0").columns
 
 
-def test_a_wide_view_is_what_v_final_says_in_the_grids_own_words(shared: Campaign, reading: Store) -> None:
-    found = reading.sql(
-        "SELECT operator, width, avg(mse) AS mse FROM grid_quickstart WHERE sigma_f = 5 GROUP BY ALL ORDER BY ALL"
-    )
-    expected = reading.sql(
-        """
-        SELECT g.operator, (g.axes->>'$.width')::BIGINT AS width, avg(value) AS mse
-        FROM v_final f JOIN grid_trial g USING (grid, trial)
-        WHERE f.name = 'mse' AND f.point['sigma_f'] = 5 GROUP BY ALL ORDER BY ALL
-        """
-    )
-    assert found.height == 4
-    assert found.rows() == [(*row[:2], pytest.approx(row[2])) for row in expected.iter_rows()]
-
-
 def test_each_trial_has_a_row_per_point_or_one_of_nulls(shared: Campaign, reading: Store) -> None:
     counted = reading.sql(
         "SELECT status, count(*) AS n, count(DISTINCT trial) AS trials, count(mse) AS mse, count(loss) AS loss "

@@ -11,7 +11,6 @@ import pytest
 from synthetic import Campaign
 
 from grid.errors import EnvironmentProblem, SpecError
-from store.database.readonly import strip_explain
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -182,20 +181,6 @@ def test_no_query_reaches_the_network(
     with pytest.raises(SpecError, match=NO_FILES):
         store.sql(query.format(at=f"127.0.0.1:{server}"))
     assert _Counting.asked == 0
-
-
-@pytest.mark.parametrize(
-    ("query", "rest"),
-    [
-        ("explain select 1", "select 1"),
-        ("EXPLAIN/* SELECT */ANALYZE/* é ( */ COPY a TO 'b'", "COPY a TO 'b'"),
-        ("-- é\nexplain -- select\n(analyze, format json) from x", "from x"),
-        ("/* a /* nested */ b */ explain analyze insert into x values (1)", "insert into x values (1)"),
-        ("explain", ""),
-    ],
-)
-def test_what_is_explained_is_found_behind_comments_and_options(query: str, rest: str) -> None:
-    assert strip_explain(query) == rest
 
 
 def test_what_does_not_fit_into_memory_is_spilled_to_a_directory_that_goes(

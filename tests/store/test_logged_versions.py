@@ -58,8 +58,8 @@ def test_logged_runs_are_for_their_own_program_to_start_again(
         assert "`ablate retry" not in asked(command)[1]
     for words in (("--failed",), ("--lost",), ("x",)):
         code, said = asked("retry", *words)
-        assert (code, said.count("\n")) == (2, 1)
-        assert "which nothing here can start: start it again" in said
+        assert (code, said.count("\n")) == (3, 1)
+        assert "logged by your program; start your program again for what it logged" in said
     assert "say Campaign(...).grid('a', measure=Measure(name=...)) once" in asked("table")[1]
     campaign.grid("a", measure={"name": "loss"})
     assert "say Campaign(...).grid('a', baseline=LABEL) once; it has 'x'" in asked("table")[1]

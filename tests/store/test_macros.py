@@ -5,27 +5,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-import polars as pl
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import SpecError
-from store.analysis.verdicts import measure_of, runs
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
-from store.statistics import select_then_report
 from store.store import Store
 
 OpenStore = Callable[..., Store]
-
-
-def test_final_is_the_rows_of_v_final_of_that_name(reading: Store) -> None:
-    for name in ("mse", "loss"):
-        expected = reading.sql("FROM v_final WHERE name = $name ORDER BY ALL", {"name": name}).rows()
-        assert expected
-        assert reading.sql(f"FROM final('{name}') ORDER BY ALL").rows() == expected
 
 
 def test_pairs_are_those_of_the_baseline_unless_another_cell_is_named(shared: Campaign, reading: Store) -> None:
@@ -82,28 +71,6 @@ def test_the_best_level_of_an_axis_is_found_beside_each_of_the_others(tuned: Sto
         assert row["remark"] == "chosen on these seeds: the mean is too good"
 
 
-def test_the_best_level_is_that_of_a_selection_on_all_seeds(tmp_path: Path, opened: OpenStore) -> None:
-    """The mean is of logarithms on the log scale; stopped and failed trials leave no lucky seed in the lead."""
-    values = {0.1: (1.0, 100.0, 10.0), 0.2: (20.0, 20.0, 21.0), 0.3: (0.1, None, None), 0.4: (0.2, math.nan, 0.1)}
-    layout, lines = Layout(tmp_path), plan_lines(("SSA",), range(3), "g", {"rate": list(values)})
-    publish_grid(layout, plan_header(lines, "g", {"rate": list(values)}, ("SSA",)), lines)
-    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=0)
-    for line in lines:
-        value = values[line["axes"]["rate"]][line["seed"]]
-        write_start(layout, line["trial"], 1)
-        if value is not None:
-            buffer.add("evaluation", (line["trial"], 1, 4, "mse", {"sigma_f": 5.0, "sigma_x": 1.0}, value, 10, 0.1))
-        ended = {"step": 4} if value is not None else {"step": 2, "status": "stopped", "reason": "halving"}
-        write_end(layout, line["trial"], 1, **ended)
-    buffer.flush()
-    store = opened(tmp_path)
-    row = store.sql("FROM best_over('rate', 'mse')").row(0, named=True)
-    assert (row["level"], row["levels"]) == ("0.1", 4)
-    judged = runs(store, "g", measure_of(store, "g", None)).with_columns(pl.col("label").alias("rate"), one=1)
-    how = {"over": ["rate"], "within": ["one"], "scale": "log", "better": "lower", "split": "same"}
-    assert list(select_then_report(judged, **how).choices) == [row["cell"]]
-
-
 def test_an_evaluation_is_not_paired_with_a_metric_of_its_name(tmp_path: Path, opened: OpenStore) -> None:
     layout = Layout(tmp_path)
     lines = plan_lines(("softmax", "SSA"), [0], "g", {})
@@ -134,18 +101,6 @@ def test_each_trial_has_the_probes_of_its_own_last_step(tmp_path: Path, opened: 
     buffer.flush()
     found = opened(tmp_path).sql("SELECT label, status, step, head FROM last_probe('entropy') ORDER BY ALL").rows()
     assert found == [(of, "running", step, head) for of, step in (("SSA", 30), ("softmax", 20)) for head in (0, 1)]
-
-
-def test_curves_and_probes_carry_the_words_of_the_grid(shared: Campaign, reading: Store) -> None:
-    curve: list[tuple[Any, ...]] = reading.sql(
-        "SELECT step, value FROM curve('loss') WHERE label = 'SSA · 8' AND seed = 0 ORDER BY step"
-    ).rows()
-    trial = shared.line("SSA · 8", 0)["trial"]
-    query = "SELECT step, value FROM v_metric WHERE name = 'loss' AND trial = $t ORDER BY step"
-    assert len(curve) == 12
-    assert curve == reading.sql(query, {"t": trial}).rows()
-    probes = reading.sql("SELECT step, layer, head FROM last_probe('number.strength') WHERE trial = $t", {"t": trial})
-    assert sorted(probes.rows()) == [(12, layer, head) for layer in range(2) for head in range(2)]
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,6 @@ def test_a_cell_without_a_number_is_a_dash_with_its_reason() -> None:
     }
 
 
-def test_errors_are_those_that_are_printed_and_no_seeds_are_made_up() -> None:
-    told = [c for c in cells() if c.uncertainty is not None]
-    assert told == of("003", "T4")
-    assert {c.uncertainty_is for c in told} == {"se over items"}
-    assert at("003", "T4", "SuperGLUE · CB", "Zero-shot · SSA").uncertainty == 6.74
-    assert all(c.uncertainty_is is None for c in cells() if c.uncertainty is None)
-    assert {c.n_seeds for c in cells()} == {None}
-
-
 def test_errors_over_items_are_binomial() -> None:
     cell = at("000", "T1", "0.5B · Baseline", "ARC-c")
     assert cell.binomial_se == pytest.approx(100 * math.sqrt(0.276 * 0.724 / 1171))
@@ -57,47 +48,6 @@ def test_errors_over_items_are_binomial() -> None:
         assert 0.93 <= each.uncertainty / each.binomial_se <= 1.17, each  # the score is rounded
     assert all(c.binomial_se is None for c in cells() if c.items is None)
     assert all(c.items is None for c in cells() if "mean" in c.metric or "accuracy" not in c.unit)
-
-
-def test_all_inconsistencies_stand_at_the_cells_they_concern() -> None:
-    assert [note.cells for note in notes()] == [1, 1, 188, 2, 48, 9, 36, 0, 20, 6, 44, 291, 20, 12, 12, 12, 2]
-    assert Counter(note.paper for note in notes()) == {"000": 3, "002": 5, "003": 5, "004": 4}
-    assert at("000", "T1", "0.5B · Baseline", "Avg.").notes == (1, 3)
-    assert at("000", "T1", "0.5B · Baseline", "Wino").notes == (3,)
-    assert at("000", "T3", "CSR Avg.", "Linear clipping").notes == (2, 3)
-    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG", "Avg.").notes == (4,)
-    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG, all layers", "Avg.").notes == ()
-    assert all(c.notes == (5,) for c in of("002", "T6"))
-    assert all(c.notes == ((6,) if c.row_label == "logits (our)" else ()) for c in of("002", "T8"))
-    assert all(c.notes == (7,) for c in of("002", "T12"))
-    assert all(c.notes == ((9, 12) if c.row_label == "Softmax" else (12,)) for c in of("003", "T1"))
-    assert {c.row_label: c.notes for c in of("003", "T6") if c.notes != (12,)} == {
-        "12L8AH": (9, 12),
-        "2AI32AH": (12, 13),
-        "12AI8AH": (12, 13),
-    }
-    assert {(c.row_label, c.column_label.partition(" · ")[0]) for c in of("003", "T2") if c.notes} == {
-        ("LM-Eval · LAMBADA", "Zero-shot"),
-        ("SuperGLUE · WiC", "Few-shot (3-shot)"),
-    }
-    assert all(c.notes == (11,) for c in of("003", "T4"))
-    assert [{n for c in of("004", t) for n in c.notes} for t in ("T11", "T14", "T7")] == [{14}, {15}, {16}]
-    assert {c.column_label for c in of("004", "T2") if c.notes == (17,)} == {"Relative PE"}
-    assert {c.paper_table for c in cells() if c.unusable} == {"T4", "T2"}
-
-
-def test_the_notes_on_sums_are_true() -> None:
-    tasks = [c for c in of("000", "T1") if c.row_label == "0.5B · Baseline" and c.items]
-    assert sum(c.value or 0 for c in tasks) / 6 == pytest.approx(50.67, abs=0.005)
-    softmax, gain = (
-        at("003", "T2", "LM-Eval · LAMBADA", f"Zero-shot · {x}").value or 0 for x in ("Softmax", "SSA, gain")
-    )
-    assert ((at("003", "T2", "LM-Eval · LAMBADA", "Zero-shot · SSA").value or 0) / softmax - 1) * 100 < gain - 4
-    best = Counter(
-        max((c.value or 0, c.operator) for c in of("002", "T6") if c.row_label == row)[1]
-        for row in dict.fromkeys(c.row_label for c in of("002", "T6"))
-    )
-    assert best["integral"] == 11
 
 
 def test_operators_are_those_of_the_catalogue_whatever_they_are_called() -> None:
@@ -139,3 +89,44 @@ def test_the_store_holds_all_of_it(reading: Store) -> None:
     rows = reading.sql("SELECT id, printed, value, point['sigma_f'] AS f, notes FROM published ORDER BY id").rows()
     assert rows == [(c.id, c.printed, c.value, c.point.get("sigma_f"), list(c.notes)) for c in cells()]
     assert reading.sql("SELECT sum(cells)::BIGINT AS n FROM published_note").item() == sum(n.cells for n in notes())
+
+
+def test_all_inconsistencies_stand_at_the_cells_they_concern() -> None:
+    assert [note.cells for note in notes()] == [1, 1, 188, 2, 48, 9, 36, 0, 20, 6, 44, 291, 20, 12, 12, 12, 2]
+    assert Counter(note.paper for note in notes()) == {"000": 3, "002": 5, "003": 5, "004": 4}
+    assert at("000", "T1", "0.5B · Baseline", "Avg.").notes == (1, 3)
+    assert at("000", "T1", "0.5B · Baseline", "Wino").notes == (3,)
+    assert at("000", "T3", "CSR Avg.", "Linear clipping").notes == (2, 3)
+    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG", "Avg.").notes == (4,)
+    assert at("002", "T1", "1.2B parameters and 128B tokens · INTG, all layers", "Avg.").notes == ()
+    assert all(c.notes == (5,) for c in of("002", "T6"))
+    assert all(c.notes == ((6,) if c.row_label == "logits (our)" else ()) for c in of("002", "T8"))
+    assert all(c.notes == (7,) for c in of("002", "T12"))
+    assert all(c.notes == ((9, 12) if c.row_label == "Softmax" else (12,)) for c in of("003", "T1"))
+    assert {c.row_label: c.notes for c in of("003", "T6") if c.notes != (12,)} == {
+        "12L8AH": (9, 12),
+        "2AI32AH": (12, 13),
+        "12AI8AH": (12, 13),
+    }
+    assert {(c.row_label, c.column_label.partition(" · ")[0]) for c in of("003", "T2") if c.notes} == {
+        ("LM-Eval · LAMBADA", "Zero-shot"),
+        ("SuperGLUE · WiC", "Few-shot (3-shot)"),
+    }
+    assert all(c.notes == (11,) for c in of("003", "T4"))
+    assert [{n for c in of("004", t) for n in c.notes} for t in ("T11", "T14", "T7")] == [{14}, {15}, {16}]
+    assert {c.column_label for c in of("004", "T2") if c.notes == (17,)} == {"Relative PE"}
+    assert {c.paper_table for c in cells() if c.unusable} == {"T4", "T2"}
+
+
+def test_the_notes_on_sums_are_true() -> None:
+    tasks = [c for c in of("000", "T1") if c.row_label == "0.5B · Baseline" and c.items]
+    assert sum(c.value or 0 for c in tasks) / 6 == pytest.approx(50.67, abs=0.005)
+    softmax, gain = (
+        at("003", "T2", "LM-Eval · LAMBADA", f"Zero-shot · {x}").value or 0 for x in ("Softmax", "SSA, gain")
+    )
+    assert ((at("003", "T2", "LM-Eval · LAMBADA", "Zero-shot · SSA").value or 0) / softmax - 1) * 100 < gain - 4
+    best = Counter(
+        max((c.value or 0, c.operator) for c in of("002", "T6") if c.row_label == row)[1]
+        for row in dict.fromkeys(c.row_label for c in of("002", "T6"))
+    )
+    assert best["integral"] == 11

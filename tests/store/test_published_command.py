@@ -16,12 +16,6 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
     return found.out, found.err
 
 
-def test_a_table_shows_its_cells_and_what_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = told(capsys, "3", "t2", "--metric", "lambada")
-    assert sum(line.startswith("003 T2") for line in out.splitlines()) == 6
-    assert "doubt 10: 003, table 2: the printed gain is not that of the scores beside it" in out
-
-
 def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = told(capsys, "--metric", "mse", "--json")
     data = json.loads(out)["data"]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic import Campaign, write_end, write_start
+from synthetic import write_end, write_start
 
 from store.files.layout import Layout
 from store.files.trial_status import (
@@ -31,19 +31,6 @@ def age(layout: Layout, attempt: int, seconds: float) -> None:
     path = layout.heartbeat(KEY, attempt)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))
-
-
-def test_the_states_of_a_campaign(campaign: Campaign) -> None:
-    states = {line["trial"]: trial_state(campaign.layout, line["trial"]) for line in campaign.lines}
-    found = {(line["label"], line["seed"]): states[line["trial"]].status for line in campaign.lines}
-    assert {who: status for who, status in found.items() if status != "ok"} == {
-        ("SSA · 8", 1): "failed",
-        ("SSA · 16", 2): "failed",
-        ("softmax · 16", 2): "pending",
-        ("softmax · 8", 2): "running",
-    }
-    resumed = states[campaign.line("softmax · 16", 0)["trial"]]
-    assert [found.attempt for found in resumed.attempts] == [1, 2]
 
 
 def test_a_live_process_runs_and_its_death_leaves_the_trial_pending(layout: Layout) -> None:

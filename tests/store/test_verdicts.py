@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from synthetic import SUBMISSION, Campaign, publish_grid, write_campaign, write_end, write_start
+from synthetic import Campaign, publish_grid, write_campaign
 
 from grid.errors import NotFoundError, SpecError
 from store.analysis.explain_verdict import why
 from store.analysis.verdicts import failure_rates, verdicts
 from store.files.atomic import read_json, write_json
-from store.files.shards import write_shard
 from store.store import Store
 
 
@@ -102,13 +101,6 @@ def test_failed_running_and_pending_runs_are_counted_and_judged_as_outcomes(tmp_
     assert rates["softmax"]["p"] is None
 
 
-def test_another_baseline_is_taken_by_label_or_by_key(plain: tuple[Campaign, Store]) -> None:
-    found = words(plain, baseline="SSA")
-    assert found == words(plain, baseline=plain[0].line("SSA", 0)["cell"])
-    assert found["softmax"]["verdict"] == "worse"
-    assert "SSA" not in found
-
-
 def test_another_point_or_rule_of_the_measure_is_taken(plain: tuple[Campaign, Store]) -> None:
     usual, other = words(plain)["SSA"], words(plain, measure={"point": {"sigma_x": 2, "sigma_f": 10}})["SSA"]
     assert other["value"] / usual["value"] == pytest.approx(100 * 5 / (25 * 2))
@@ -122,15 +114,6 @@ def rewrite(campaign: Campaign, who: tuple[str, int], record: str, attempt: int 
     """Replace fields of the start.json or end.json of one attempt."""
     path = getattr(campaign.layout, record)(campaign.line(*who)["trial"], attempt)
     write_json(path, {**read_json(path), **fields})
-
-
-def test_a_run_by_other_code_forbids_the_verdict_of_its_cell_only(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, effect=planted, noise=0.01)
-    rewrite(campaign, ("SSA", 2), "start", code="f00d" * 10)
-    found = judged(campaign)
-    assert found["SSA"]["verdict"] == "no verdict"
-    assert "2 versions of the code" in found["SSA"]["reason"]
-    assert found["Integral"]["verdict"] == "worse"
 
 
 def test_a_run_resumed_by_other_code_is_mixed_and_one_begun_again_is_not(tmp_path: Path) -> None:
@@ -173,32 +156,6 @@ def test_a_grid_without_a_baseline_or_a_measure_asks_for_them(tmp_path: Path) ->
     assert judged(campaign, measure={"name": "loss"}, baseline="softmax")["SSA"]["pairs"] == 3
 
 
-def test_finished_trials_whose_shard_is_damaged_are_missed_out_loud(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), noise=0.01)
-    late = write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(4, 6), grid="late", submission="20260921T141321-0a1b2c"
-    )
-    publish_grid(campaign.layout, {**campaign.header, "trials": 12}, [*campaign.lines, *regrid(late.lines)], None)
-    path = next(path for path in campaign.layout.shards() if "141321-0a1b2c-0000-000000-evaluation" in path.name)
-    with Store.open(tmp_path) as store:
-        assert store.warnings() == []
-        assert "no readable" not in by_label(verdicts(store, "quickstart"))["SSA"]["reason"]
-    path.write_bytes(path.read_bytes()[:-1])
-    with Store.open(tmp_path) as store:
-        found = by_label(verdicts(store, "quickstart"))["SSA"]
-        progress = store.progress("quickstart")
-        unreadable, warnings = store.unreadable("quickstart"), store.warnings()
-    assert (found["pairs"], found["planned"]) == (4, 6)
-    assert (
-        "4 finished trials have no readable result (quarantined shard); `ablate run SPEC --rerun-stale`"
-        in found["reason"]
-    )
-    assert progress.select("label", "ok", "unreadable").rows() == [("softmax", 6, 2), ("SSA", 6, 2)]
-    assert unreadable == sorted(line["trial"] for line in late.lines)
-    assert any(path.name in said and "--rerun-stale" in said and "restore the file" in said for said in warnings)
-    assert any(said.startswith("4 finished trials of quickstart have no readable result") for said in warnings)
-
-
 def test_lost_lines_of_a_plan_are_missed_out_loud(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(10), noise=0.01)
     assert (judged(campaign)["SSA"]["pairs"], judged(campaign)["SSA"]["planned"]) == (10, 10)
@@ -211,11 +168,6 @@ def test_lost_lines_of_a_plan_are_missed_out_loud(tmp_path: Path) -> None:
     assert found["planned"] == 10
     assert found["pairs"] < 10
     assert f"preliminary: {found['pairs']} of 10 seeds" in found["reason"]
-
-
-def regrid(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same trials as lines of the grid `quickstart`."""
-    return [{**line, "grid": "quickstart"} for line in lines]
 
 
 def test_cells_come_in_the_order_of_the_axes_with_the_baseline_first(tmp_path: Path) -> None:
@@ -244,28 +196,3 @@ def test_two_versions_of_one_definition_are_mixed_code(tmp_path: Path) -> None:
     assert said["SSA"][0] == "no verdict"
     assert "mixed code" in said["SSA"][1]
     assert "mixed code" not in said["Integral"][1]
-
-
-def test_an_attempt_that_repeats_a_finished_trial_counts_once_it_has_finished(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
-    key = campaign.line("SSA", 0)["trial"]
-    name = campaign.header["measure"]["name"]
-    with Store.open(tmp_path) as store:
-        before = store.sql("SELECT * FROM v_final ORDER BY ALL")
-        ((step, point),) = store.sql(
-            "SELECT step, point FROM v_evaluation WHERE trial = $key AND name = $name ORDER BY step DESC LIMIT 1",
-            {"key": key, "name": name},
-        ).rows()
-    write_start(campaign.layout, key, 2)
-    point = dict(point) if isinstance(point, dict) else {entry["key"]: entry["value"] for entry in point}
-    rows = {
-        "trial": [key], "attempt": [2], "step": [step], "name": [name], "point": [point],
-        "value": [123.0], "items": [1], "se_items": [None],
-    }  # fmt: skip
-    write_shard(campaign.layout, "evaluation", rows, submission=SUBMISSION, worker=7, sequence=0)
-    with Store.open(tmp_path) as store:
-        assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
-    write_end(campaign.layout, key, 2)
-    with Store.open(tmp_path) as store:
-        found = store.sql("SELECT value FROM v_final WHERE trial = $key AND value = 123", {"key": key})
-    assert found.height == 1

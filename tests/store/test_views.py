@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -94,20 +94,6 @@ def test_pairs_share_a_seed_and_leave_the_baseline_out(tmp_path: Path, opened: O
         ("SSA", 1, 1.0, 2.0, -1.0, pytest.approx(-math.log(2))),
         ("SSA", 4, 3.0, -1.0, 4.0, None),
     ]
-
-
-def test_only_trials_that_are_ok_have_a_final_value(tmp_path: Path, opened: OpenStore) -> None:
-    write_campaign(
-        tmp_path,
-        operators=("softmax", "SSA"),
-        seeds=range(2),
-        failed={("SSA", 0): "diverged"},
-        running=[("SSA", 1)],
-        steps=8,
-    )
-    found = opened(tmp_path).sql("SELECT DISTINCT label, seed, source, name, step FROM v_final ORDER BY ALL").rows()
-    names = [("evaluation", "mse", 8), *(("metric", name, 7) for name in ("grad_norm", "learning_rate", "loss"))]
-    assert found == [("softmax", seed, *rest) for seed in (0, 1) for rest in names]
 
 
 def test_failures_of_one_kind_are_one_row(tmp_path: Path, opened: OpenStore) -> None:

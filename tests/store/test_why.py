@@ -8,7 +8,7 @@ import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import SpecError
-from store.analysis.explain_verdict import _bars, why, why_text
+from store.analysis.explain_verdict import why, why_text
 from store.analysis.tuned_verdicts import selected_verdicts
 from store.analysis.verdicts import verdicts
 from store.files.shards import write_shard
@@ -61,15 +61,6 @@ def test_items_that_both_arms_recorded_give_both_error_bars(tmp_path: Path, seed
     assert (found["se_items"], found["se_seeds"]) == pytest.approx((expected.se_items, expected.se_seeds), nan_ok=True)
     text = why_text(asked(campaign))[-1]
     assert ("which ignores seeds" in text) == (len(seeds) == 1)
-
-
-def test_one_item_has_no_bar_over_items() -> None:
-    text = _bars(item_bars(np.array([[0.1], [0.2], [0.3]]))._asdict())
-    assert text == "0.2 over 1 item and 3 seeds; standard error 0.058 over seeds; one item has no error bar over items"
-    assert (
-        _bars(item_bars(np.array([[0.5]]))._asdict())
-        == "0.5 over 1 item and 1 seed; one item has no error bar over items"
-    )
 
 
 def rates(root: Path, seeds: range = range(8), missing: dict[tuple[str, int], str] | None = None) -> Campaign:

@@ -1,7 +1,6 @@
 """Attention weights are dropped one by one after normalisation, on every path that computes them, in training only."""
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from variants.laws.inputs import random_inputs
 from variants.model.named_backbones import tiny
 from variants.paths.choose import find_path
 
-P, LENGTH, DRAWS = 0.3, 5, 6000
+P, LENGTH, DRAWS = 0.3, 5, 3000
 
 FOLDED: dict[str, dict[str, Any]] = {
     "softmax": {},
@@ -50,18 +49,18 @@ def standard_errors(found: Tensor, expected: Tensor) -> float:
     return float(((found.mean(0) - expected) / se).abs().max())
 
 
-@pytest.mark.parametrize("name", [*FOLDED, *UNFOLDED])
+@pytest.mark.parametrize("name", FOLDED)
 def test_draws_have_the_mean_of_the_output_and_the_spread_of_the_definition(name: str) -> None:
     """Second moments: what is dropped together, and how often, is the same on both paths."""
-    operator, squares = Operator(**{**FOLDED, **UNFOLDED}[name]), []
-    for path in ("reference", "sdpa") if name in FOLDED else ("reference",):
+    operator, squares = Operator(**FOLDED[name]), []
+    for path in ("reference", "sdpa"):
         exact, found = outputs(operator, path, 0.0, 1)[0], outputs(operator, path, P, DRAWS)
         assert standard_errors(found, exact) < 5, path
         assert standard_errors(found * (1 - P), exact) > 5, f"{path}: the test would not see a missing 1 / (1 - p)"
         squares.append((found - exact).square())
-    for defined, fused in pairwise(squares):
-        se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
-        assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
+    defined, fused = squares
+    se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
+    assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
 
 
 @pytest.mark.parametrize("name", ["softmax", *UNFOLDED])

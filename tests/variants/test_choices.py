@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import pytest
 import torch
-from definitions import forgotten
 
 import variants
 from grid import Grid, Spec, SpecError, over
@@ -30,7 +29,6 @@ from variants import (
 )
 from variants.laws.examples import family
 from variants.operator import KINDS
-from variants.papers.attention_sinks import prefix_lm, sliding_window
 from variants.papers.catalogue import catalogue
 from variants.stages.positions.scheme import Positions
 
@@ -55,15 +53,6 @@ def test_every_file_is_one_choice_named_like_its_kind_and_imports_no_other_of_it
         assert f"from variants.stages.{path.parent.name}." not in path.read_text(encoding="utf-8"), path
 
 
-@pytest.mark.parametrize("member", MEMBERS)
-def test_a_choice_says_its_formula_its_source_and_its_traps(member: type[Stage]) -> None:
-    module = inspect.getmodule(member)
-    assert module is not None
-    assert module.__doc__
-    assert len(member.source) > 3
-    assert all(trap.endswith(".") for trap in member.traps)
-
-
 def names_in(code: CodeType) -> Iterator[str]:
     """Yield the globals and attributes that a function reads, inner functions included."""
     yield from code.co_names
@@ -73,12 +62,16 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_an_oracle_knows_only_floats_and_math(member: type[Stage]) -> None:
-    """It calls neither the formula nor another function of its module."""
+def test_a_choice_has_a_source_and_an_oracle_of_floats_and_math(member: type[Stage]) -> None:
+    """The oracle calls neither the formula nor another function of its module."""
+    module = inspect.getmodule(member)
+    assert module.__doc__
+    assert len(member.source) > 3
+    assert all(trap.endswith(".") for trap in member.traps)
     names = set(names_in(member.oracle.__code__))
     formulas = {name for name, value in vars(member).items() if isinstance(value, FunctionType)}
     assert not names & formulas
-    assert names & vars(inspect.getmodule(member)).keys() <= {"math"}
+    assert names & vars(module).keys() <= {"math"}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +88,6 @@ def test_an_oracle_knows_only_floats_and_math(member: type[Stage]) -> None:
 def test_a_head_that_does_not_fit_is_refused(operator: Operator, width: int, positions: Positions, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         operator.check(heads=4, kv_heads=4, head_width=width, positions=positions)
-
-
-def test_a_prefix_in_an_encoder_is_refused() -> None:
-    heads = {"heads": 4, "kv_heads": 4, "head_width": 8, "positions": NoPositions()}
-    prefix_lm(5).check(**heads)
-    sliding_window(5).check(**heads, causal=False)
-    with pytest.raises(ValueError, match=r"visible 'prefix' shows queries what a causal model hides.*; leave it out"):
-        prefix_lm(5).check(**heads, causal=False)
 
 
 def test_arguments_of_named_operators_take_the_values_they_are_annotated_with() -> None:
@@ -145,41 +130,27 @@ SOUND = """
 """
 
 
+KIND = 'kind: Literal["mine_of_test"] = "mine_of_test"'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("source:", "origin:", "does not say where its formula is from"),
         ("def log_score", "def log_scores", "Mine does not define log_score; derive it from LogScore"),
-        (
-            "*, t: Tensor",
-            "*, tt: Tensor",
-            r"Mine.log_score takes the numbers of its spec by name.*\['t'\]; it takes \['tt'\]",
-        ),
+        ("*, t: Tensor", "*, tt: Tensor", r"takes the numbers of its spec by name.*\['t'\]; it takes \['tt'\]"),
         ("*, t: float", "", r"Mine.oracle takes the numbers"),
-        (
-            "t: Number = Number(init=1.0)",
-            "t: float = 1.0",
-            r"takes \['t'\]; declare t as a Number, or read it from self",
-        ),
-        (
-            'kind: Literal["mine_of_test"] = "mine_of_test"',
-            "",
-            'Mine has no kind; add kind: Literal\\["mine"\\] = "mine"',
-        ),
+        ("t: Number = Number(init=1.0)", "t: float = 1.0", r"declare t as a Number, or read it from self"),
+        (KIND, "", 'Mine has no kind; add kind: Literal\\["mine"\\] = "mine"'),
         ("t: Number = Number(init=1.0)", "t: tuple[Number, ...] = ()", "holds a Number inside another type"),
-        ('"mine_of_test"] = "mine_of_test"', 'str] = "x"', "kind of a choice is one fixed name"),
-        (
-            'Literal["mine_of_test"] = "mine_of_test"',
-            'Literal["ssa"] = "ssa"',
-            "kind 'ssa' is already variants.stages.scores.ssa.SSA",
-        ),
+        (KIND, 'kind: str = "x"', "kind of a choice is one fixed name"),
+        (KIND, 'kind: Literal["ssa"] = "ssa"', "kind 'ssa' is already variants.stages.scores.ssa.SSA"),
     ],
 )
 def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new: str, words: str) -> None:
-    with forgotten():
-        assert define_score(SOUND)(t=Number(init=2.0)).kind == "mine_of_test"
-        with pytest.raises(SpecError, match=words):
-            define_score(SOUND.replace(old, new))
+    assert define_score(SOUND)(t=Number(init=2.0)).kind == "mine_of_test"
+    with pytest.raises(SpecError, match=words):
+        define_score(SOUND.replace(old, new))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tiles compute the definition: values, every gradient, masks, ties, lengths and precisions."""
+"""Paths "cpu" and "linear" compute the definition in tiles: values, gradients, masks, ties, lengths and precisions."""
 
 import pytest
 import torch
@@ -7,31 +7,58 @@ from path_outcomes import (
     GROUND,
     ONE_SCORE_OPERATORS,
     PROJECTIONS,
+    Run,
     assert_causality,
     assert_definition,
     assert_one_rounding,
     defined,
+    masks,
     most_entries,
     outcome,
+    tied_inputs,
 )
 
-from variants import Operator, causal, principled
-from variants.laws.inputs import Inputs, random_inputs
+from variants import Heads, Operator, causal, principled
+from variants.laws.inputs import random_inputs
 from variants.papers.principled import principled_ground
-from variants.paths import cpu
+from variants.paths import cpu, linear
 from variants.paths.choose import PathName, find_path
 
-OPERATORS = [*ONE_SCORE_OPERATORS, *PROJECTIONS, *FORGETTING]
-IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
+IDENTITY = {"score": {"kind": "identity"}}
+TILED = [*ONE_SCORE_OPERATORS, *PROJECTIONS, *FORGETTING]
+RECURRENT = [
+    Operator(**IDENTITY, product={"kind": "linear_elu"}),
+    Operator(**IDENTITY, product={"kind": "linear_elu"}, normaliser={"kind": "none"}, rescale={"kind": "scale"}),
+    Operator(**IDENTITY, product={"kind": "relu"}, margin={"kind": "log_count"}, normaliser={"kind": "count"}),
+    Operator(**IDENTITY, product={"kind": "mlp"}, normaliser={"kind": "clamped"}, readout={"kind": "value_bias"}),
+    Operator(**IDENTITY, normaliser={"kind": "clamped"}, transform={"kind": "temperature"}),
+    Operator(**IDENTITY, normaliser={"kind": "none"}, margin={"kind": "ssmax"}, output_gate={"kind": "per_channel"}),
+    Operator(**IDENTITY, product={"kind": "cosformer"}),
+    Operator(**IDENTITY, product={"kind": "cosformer", "length": 500}, head_norm={"kind": "rms"}),
+]
+CASES = [
+    *(pytest.param(each, cpu.run, id=f"cpu {at} {each.label}") for at, each in enumerate(TILED)),
+    *(pytest.param(each, linear.run, id=f"linear {at} {each.label}") for at, each in enumerate(RECURRENT)),
+]
 
 
-@pytest.mark.parametrize("length", [1, 65, 130])
-@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_values_and_gradients_are_those_of_the_definition(operator: Operator, length: int) -> None:
-    assert_definition(operator, cpu.run, length)
+@pytest.mark.parametrize(("operator", "run"), CASES)
+def test_values_and_gradients_are_those_of_the_definition(operator: Operator, run: Run) -> None:
+    """A length of 130 needs three tiles; the last has two tokens."""
+    for length in (1, 130):
+        assert_definition(operator, run, length)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
+@pytest.mark.parametrize(("operator", "run"), CASES)
+def test_a_later_token_changes_no_bit_of_earlier_ones_and_low_precision_rounds_the_output_only(
+    operator: Operator, run: Run
+) -> None:
+    if "causality" not in operator.breaks:
+        assert_causality(operator, run, length=130)
+    assert_one_rounding(operator, run, length=130)
+
+
+@pytest.mark.parametrize("operator", TILED, ids=lambda operator: operator.label)
 def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
     """Errors are against float64, in units of the largest entry; logits have a standard deviation of 9."""
     inputs = random_inputs(operator, length=130, scale=3.0).to(torch.float32)
@@ -43,37 +70,21 @@ def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
         assert errors[0] <= 4 * errors[1] + 1e-6, (name, errors)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_a_later_token_changes_no_bit_of_earlier_ones_and_low_precision_rounds_the_output_only(
-    operator: Operator,
-) -> None:
-    if "causality" not in operator.breaks:
-        assert_causality(operator, cpu.run, length=130)
-    assert_one_rounding(operator, cpu.run, length=65)
-
-
 @pytest.mark.parametrize("path", ["cpu", "reference"])
 @pytest.mark.parametrize("gamma", [0.1, 0.3, -1.7, 2.3])
 def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float, path: PathName) -> None:
     """Every logit is gamma in float32, so a large ground value gets no weight."""
     operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
-    inputs = random_inputs(operator, length=65).to(torch.float32)
-    one, numbers = torch.ones_like(inputs.q[..., :1]), inputs.numbers
-    values = {"normaliser.threshold": gamma, "readout.ground_value": 1e6}
-    numbers = {name: torch.full_like(x, values[name]) if name in values else x for name, x in numbers.items()}
-    inputs = Inputs(gamma * one, one, inputs.v, numbers)
-    seen = causal(65, 65).to(inputs.v)
-    mean = (seen / seen.sum(-1, keepdim=True)) @ inputs.v
+    inputs, mean = tied_inputs(operator, gamma, 65)
     torch.testing.assert_close(outcome(operator, find_path(operator, path).run, inputs)["output"], mean)
 
 
-def test_memory_is_linear_in_the_length() -> None:
-    assert most_entries(OPERATORS[0], cpu.run, 1024) <= 2 * most_entries(OPERATORS[0], cpu.run, 512)
+@pytest.mark.parametrize(("operator", "run"), [(TILED[0], cpu.run), (RECURRENT[0], linear.run)], ids=["cpu", "linear"])
+def test_memory_is_linear_in_the_length(operator: Operator, run: Run) -> None:
+    assert most_entries(operator, run, 1024) <= 2 * most_entries(operator, run, 512)
 
 
-@pytest.mark.parametrize(
-    "operator", [each for each in OPERATORS if each.normaliser.shared], ids=lambda each: each.label
-)
+@pytest.mark.parametrize("operator", [each for each in TILED if each.normaliser.shared], ids=lambda each: each.label)
 def test_large_logits_are_finite(operator: Operator) -> None:
     inputs = random_inputs(operator, length=65, scale=100.0).to(torch.float32)
     blind = causal(65, 65).clone()
@@ -95,3 +106,22 @@ def test_logits_of_zero_tie_with_a_threshold_of_zero(operator: Operator) -> None
     found, expected = outcome(operator, cpu.run, inputs), outcome(operator, defined, inputs)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_a_recurrence_computes_shapes_alone() -> None:
+    with torch.device("meta"):
+        x = torch.empty(2, 2, 100, 16)
+        found = linear.run(RECURRENT[0], Heads(x, x, x, torch.empty(2, 1, 100, 100, dtype=torch.bool)), {})
+    assert found.shape == x.shape
+
+
+def test_garbage_in_padding_leaves_no_trace_in_a_recurrence() -> None:
+    operator, length = RECURRENT[0], 130
+    inputs, mask = random_inputs(operator, length=length), masks(length)["padding"]
+    hidden = (~mask[0, 0, -1])[None, None, :, None]  # type: ignore[index]
+    expected = outcome(operator, linear.run, inputs, mask)
+    inputs = inputs._replace(k=inputs.k.masked_fill(hidden, 1e4), v=inputs.v.masked_fill(hidden, -1e30))
+    came = outcome(operator, linear.run, inputs, mask)
+    assert torch.equal(came["output"][0], expected["output"][0])
+    assert (came["k"][0].masked_select(hidden[0]) == 0).all()
+    assert (came["v"][0].masked_select(hidden[0]) == 0).all()

@@ -2,12 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import pytest
 import torch
-from definitions import forgotten
 from torch import Tensor
 
 from grid.errors import SpecError
@@ -52,11 +50,9 @@ def test_every_choice_and_every_named_operator_is_proved() -> None:
 
 
 def test_what_is_broken_is_a_law_and_has_a_reason() -> None:
-    broken = {operator.label: operator.breaks for operator in EXAMPLES if operator.breaks}
+    broken = [(law, reason) for operator in EXAMPLES for law, reason in operator.breaks.items()]
     assert broken
-    for label, laws in broken.items():
-        assert set(laws) <= set(MAY_BREAK), label
-        assert all(len(reason.split()) > 3 for reason in laws.values()), label
+    assert all(law in MAY_BREAK and len(reason.split()) > 3 for law, reason in broken)
 
 
 SILENT = {
@@ -93,38 +89,25 @@ def test_heads_are_widened_until_they_carry_an_operator() -> None:
         fit(Operator(gate=Suppress(width=128, dims="split")))
 
 
-def test_what_differs_is_said_with_its_place() -> None:
-    came = torch.tensor([[1.0, 2.0], [3.0, torch.nan]])
-    with pytest.raises(LawBroken, match=r"expected 4, came nan at \[1, 1\] \(1 of 4 entries\), for numbers"):
-        near(came, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "numbers")
+def test_a_difference_is_told_with_its_place_and_with_all_its_digits() -> None:
+    """Numbers that are nowhere finite are no difference, but nothing can be said of them."""
+    one, numbers = torch.tensor([0.1], dtype=torch.float64), torch.tensor([1.0, torch.nan, torch.inf])
+    for came, expected, error, words in (
+        (
+            [[1.0, 2.0], [3.0, torch.nan]],
+            [[1.0, 2.0], [3.0, 4.0]],
+            LawBroken,
+            r"expected 4, came nan at \[1, 1\] \(1 of 4",
+        ),
+        (numbers, numbers.clone(), NotFinite, r"could not be tried: nan \(1 of 3 entries\)"),
+        (numbers, [2.0, torch.nan, torch.inf], LawBroken, r"expected 2, came 1 at \[0\] \(1 of 3 entries\)"),
+        (one, one.nextafter(one + 1), LawBroken, "expected 0.10000000000000002, came 0.10000000000000001 at"),
+    ):
+        with pytest.raises(error, match=words):
+            near(torch.as_tensor(came), torch.as_tensor(expected), "numbers")
 
 
-def test_numbers_that_are_nowhere_finite_are_no_difference() -> None:
-    numbers = torch.tensor([1.0, torch.nan, torch.inf])
-    with pytest.raises(NotFinite, match=r"not finite, so the law could not be tried: nan \(1 of 3 entries\)"):
-        near(numbers, numbers.clone(), "numbers")
-    with pytest.raises(LawBroken, match=r"expected 2, came 1 at \[0\] \(1 of 3 entries\)"):
-        near(numbers, torch.tensor([2.0, torch.nan, torch.inf]), "numbers")
-
-
-def test_different_numbers_are_written_differently() -> None:
-    one = torch.tensor([0.1], dtype=torch.float64)
-    with pytest.raises(LawBroken, match=r"expected 0.10000000000000002, came 0.10000000000000001 at"):
-        near(one, one.nextafter(one + 1), "numbers")
-
-
-@pytest.fixture
-def defining() -> Iterator[None]:
-    """Forget the choices that a test defines."""
-    with forgotten():
-        yield
-
-
-def broken(operator: Operator) -> set[str]:
-    return {finding.law for finding in prove(operator) if not finding.proved}
-
-
-def test_a_key_that_is_seen_too_early_is_named(defining: None) -> None:
+def test_a_key_that_is_seen_too_early_is_named() -> None:
     class Early(Total):
         kind: Literal["early_in_a_test"] = "early_in_a_test"  # type: ignore[assignment]
 
@@ -139,21 +122,7 @@ def test_a_key_that_is_seen_too_early_is_named(defining: None) -> None:
     assert re.fullmatch(told, words)
 
 
-def test_an_error_in_a_formula_is_a_law_broken(defining: None) -> None:
-    class Fails(Total):
-        kind: Literal["fails_in_a_test"] = "fails_in_a_test"  # type: ignore[assignment]
-
-        def weights(self, scores: Scores) -> AttentionWeights:
-            raise RuntimeError(f"no such thing as {scores.sign}")
-
-    finding = find(Operator(normaliser=Fails()), LAWS[0])
-    assert not finding.proved
-    told = r"Fails\.weights, test_every_operator\.py:\d+: RuntimeError"
-    assert re.fullmatch(told, finding.raised)
-    assert finding.words == f"{finding.raised}: no such thing as None"
-
-
-def test_a_score_is_compared_by_itself_and_told_in_its_own_terms(defining: None) -> None:
+def test_a_score_is_compared_by_itself() -> None:
     class Doubled(Exponential):
         kind: Literal["doubled_in_a_test"] = "doubled_in_a_test"  # type: ignore[assignment]
 
@@ -175,19 +144,12 @@ def test_a_score_is_compared_by_itself_and_told_in_its_own_terms(defining: None)
         def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
             return super().log_score(a, n=n, b=b) + 0 * a.square()
 
-    law = BY_NAME["score"]
-    assert broken(Operator(score=Doubled())) == {"score"}
-    assert find(Operator(score=Doubled()), law).words == (
-        "f(-1.3): the oracle says 0.545064, the function gives 0.272532 (log_score: ln f = -1.3)"
-    )
-    assert find(Operator(score=Below()), law).words == (
-        "f(0): score 'below_in_a_test' says it is not below 0, the function gives -0.1"
-    )
-    far = find(Operator(score=Overflows()), law).words
-    assert re.fullmatch(r"f\(-1e\+25\), n=\d.*, b=\d.*: ln f in float32 is nan; it is finite everywhere", far)
+    assert {finding.law for finding in prove(Operator(score=Doubled())) if not finding.proved} == {"score"}
+    assert "says it is not below 0" in find(Operator(score=Below()), BY_NAME["score"]).words
+    assert "it is finite everywhere" in find(Operator(score=Overflows()), BY_NAME["score"]).words
 
 
-def test_a_score_may_underflow_where_its_logarithm_is_finite(defining: None) -> None:
+def test_a_score_may_underflow_where_its_logarithm_is_finite() -> None:
     class Steep(LogScore):
         source: ClassVar[str] = "a test"
         kind: Literal["steep_in_a_test"] = "steep_in_a_test"
@@ -202,7 +164,7 @@ def test_a_score_may_underflow_where_its_logarithm_is_finite(defining: None) -> 
     assert find(Operator(score=Steep()), BY_NAME["score"]).kept
 
 
-def test_a_score_that_jumps_at_0_has_no_slope_there(defining: None) -> None:
+def test_a_score_that_jumps_at_0_has_no_slope_there() -> None:
     class Jumps(PlainScore):
         source: ClassVar[str] = "a test"
         kind: Literal["jumps_in_a_test"] = "jumps_in_a_test"
@@ -216,7 +178,7 @@ def test_a_score_that_jumps_at_0_has_no_slope_there(defining: None) -> None:
     assert find(Operator(score=Jumps(), normaliser=Absolute()), BY_NAME["slope at zero"]).kept
 
 
-def test_a_law_that_is_said_to_be_broken_and_is_kept_is_found(defining: None) -> None:
+def test_a_law_that_is_said_to_be_broken_and_is_kept_is_found() -> None:
     class Modest(Total):
         kind: Literal["modest_in_a_test"] = "modest_in_a_test"  # type: ignore[assignment]
 
@@ -229,7 +191,7 @@ def test_a_law_that_is_said_to_be_broken_and_is_kept_is_found(defining: None) ->
     assert not finding.proved
 
 
-def test_a_choice_gets_the_surroundings_that_give_it_a_meaning(defining: None) -> None:
+def test_a_choice_gets_the_surroundings_that_give_it_a_meaning() -> None:
     class Needs(Values):
         needs_ground: ClassVar[bool] = True
         kind: Literal["needs_in_a_test"] = "needs_in_a_test"  # type: ignore[assignment]

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
 from variants.laws.battery import prove
-from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.model.placement import Placement
 from variants.model.running_means import BatchShare, RunningMeans
@@ -19,7 +18,6 @@ from variants.papers.integral import differential
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead
 from variants.stages.readouts.value_bias import ValueBias
-from variants.stages.rescales.affine import Affine
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
 LAMBDA_INIT = {0: 0.2, 1: 0.3555, 2: 0.4707, 3: 0.5561, 10: 0.7701, 11: 0.7779}
@@ -117,21 +115,6 @@ def scales_of(model: Transformer, x: Tensor) -> Tensor:
 
 
 class TestWithoutBias:
-    """The gates of paper 000 have no bias; it counts 0.4 M, 1.0 M and 2.1 M parameters for Affine."""
-
-    @pytest.mark.parametrize(
-        ("width", "heads", "layers", "counts"),
-        [(1024, 16, 24, 393_216), (2048, 32, 16, 1_048_576), (3072, 24, 28, 2_064_384)],
-    )
-    def test_affine_has_the_parameters_of_the_paper(self, width: int, heads: int, layers: int, counts: int) -> None:
-        operator = affine_scaled()
-        rescale = operator.rescale
-        assert isinstance(rescale, Affine)
-        operator = operator.changed(rescale=rescale.changed(scale=rescale.scale.changed(bias=False)))
-        with shapes_only():
-            backbone = gpt2(layers=layers, heads=heads, width=width)
-            assert Transformer(backbone, [operator] * layers, inputs=Scalars(), seed=0).operator_parameters() == counts
-
     def test_it_stays_at_its_start_for_a_zero_query_and_is_no_part_of_the_state(self) -> None:
         number = Number(init=0.3, per="token", link="unit", bias=False)
         numbers = numbers_of(Operator(output_gate=PerHead(opening=number)))
@@ -152,12 +135,6 @@ class TestWithoutBias:
 
 
 class TestRunningMean:
-    def test_a_training_step_moves_it_once(self) -> None:
-        model = Transformer(gpt2(layers=2, heads=2, width=16), [affine_scaled()] * 2, inputs=Scalars(), seed=0)
-        model(torch.randn(2, 7, 1)).square().sum().backward()
-        means = [value for *_, name, value in model.numbers() if name == "rescale.mean"]
-        assert means == pytest.approx([0.05] * 4)
-
     def test_padding_does_not_count(self) -> None:
         """Tokens are padding if they do not see themselves; parts of a batch count by their tokens."""
         whole, lengths = torch.randn(3, 64, 1, generator=torch.Generator().manual_seed(1)), (4, 64, 9)
@@ -198,9 +175,8 @@ class TestLearned:
         return [(head, name, round(value, 4)) for head, name, value in numbers_of(operator).learned_values()]
 
     def test_every_kind_of_number_is_told(self) -> None:
-        assert self.list_numbers(gate("head")) == [
-            (head, "output_gate.opening", 0.6708) for head in range(3)
-        ]  # 0.3 sqrt(5)
+        per_head = [(head, "output_gate.opening", 0.6708) for head in range(3)]  # 0.3 sqrt(5)
+        assert self.list_numbers(gate("head")) == per_head
         assert self.list_numbers(gate("token")) == self.list_numbers(gate("head"))
         assert self.list_numbers(gate("constant")) == []
         assert self.list_numbers(affine_scaled()) == [
@@ -210,34 +186,22 @@ class TestLearned:
         assert self.list_numbers(differential())[0] == (None, "merge.factor", 0.2)
 
 
-def count_added(operator: Operator, backbone: Backbone) -> int:
-    with shapes_only():
-        model = Transformer(backbone, [operator] * backbone.layers, inputs=Tokens(7), seed=0)
-    return model.operator_parameters()
+@pytest.mark.parametrize(("width", "heads", "layers"), [(1024, 16, 24), (2048, 32, 16), (3072, 24, 28)])
+def test_gates_have_the_parameters_of_paper_000(width: int, heads: int, layers: int) -> None:
+    """0.4 M, 1.0 M and 2.1 M for Affine without biases; 67.1 M and 264.2 M for elements of the two larger models."""
 
+    def count_added(operator: Operator) -> int:
+        backbone = llama2(layers=layers, heads=heads, width=width, feedforward_width=64)
+        with shapes_only():
+            return Transformer(backbone, [operator] * layers, inputs=Tokens(7), seed=0).operator_parameters()
 
-B1 = llama2(layers=16, heads=32, width=2048, feedforward_width=64)
-B3 = llama2(layers=28, heads=24, width=3072, feedforward_width=64)
-
-
-class TestCounted:
-    """The overheads that paper 000 reports for 1B and 3B, and one bias for every prediction."""
-
-    @pytest.mark.parametrize(("backbone", "millions"), [(B1, 1.0), (B3, 2.1)], ids=["1B", "3B"])
-    def test_affine_scaled_predicts_one_number_per_head(self, backbone: Backbone, millions: float) -> None:
-        weights = backbone.width * backbone.heads * backbone.layers
-        assert round(weights / 1e6, 1) == millions
-        assert count_added(affine_scaled(), backbone) == weights + backbone.heads * backbone.layers
-        assert count_added(gated_heads(), backbone) == count_added(affine_scaled(), backbone)
-
-    @pytest.mark.parametrize(("backbone", "millions"), [(B1, 67.1), (B3, 264.2)], ids=["1B", "3B"])
-    def test_gated_elements_predict_one_number_per_channel(self, backbone: Backbone, millions: float) -> None:
-        weights = backbone.width**2 * backbone.layers
-        assert round(weights / 1e6, 1) == millions
-        assert count_added(gated_elements(), backbone) == weights + backbone.width * backbone.layers
-        assert count_added(affine_gated(), backbone) == count_added(gated_elements(), backbone) + count_added(
-            affine_scaled(), backbone
-        )
+    operator = affine_scaled()
+    scale = operator.rescale.scale.changed(bias=False)
+    counts = count_added(operator.changed(rescale=operator.rescale.changed(scale=scale)))
+    assert counts == {1024: 393_216, 2048: 1_048_576, 3072: 2_064_384}[width]
+    assert count_added(operator) == count_added(gated_heads()) == counts + heads * layers
+    assert count_added(gated_elements()) == (width + 1) * width * layers
+    assert count_added(affine_gated()) == count_added(gated_elements()) + count_added(operator)
 
 
 def test_numbers_of_equal_meaning_have_equal_keys() -> None:

@@ -9,75 +9,26 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+import variants as v
 from grid import SpecError
-from variants import (
-    RMS,
-    SSA,
-    T5,
-    Affine,
-    Alibi,
-    Bucket,
-    ByDepth,
-    Contrast,
-    CosFormer,
-    Difference,
-    Exponential,
-    ForgetGate,
-    HeadGroups,
-    KeyValueBias,
-    Matrix,
-    NoPositions,
-    Number,
-    Operator,
-    OutputGate,
-    PerChannel,
-    PerHead,
-    Positions,
-    Relu,
-    Rotary,
-    RunningMean,
-    Sink,
-    Softcap,
-    Tanh,
-    Temperature,
-    Vector,
-    Yarn,
-    affine_scaled,
-    attend,
-    differential,
-    entmax15,
-    four_scores,
-    fox,
-    gpt2,
-    integral_weights,
-    off_by_one,
-    sa_softmax,
-    scaled_softmax,
-    selective,
-    sparsemax,
-    ssa,
-    temperature,
-    value_bias,
-)
 from variants.model.named_backbones import tiny
 
 
-def operator(**kinds: str) -> Operator:
+def operator(**kinds: str) -> v.Operator:
     """Build an operator from the kinds of its stages."""
-    return Operator(**{stage: {"kind": kind} for stage, kind in kinds.items()})
+    return v.Operator(**{stage: {"kind": kind} for stage, kind in kinds.items()})
 
 
 def lone_query(length: int) -> Tensor:
     x = torch.zeros(1, 2, length, 8)
-    return attend(selective(), x[:, :, -1:], x, x).output
+    return v.attend(v.selective(), x[:, :, -1:], x, x).output
 
 
 def cosformer_logits(length: int) -> Tensor:
     x = torch.zeros(1, 1, 13, 8)
-    return CosFormer(length=length).logits(x, x, torch.zeros(13, 13))
+    return v.CosFormer(length=length).logits(x, x, torch.zeros(13, 13))
 
 
-IN_UNIT = r"init in \(0, 1\); got 1"
 LOGARITHM = "needs a positive score known by its logarithm, .*; got "
 NEGATIVE = "needs a score that is not negative, and "
 VECTORS = {"init": 0.2, "deep": 0.8}
@@ -87,99 +38,79 @@ COSINE = {"score": {"kind": "identity"}, "product": {"kind": "cosformer"}}
 HOT = {"score": {"kind": "square"}, "transform": {"kind": "temperature"}}
 
 
-def fit_heads(positions: Positions, **stages: object) -> None:
-    Operator(**stages).check(heads=4, kv_heads=4, head_width=16, positions=positions)
+def fit_heads(positions: v.Positions, **stages: object) -> None:
+    v.Operator(**stages).check(heads=4, kv_heads=4, head_width=16, positions=positions)
 
 
 CASES: list[tuple[Callable[[], object], str]] = [
     # numbers
-    (lambda: Number(init=0.0, per="tokens"), "constant, layer, head, query, token or a tuple of axes, got 'tokens'"),
-    (lambda: Number(init=0.0, per="head", learned=False), "use per='constant'"),
-    (lambda: Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
-    (lambda: Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
-    (lambda: Vector(init=0.0, per="query"), "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'"),
-    (lambda: Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
-    (lambda: Vector(init=0.5, along="first", link="unit", per="head"), "needs link='identity'; got 'unit'"),
-    (lambda: Matrix(per="constant", learned=True), "matrix is one of 'layer', 'head'; got 'constant'"),
-    (lambda: Matrix(learned=False), "what varies along layer is learned"),
-    (lambda: Matrix(link="positive"), "any real numbers; got link='positive'"),
-    (lambda: ByDepth(**VECTORS, learned=True), "not one scalar for all layers; use per='layer'"),
-    (lambda: ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
-    (lambda: Contrast(**VECTORS, per="query"), "for per='query' use form='scalar'"),
-    (lambda: Contrast(**VECTORS, link="unit"), "got link='unit', which needs form='scalar'"),
-    (lambda: RunningMean(of="scale", learned=True), "neither trained nor linked"),
-    (lambda: RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
-    *(
-        (lambda of=of: Affine(mean=RunningMean(of=of)), rf"one of \['scale'\]; got {of!r}")  # type: ignore[misc]
-        for of in ("scales", "n", "mean")
-    ),
+    (lambda: v.Number(init=0.0, per="tokens"), "constant, layer, head, query, token or a tuple of axes, got 'tokens'"),
+    (lambda: v.Number(init=0.0, per="head", learned=False), "use per='constant'"),
+    (lambda: v.Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
+    (lambda: v.Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
+    (lambda: v.Vector(init=0.0, per="query"), "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'"),
+    (lambda: v.Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
+    (lambda: v.Vector(init=0.5, along="first", link="unit", per="head"), "needs link='identity'; got 'unit'"),
+    (lambda: v.Matrix(per="constant", learned=True), "matrix is one of 'layer', 'head'; got 'constant'"),
+    (lambda: v.Matrix(learned=False), "what varies along layer is learned"),
+    (lambda: v.Matrix(link="positive"), "any real numbers; got link='positive'"),
+    (lambda: v.ByDepth(**VECTORS, learned=True), "not one scalar for all layers; use per='layer'"),
+    (lambda: v.ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
+    (lambda: v.Contrast(**VECTORS, per="query"), "for per='query' use form='scalar'"),
+    (lambda: v.Contrast(**VECTORS, link="unit"), "got link='unit', which needs form='scalar'"),
+    (lambda: v.RunningMean(of="scale", learned=True), "neither trained nor linked"),
+    (lambda: v.RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
+    (lambda: v.Affine(mean=v.RunningMean(of="n")), r"one of \['scale'\]; got 'n'"),
     # the numbers of a choice
-    (lambda: SSA(b=Number(init=-1.0, link="positive")), r"init in \(0, inf\)"),
-    (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
-    (lambda: SSA(n=2.0), r"write Number\(init=2\.0\)"),
-    (lambda: ssa(0.5), r"init in \(1, inf\); got 0.5"),
-    (lambda: temperature(0.0), r"init in \(0, inf\); got 0"),
-    (lambda: Temperature(tau=Number(init=1.0)), "needs link='positive'; got 'identity'"),
-    (lambda: Softcap(cap=Number(init=30.0)), "needs link='positive'; got 'identity'"),
-    (lambda: ForgetGate(gate=Number(init=0.5)), "needs link='unit'; got 'identity'"),
-    (lambda: fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
-    (lambda: KeyValueBias(learned_value=Vector(init=0.0, per="token")), "one for all queries, .*; got 'token'"),
-    (lambda: PerHead(opening=Number(init=1.0, per="token", link="unit")), IN_UNIT),
-    (lambda: PerChannel(opening=Number(init=0.5)), "instance of Vector"),
-    (lambda: PerHead(opening=Vector(init=0.5)), "holds no Vector"),
-    (lambda: Operator(normaliser=Sink(logit=Number(init=0.0, per="head", learned=False))), "use per='constant'"),
-    (lambda: Difference(factor=Contrast(**VECTORS, per="constant", learned=True)), "use per='layer'"),
-    (lambda: differential("query"), "use form='scalar'"),
-    (lambda: off_by_one(0), r"above 0; got 0.0, and for 0 there is softmax\(\)"),
+    (lambda: v.SSA(b=v.Number(init=1.0, per="head")), "needs link='positive'"),
+    (lambda: v.SSA(n=2.0), r"write Number\(init=2\.0\)"),
+    (lambda: v.Temperature(tau=v.Number(init=1.0)), "needs link='positive'; got 'identity'"),
+    (lambda: v.ForgetGate(gate=v.Number(init=0.5)), "needs link='unit'; got 'identity'"),
+    (lambda: v.fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
+    (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "one for all queries, .*; got 'token'"),
+    (lambda: v.PerChannel(opening=v.Number(init=0.5)), "instance of Vector"),
+    (lambda: v.PerHead(opening=v.Vector(init=0.5)), "holds no Vector"),
+    (lambda: v.differential("query"), "use form='scalar'"),
+    (lambda: v.off_by_one(0), r"above 0; got 0.0, and for 0 there is softmax\(\)"),
     # the fields of a choice
-    (lambda: HeadGroups(parts=(SSA(), SSA())), "two or more different scores; got ssa"),
-    (lambda: HeadGroups(parts=()), "two or more different scores; got none"),
-    (lambda: HeadGroups(parts=(Relu(), HeadGroups(parts=(Relu(), Tanh())))), "not groups again; list all parts"),
-    (lambda: T5(count=6), "multiple of 4"),
-    (lambda: T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
-    (lambda: Bucket(count=8, max_distance=4), "got 4 with count=8, nearest is 5"),
-    (lambda: Yarn(factor=4, original=64, beta_fast=1), "got beta_slow=1 and beta_fast=1; lower beta_slow"),
-    (lambda: Yarn(factor=4, original=6), "got original=6, nearest is 7"),
-    (lambda: Yarn(factor=4, original=64, beta_slow=20), "got original=64, nearest is 126"),
-    (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
-    (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
-    (lambda: Operator(score=SSA), r"got the class SSA; call it: SSA\(\)"),
+    (lambda: v.HeadGroups(parts=(v.SSA(), v.SSA())), "two or more different scores; got ssa"),
+    (
+        lambda: v.HeadGroups(parts=(v.Relu(), v.HeadGroups(parts=(v.Relu(), v.Tanh())))),
+        "not groups again; list all parts",
+    ),
+    (lambda: v.T5(count=6), "multiple of 4"),
+    (lambda: v.T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
+    (lambda: v.Bucket(count=8, max_distance=4), "got 4 with count=8, nearest is 5"),
+    (lambda: v.Yarn(factor=4, original=64, beta_fast=1), "got beta_slow=1 and beta_fast=1; lower beta_slow"),
+    (lambda: v.Yarn(factor=4, original=6), "got original=6, nearest is 7"),
+    (lambda: v.Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
+    (lambda: v.Operator(score=v.SSA), r"got the class SSA; call it: SSA\(\)"),
     # backbones
-    (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
-    (lambda: tiny("gpt2").changed(positions={"kind": "rotery"}), "did you mean 'rotary'"),
     (lambda: tiny("gpt2").changed(kv_heads=3), "kv_heads divides heads 4; got 3, nearest is 2"),
     (lambda: tiny("gpt2").changed(heads=5), "heads divides width 64; got 5, nearest is 4"),
     (lambda: tiny("gpt2").changed(parallel=True, norm_position="post"), "parallel=True is about norms before"),
     (lambda: tiny("gpt2").changed(feedforward="none"), "feedforward='none' has feedforward_width=0"),
     (lambda: tiny("gpt2").changed(feedforward_width=0), "every other kind a width above 0"),
     (lambda: tiny("pythia").changed(feedforward="none", feedforward_width=0), "parallel=True says nothing"),
-    (lambda: tiny("gpt2").changed(kvheads=2), "did you mean 'kv_heads'"),
     (lambda: tiny("bert"), r"the families of backbones are gpt2, llama2, .*; got 'bert'"),  # type: ignore[arg-type]
     # combinations of choices
     (lambda: operator(readout="ground_value"), "needs a normaliser with a ground state and 'total' has none"),
-    (lambda: entmax15().changed(readout={"kind": "ground_value"}), "ground state and 'entmax15' has none"),
     (lambda: operator(extra="key_bias", normaliser="count"), "a sum of scores, and normaliser 'count' has none"),
     (
-        lambda: Operator(extra=KeyValueBias(learned_value=Vector(init=0.0)), normaliser={"kind": "none"}),
+        lambda: v.Operator(extra=v.KeyValueBias(learned_value=v.Vector(init=0.0)), normaliser={"kind": "none"}),
         "normaliser 'none' has none",
     ),
-    (lambda: integral_weights(1), "says nothing about one signal"),
-    (lambda: differential().changed(signals={"count": 3}), r"takes 2 signals, got 3; use signals=Signals\(count=2\)"),
-    (lambda: affine_scaled().changed(score={"kind": "uniform"}), "with n='visible' puts mean / K whatever alpha is"),
+    (lambda: v.integral_weights(1), "says nothing about one signal"),
+    (lambda: v.differential().changed(signals={"count": 3}), r"takes 2 signals, got 3; use signals=Signals\(count=2\)"),
+    (lambda: v.affine_scaled().changed(score={"kind": "uniform"}), "with n='visible' puts mean / K whatever alpha is"),
     (
-        lambda: affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "count"}),
-        "under normaliser 'count'",
-    ),
-    (lambda: scaled_softmax().changed(head_norm=RMS()), "'scale' multiplies .*head_norm 'rms' divides it out again"),
-    (
-        lambda: operator(normaliser="ground", readout="ground_value", rescale="scale", head_norm="rms"),
-        "divides it out again",
+        lambda: v.scaled_softmax().changed(head_norm=v.RMS()),
+        "'scale' multiplies .*head_norm 'rms' divides it out again",
     ),
     (lambda: operator(score="square", normaliser="absolute"), "'square' is never negative .*use normaliser 'total'"),
-    (lambda: operator(score="uniform", normaliser="absolute"), "use normaliser 'total'"),
     (lambda: operator(score="relu", margin="ssmax"), "score 'relu' under normaliser 'total' divides out again; leave"),
     (
-        lambda: Operator(
+        lambda: v.Operator(
             score={"kind": "head_groups", "parts": [{"kind": "uniform"}, {"kind": "identity"}]},
             normaliser={"kind": "absolute"},
             margin={"kind": "log_count"},
@@ -187,28 +118,26 @@ CASES: list[tuple[Callable[[], object], str]] = [
         "'head_groups' under normaliser 'absolute' divides out",
     ),
     (lambda: operator(score="identity"), NEGATIVE + "'identity' can be; use normaliser 'clamped'"),
-    (lambda: Operator(score=HeadGroups(parts=(Exponential(), Tanh()))), "not negative, and 'head_groups' can be"),
     (lambda: operator(score="signed_exponential", normaliser="sink"), NEGATIVE + "'signed_exponential' can be"),
     (lambda: operator(score="relu", normaliser="ground"), LOGARITHM + "'relu'"),
-    (lambda: sparsemax().changed(score=Relu()), LOGARITHM + "'relu'"),
     (
-        lambda: Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser={"kind": "ground"}),
+        lambda: v.Operator(score=v.HeadGroups(parts=(v.Exponential(), v.Relu())), normaliser={"kind": "ground"}),
         LOGARITHM + "'head_groups'",
     ),
-    (lambda: sa_softmax().changed(score=SSA()), "needs score 'exponential'; got 'ssa'"),
+    (lambda: v.sa_softmax().changed(score=v.SSA()), "needs score 'exponential'; got 'ssa'"),
     (lambda: operator(score="uniform", gate="suppress"), "the same whatever the logit, so gate would say nothing"),
-    (lambda: Operator(score={"kind": "uniform"}, signals={"count": 2}), "so signals would say nothing"),
+    (lambda: v.Operator(score={"kind": "uniform"}, signals={"count": 2}), "so signals would say nothing"),
     (lambda: operator(score="uniform", normaliser="sink"), "so normaliser would say nothing"),
     # factors of all logits that score and normaliser divide out again
-    (lambda: fit_heads(NoPositions(), **HOT), "transform 'temperature'"),
-    (lambda: fit_heads(NoPositions(), **TURNED), "signals.count=2 multiplies all logits"),
-    (lambda: fit_heads(Rotary(), **TURNED | {"signals": {"count": 2, "rotary": "before_split"}}), "count=2 multiplies"),
-    (lambda: fit_heads(NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
-    (lambda: fit_heads(NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
+    (lambda: fit_heads(v.NoPositions(), **HOT), "transform 'temperature'"),
+    (lambda: fit_heads(v.NoPositions(), **TURNED), "signals.count=2 multiplies all logits"),
+    (
+        lambda: fit_heads(v.Rotary(), **TURNED | {"signals": {"count": 2, "rotary": "before_split"}}),
+        "count=2 multiplies",
+    ),
+    (lambda: fit_heads(v.NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
+    (lambda: fit_heads(v.NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
     # arguments
-    (lambda: affine_scaled("positive"), "affine_scaled: link should be 'clipped' or 'unit', got 'positive'"),  # type: ignore[arg-type]
-    (lambda: value_bias("haed"), "value_bias: per should be 'layer' or 'head', got 'haed'"),  # type: ignore[arg-type]
-    (lambda: four_scores("sum"), "four_scores: divided should be 'count' or 'absolute', got 'sum'"),  # type: ignore[arg-type]
     (lambda: lone_query(13), "needs as many as keys; got 1 for 13"),
     (lambda: cosformer_logits(11), "got a sequence of 13, raise length to 12 or more"),
 ]
@@ -221,27 +150,27 @@ def test_what_has_no_meaning_is_refused_with_the_rule(build: Callable[[], object
 
 
 def test_specs_at_the_border_of_what_is_refused_have_a_meaning() -> None:
-    value_bias().changed(rescale={"kind": "scale"}, head_norm=RMS())
-    affine_scaled(n="context").changed(score={"kind": "uniform"})
-    affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "none"})
-    fit_heads(Alibi(), **HOT)  # beside a bias
-    fit_heads(NoPositions(), **HOT, normaliser={"kind": "sink"})
-    fit_heads(NoPositions(), **HOT, forgetting={"kind": "selective"})
-    fit_heads(Rotary(), **TURNED)
-    fit_heads(Alibi(), **TURNED)
-    fit_heads(NoPositions(), **TURNED, product={"kind": "mlp"})
-    fit_heads(NoPositions(), score={"kind": "relu"}, margin={"kind": "log_count"}, gate={"kind": "suppress"})
-    fit_heads(Alibi(), **COSINE, normaliser={"kind": "absolute"})
-    assert Yarn(factor=4, original=7).bounds(8)[1] >= 1
+    v.value_bias().changed(rescale={"kind": "scale"}, head_norm=v.RMS())
+    v.affine_scaled(n="context").changed(score={"kind": "uniform"})
+    v.affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "none"})
+    fit_heads(v.Alibi(), **HOT)  # beside a bias
+    fit_heads(v.NoPositions(), **HOT, normaliser={"kind": "sink"})
+    fit_heads(v.NoPositions(), **HOT, forgetting={"kind": "selective"})
+    fit_heads(v.Rotary(), **TURNED)
+    fit_heads(v.Alibi(), **TURNED)
+    fit_heads(v.NoPositions(), **TURNED, product={"kind": "mlp"})
+    fit_heads(v.NoPositions(), score={"kind": "relu"}, margin={"kind": "log_count"}, gate={"kind": "suppress"})
+    fit_heads(v.Alibi(), **COSINE, normaliser={"kind": "absolute"})
+    assert v.Yarn(factor=4, original=7).bounds(8)[1] >= 1
     assert cosformer_logits(12).shape == (1, 1, 13, 13)
 
 
 def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
-    class Mine(OutputGate):
+    class Mine(v.OutputGate):
         source: ClassVar[str] = "here"
         kind: Literal["mean_of_a_vector"] = "mean_of_a_vector"
-        each: Vector = Vector(init=0.0, per="token")
-        mean: RunningMean = RunningMean(of="each")
+        each: v.Vector = v.Vector(init=0.0, per="token")
+        mean: v.RunningMean = v.RunningMean(of="each")
 
         def gate(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
             return output * each * mean

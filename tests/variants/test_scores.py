@@ -156,29 +156,6 @@ def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -
     score.check(nearest)
 
 
-def scores(z: Tensor, mask: Tensor | None = None) -> Scores:
-    """Exponential scores of logits [..., T, T]."""
-    return Scores(torch.ones_like(z, dtype=torch.bool) if mask is None else mask, log=z)
-
-
-def sink(z: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    """Weights of keys and of a sink of logit s."""
-    found = Sink().weights(scores(z), logit=torch.tensor(s, dtype=z.dtype))
-    assert found.ground is not None
-    return found.keys, found.ground
-
-
-@pytest.mark.parametrize("s", [0.0, 90.0, -90.0])
-@pytest.mark.parametrize("by", [200.0, -200.0])
-def test_a_sink_is_finite_far_from_zero(by: float, s: float) -> None:
-    z = (draw(7, 13).float() + by).requires_grad_()
-    keys, ground = sink(z, s)
-    torch.testing.assert_close(keys, z.softmax(-1) if by > 0 else z * 0)
-    assert (ground == float(by < 0)).all()
-    (found,) = torch.autograd.grad(keys.square().sum(), z)
-    assert found.isfinite().all()
-
-
 @pytest.mark.parametrize("kind", Normaliser.members())
 def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) -> None:
     normaliser = Normaliser.members()[kind].example()

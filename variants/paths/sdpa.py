@@ -87,7 +87,8 @@ class _Folded:
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if masked else None
         self._blind: Tensor | None = None
-        if self._seen is not None and self._pair is None and operator.normaliser.label != "sink":
+        may_be_blind = heads.mask is not None or not square  # else every query sees itself
+        if self._seen is not None and may_be_blind and self._pair is None and operator.normaliser.label != "sink":
             self._blind = ~self._seen.any(-1, keepdim=True)
         self._count, self._margin = None, None
         if counts:
@@ -179,7 +180,8 @@ class _Folded:
         if bias is None and self._causal:
             return None
         assert mask is not None
-        mask = mask if self._blind is None else mask | self._blind
+        if self._blind is not None:
+            mask = mask | self._blind
         if bias is not None:
             bias = bias if self._margin is None else self._margin * bias
             hidden = torch.zeros_like(mask, dtype=self._heads.q.dtype).masked_fill(~mask, -float("inf"))

@@ -1,4 +1,6 @@
-"""Operators of one score on GPUs: `variants.paths.score_rows` by `variants.paths.triton_ops`. Memory is linear in T.
+"""Operators of one score on GPUs: `variants.paths.score_rows` by `variants.paths.triton_ops`.
+
+Memory is linear in T without a window or a mask, which are [T, T].
 
 Queries, keys and values stay in their precision; logits, numbers, weights and sums are float32.
 """
@@ -49,9 +51,11 @@ def cannot_call(case: Case) -> str | None:
     return "triton needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(_: Case) -> str | None:
+def slower(case: Case) -> str | None:
     """Return why path "auto" does not take this path."""
-    return None if _INSTALLED else "triton is not installed; the CUDA build of torch brings it"
+    if not _INSTALLED:
+        return "triton is not installed; the CUDA build of torch brings it"
+    return "triton computes float32 without tensor cores, at an unknown speed" if case.dtype == torch.float32 else None
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:

@@ -52,7 +52,7 @@ TILES = {
 """By precision of the inputs, channels of a head (at most) and presence of a gate.
 
 In half precision they are the fastest of `benchmarks/tiles.py` on an H100, or within 2 % and with fewer spilled
-registers for SSA. In float32 they were not timed.
+registers for SSA. A thread spills at most 272 bytes, and 16 in float32, which was not timed.
 """
 
 

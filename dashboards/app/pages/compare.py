@@ -6,26 +6,13 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app import measures
-from dashboards.app.page import (
-    BY_SIZE,
-    FOLD,
-    AppPage,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    grid_of,
-    html,
-    link,
-    memoise,
-)
+from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
 from dashboards.data import captions
 from dashboards.data.formatting import NO_MARGIN, count
 from dashboards.data.grid_context import GridContext, averages, best_first, in_order, worth_drawing
 from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
-from dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import forest, seed_pairs
 from dashboards.figures.canvas import rope_of
 from dashboards.theme.styles import shared_style
@@ -142,19 +129,14 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 
 
 def _why(view: PageView) -> SlotContent:
-    row, names, (cell, base) = _explain(view), grid_of(view).look.names, _chosen(view)
+    about, (cell, base) = grid_of(view), _chosen(view)
+    names, measure = about.look.names, measures.judged_by(view)._asdict()
+    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure)
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
-    style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
-    rows = [html.Tr([html.Th(topic, scope="row", style=style), html.Td(said)]) for topic, said in topics]
-    return SlotContent(caption=caption, data=data, parts=[html.Table(html.Tbody(rows), className="plain")])
-
-
-@memoise
-def _explain(view: PageView) -> dict[str, Any]:
-    measure = measures.judged_by(view)._asdict()
-    return why(view.store, grid_of(view).grid, _chosen(view)[0], baseline=view.address.baseline, measure=measure)
+    rows = [html.Div([html.Dt(topic), html.Dd(said)]) for topic, said in topics]
+    return SlotContent(caption=caption, data=data, parts=[html.Dl(rows, className="facts")])
 
 
 def _explain_choice(view: PageView) -> str:
@@ -194,23 +176,6 @@ def _draw_pairs(view: PageView) -> SlotContent:
     )
 
 
-def _items(view: PageView) -> SlotContent:
-    about, measure, (cell, base) = grid_of(view), measures.judged_by(view), _chosen(view)
-    found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
-    if found.is_empty():
-        return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
-    bars = why_text(_explain(view))[-1].partition(": ")[2]
-    drawn = seed_pairs.thin_items(found).height
-    some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
-    caption = (
-        f"{about.look.names[cell]} less {about.look.names[base]} in {measures.words(view)}, a point per item, averaged "
-        f"over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
-        f"{sentence(bars)}{some}{_explain_choice(view)}"
-    )
-    figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
-    return SlotContent(figure, caption, found)
-
-
 def _wins(view: PageView) -> SlotContent:
     about, measure = grid_of(view), measures.judged_by(view)
     cells_shown, which = [cell.cell for cell in about.cells], ""
@@ -223,11 +188,10 @@ def _wins(view: PageView) -> SlotContent:
     shared = found.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
-    stars = " A star: on some seeds one of the two failed; these seeds are left out, so the rest is a biased sample."
+    stars = " A star: on some seeds one of the two failed; these seeds are left out." if shared["failed"].sum() else ""
     caption = (
         f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
-        f"the column in {measures.words(view)}; a tie is half a win.{stars if shared['failed'].sum() else ''} "
-        f"Shares of few seeds are coarse, and no verdicts.{which}"
+        f"the column in {measures.words(view)}; a tie is half a win.{stars} No verdicts.{which}"
     )
     names = pl.col("cell", "against").replace_strict(dict(about.look.names), return_dtype=pl.String)
     data = found.with_columns(names).rename({"value": "won"})
@@ -239,7 +203,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     own, theirs = (_options(view, given) for given in (view.address.baseline, view.address.cell))
     chosen, _ = catch_user_error(lambda: _chosen(view)[0])
     labels = {each.cell: each.label for each in about.cells}
-    hint = "Why, seed by seed, item by item"
+    hint = "Why, and seed by seed"
     usual = labels.get(about.baseline or "")
     if about.header.get("baselines"):  # each cell has one of its own
         own, usual = {"": str(about.baseline_name), **own}, ""
@@ -270,7 +234,6 @@ COMPARE = AppPage(
         Slot("why", "Why this verdict", _why, "words", half=True),
         Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
         Slot("verdicts", "Verdicts", list_verdicts, "table"),
-        Slot("items", "Item by item", _items, half=True),
         Slot("wins", "Which beats which", _wins, half=True),
     ),
 )

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, columns, options
+from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, options
 from dashboards.app.pages.diff_code import compare_code
 from dashboards.app.pages.diff_pairs import pair_cells
 from dashboards.app.pages.run import environment
+from dashboards.app.table_columns import columns
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -71,14 +72,11 @@ def results(store: Store, key: str) -> dict[str, Any]:
         {"key": key},
     ).row(0, named=True)
     last = store.sql(
-        "SELECT DISTINCT name, point, value, source = 'metric' AND bool_or(source = 'evaluation') OVER named AS twice "
-        "FROM v_final WHERE trial = $key WINDOW named AS (PARTITION BY name) ORDER BY name, point::VARCHAR",
+        "SELECT DISTINCT name, point, value FROM v_final WHERE trial = $key "
+        "QUALIFY source = min(source) OVER (PARTITION BY name) ORDER BY name, point::VARCHAR",  # not a metric so called
         {"key": key},
     )
-    values = {
-        f"{name} {point(dict(at))}".strip() + " (training)" * twice: value
-        for name, at, value, twice in last.iter_rows()
-    }
+    values = {f"{name} {point(dict(at))}".strip(): value for name, at, value in last.iter_rows()}
     return {name: value for name, value in state.items() if value is not None} | values
 
 
@@ -94,13 +92,7 @@ def table(fields: Mapping[str, Mapping[str, Any]], *, whole: bool) -> pl.DataFra
 
 
 def _text(value: Any) -> str:
-    """Write a value; a text has quotes only if it reads like another value, as "1" does, or like none."""
-    if isinstance(value, str) and value != MISSING:
-        try:
-            json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _compare(view: PageView, read: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:

@@ -5,10 +5,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from dashboards.app.measures import text_of
-from dashboards.app.page import BY_SIZE, PageView, SlotContent, columns
+from dashboards.app.page import PageView, SlotContent
+from dashboards.app.table_columns import BY_SIZE, columns
 from dashboards.data.formatting import count, number
 from dashboards.data.user_errors import Unknown
+from store.analysis.measurements import text_of
 from store.statistics import Paired, t_interval
 from store.statistics.paired_differences import or_null
 

@@ -8,23 +8,10 @@ import polars as pl
 
 from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.page import (
-    WRAP,
-    AppPage,
-    Control,
-    Key,
-    PageView,
-    Pick,
-    Slot,
-    SlotContent,
-    columns,
-    grid_of,
-    link,
-    memoise,
-    options,
-)
+from dashboards.app.page import AppPage, Control, Key, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
+from dashboards.app.table_columns import WRAP, columns, link
 from dashboards.data.captions import effects_words, n_words, rank_axes
-from dashboards.data.formatting import count, join_words, number, p_value
+from dashboards.data.formatting import count, join_words, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, join_sentences, require
 from dashboards.figures import forest, interactions, pivot
@@ -51,14 +38,14 @@ def _axes(view: PageView) -> tuple[str, str] | None:
         raise Unknown(f"a map needs two axes; the address says {x!r} for both")
     if x is not None and y is not None:
         return x, y
-    wide, nested = _wide(levels), None
-    for pair in product([x] if x else wide, [y] if y else wide):
-        if pair[0] != pair[1]:
-            tied = [pivot.follows(found, *order) for order in (pair, pair[::-1])]
-            if not any(tied):
-                return pair
-            nested = nested or (None if all(tied) else pair)
-    return nested
+    wide = _wide(levels)
+    ties = {
+        (one, other): pivot.follows(found, one, other) + pivot.follows(found, other, one)
+        for one, other in product([x] if x else wide, [y] if y else wide)
+        if one != other
+    }
+    best = min(ties, key=lambda pair: ties[pair], default=None)
+    return best if best and ties[best] < 2 else None  # two axes that follow each other are one
 
 
 def _wide(levels: Mapping[str, Sequence[str]]) -> list[str]:
@@ -78,38 +65,29 @@ def _map(view: PageView) -> SlotContent:
     measure, best = measures.judged_by(view), view.address.others == "best"
     (found, levels), axes = _table(view), _axes(view)
     if axes is None:
-        wide = _wide(levels)
-        alone = f"{wide[0] if wide else 'none'} alone varies"
-        why = f"{join_words(wide)} always move together" if len(wide) > 1 else alone
-        return SlotContent(message=f"A map needs two axes that vary apart; in this grid {why}.")
+        wide = join_words(_wide(levels)) or "none"
+        return SlotContent(message=f"A map needs two axes that vary apart; this grid has only {wide}.")
     fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
-    log = measure.scale == "log"
-    figure = draw_heat(made.frame, heat_ramp(made.frame["value"], measure.name, log=log), x=axes[0], y=axes[1])
+    ramp = heat_ramp(made.frame["value"], measure.name, log=measure.scale == "log")
+    figure = draw_heat(made.frame, ramp, x=axes[0], y=axes[1])
     others, settings = join_words(made.others), count(len(made.settings), "setting")
     over = f", averaged over {others} ({settings}, each counted alike)"
     if best:
         over = f", the best of {settings} of {others}, named in the cell: of those with the most values, the best mean"
-    fewest = " of the setting with the fewest" if made.others and not best else ""
     caption = (
         f"{measures.words(view)} by {axes[0]} and {axes[1]}{over if made.others else ''}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
-        f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
+        f"{interval_words(measure.scale, measure.alpha)}; n: seeds. A sign marks a cell without a value."
         f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
     )
     warnings = [f"Winner's curse: {made.warning}."] if made.warning else []
     if lacking := int(made.frame["partial"].sum()):
-        what = "were chosen among fewer than there are" if best else "average over other things"
-        few = ", or have too few values of some to choose them," if best else ","
         warnings.append(
-            f"{lacking} of {count(made.frame['value'].count(), 'cell')} with a value lack settings of {others} that "
-            f"there are{few} and say so (an open diamond where words have no room): they {what}, "
-            "so do not compare them with others."
+            f"{lacking} of {count(made.frame['value'].count(), 'cell')} with a value lack settings of {others} or "
+            "values of them, and say so (an open diamond where words have no room): do not compare them with others."
         )
-    if log and (lost := int((made.frame["value"] <= 0).sum())):
-        have = "has a mean that is" if lost == 1 else "have means that are"
-        warnings.append(f"{count(lost, 'cell')} {have} not positive, without a colour on a logarithmic scale.")
     hint = "The pointer tells why; a click on a cell lists its runs."
     data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
     return SlotContent(figure, caption, data, message=" ".join(warnings), hint=hint)
@@ -154,6 +132,7 @@ def _map_controls(view: PageView) -> list[Control]:
     ]
 
 
+_CURVES: Final = Pick("Compare curves", "curves", "run")
 _MOST_COLUMNS: Final = 800  # coefficients of interactions; more take minutes to estimate
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
@@ -212,13 +191,12 @@ def _importance(view: PageView) -> SlotContent:
         "note",
     )
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
-    noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
         f"How much each axis, and each two together, explain of {measures.words(view)}, "
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
-        f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{join_sentences(found.notes)}"
+        f"p is adjusted (Holm) over all axes, and over all pairs.{join_sentences(found.notes)}"
     )
     own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
     shown = rows if (rows["note"].fill_null("") != "").any() else rows.drop("note")
@@ -231,8 +209,7 @@ def _matrix(view: PageView) -> SlotContent:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
     pairs = interactions.pairs(found, measure.alpha)
     if not pairs:
-        many = " There may be too many pairs of levels to estimate."
-        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}{many}")
+        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}")
     frame, passing = interactions.matrix(found), [each.name for each in pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
@@ -295,13 +272,6 @@ FACTORS = AppPage(
         Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
         Slot("pair", "Two axes together", _pair, half=True),
         Slot("pivot", "Map over two axes", _map, sets="at", half=True),
-        Slot(
-            "chosen",
-            "Runs of the chosen cell",
-            _runs,
-            "table",
-            half=True,
-            picks=(Pick("Compare curves", "curves", "run"),),
-        ),
+        Slot("chosen", "Runs of the chosen cell", _runs, "table", half=True, picks=(_CURVES,)),
     ),
 )

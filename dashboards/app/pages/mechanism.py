@@ -18,7 +18,6 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.histogram import bin_edges, count_bins, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import REST
 
@@ -108,11 +107,8 @@ def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
 def _over(view: PageView) -> str:
     """Say over which layers and heads a value is averaged before seeds."""
     places, layer = _places(view), view.address.layer
-    if not places.layers:
-        return "One value for the whole model."
-    if layer is not None:
-        return f"Mean over heads of layer {layer}." if places.heads else f"Value of layer {layer}."
-    return "Mean over layers and heads." if places.heads else "Mean over layers."
+    over = [*(["layers"] if places.layers and layer is None else []), *(["heads"] if places.heads else [])]
+    return f"Mean over {join_words(over)}." if over else "A single value."
 
 
 def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: bool = True) -> str:
@@ -125,20 +121,16 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
 
     `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
-    cells, look = chosen_cells(view)
-    holes, step, name = _holes(view, cells, without=without, last=last), view.address.step, _probe(view)
+    (cells, look), step = chosen_cells(view), view.address.step
+    holes = _holes(view, cells, without=without, last=last)
     if found.is_empty():
-        when = "recorded" if not last else "finished with" if step is None else f"recorded at step {step:,}"
-        raise Unknown(f"no trial that is shown has {when} {name!r} at this place yet.{holes}")
+        raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
     lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
     missing = f" Not recorded: {join_words(lost)}." if lost else ""
-    when = _when(view) if last else "Failed trials are left out."
+    when = "Failed trials are left out."
+    if last:
+        when = "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
     return f" {when}{holes}{missing}{chosen_words(view)}"
-
-
-def _when(view: PageView) -> str:
-    step = view.address.step
-    return "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
 
 
 def _refuse_bins(view: PageView) -> None:
@@ -168,8 +160,6 @@ def _training(view: PageView) -> SlotContent:
     found = probe_curves.along(view.store, reading, cells, "step")
     notes = _notes(view, found, last=False)
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
-    if found["x"].n_unique() == 1:
-        caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
     return _lines(view, found, caption, "training step", reading)._replace(answer=_answer(view))
 
 
@@ -196,26 +186,20 @@ def _coordinate(view: PageView) -> str:
 
 
 def _along(view: PageView) -> SlotContent:
-    reading, axis, (cells, look) = _reading(view), _coordinate(view), chosen_cells(view)
+    reading, axis, (cells, _) = _reading(view), _coordinate(view), chosen_cells(view)
     if not axis:
         raise Unknown(f"{reading.name!r} looks at one place only")
     found = probe_curves.along(view.store, reading, cells, axis)
-    notes = f"{_over(view)}{_notes(view, found, without=axis)}"
-    if axis == _BINS:
-        unit = probe_label(reading.name).unit
-        counts, rules = of_bins(found.rename({"cell": "series"}))
-        figure = draw_histogram(counts, rules, of_cells(look), x="sum of a query's weights", y=unit)
-        rule = "Full rule: mean; dashed: median, both by the middles of bins."
-        data = name_cells(found.rename({"x": axis}), grid_of(view))
-        return SlotContent(figure, f"Bars: {unit} by bin, mean over seeds. {rule} {notes}", data)
     at = {name: value for name, value in reading.at.items() if name != axis}
-    caption = f"Line: mean over seeds. {_band_words(found)} {notes}"
+    notes = _notes(view, found, without=axis)
+    caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
     return _lines(view, found, caption, axis, reading._replace(at=at))
 
 
 def _heads(view: PageView) -> SlotContent:
     reading, (cells, look) = _reading(view)._replace(layer=None), chosen_cells(view)
-    _require_heads(view)
+    if not _places(view).heads:
+        raise Unknown(f"{_probe(view)!r} does not tell heads apart")
     found = probe_curves.by_head(view.store, reading, cells)
     notes = _notes(view, found)
     drawn = found.select(
@@ -231,25 +215,6 @@ def _heads(view: PageView) -> SlotContent:
     return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
 
 
-def _require_heads(view: PageView) -> None:
-    if not _places(view).heads:
-        raise Unknown(f"{_probe(view)!r} does not tell heads apart")
-
-
-def _histogram(view: PageView) -> SlotContent:
-    reading, (cells, look) = _reading(view), chosen_cells(view)
-    _require_heads(view)
-    found = probe_curves.over_heads(view.store, reading, cells)
-    notes = _notes(view, found)
-    found = found.rename({"cell": "series"})
-    counts, rules = count_bins(found, bin_edges(found["value"].to_list())), middles(found)
-    layer = "all layers" if reading.layer is None else f"layer {reading.layer}"
-    heads = f"heads of {layer} and of all seeds, {n_words(rules)} heads"
-    caption = f"Bars: {heads}. Full rule: mean; dashed: median.{notes}"
-    data = name_cells(counts.rename({"series": "cell"}), grid_of(view))
-    return SlotContent(draw_histogram(counts, rules, of_cells(look), x=_title(reading), y="heads"), caption, data)
-
-
 def _against(view: PageView) -> SlotContent:
     about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
@@ -263,10 +228,9 @@ def _against(view: PageView) -> SlotContent:
     said = "A rank correlation takes three cells that differ."
     if rho is not None:
         said = f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
-    grey = "Grey: cells beyond those shown above. " if any(look.styles[cell] == REST for cell in means["cell"]) else ""
     caption = (
-        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)} {_when(view)}"
-        f"{_holes(view, cells)} {grey}That two quantities go together is no proof that one makes the other."
+        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)}{_holes(view, cells)}"
+        " That two quantities go together is no proof that one makes the other."
     )
     figure = probe_curves.draw_against(found, look, x=_title(reading), y=measures.title(view), scale=measure.scale)
     return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
@@ -312,8 +276,7 @@ MECHANISM = AppPage(
     slots=(
         Slot("training", "Over training", _training),
         Slot("layers", "By layer", _layers, half=True),
-        Slot("histogram", "Over heads", _histogram, half=True),
-        Slot("heads", "By layer and head", _heads),
+        Slot("heads", "By layer and head", _heads, half=True),
         Slot("along", ALONG, _along),
         Slot("against", "Against the measure", _against),
     ),

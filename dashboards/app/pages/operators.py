@@ -9,19 +9,8 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.page import (
-    WRAP,
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    html,
-    options,
-)
+from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
+from dashboards.app.table_columns import WRAP, columns
 from dashboards.data.formatting import capitalise, count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
@@ -160,10 +149,9 @@ def _scores(view: PageView) -> SlotContent:
     styles = head_styles(heads, found.label, {SOFTMAX: _NEUTRAL, **view.operators}) | {SOFTMAX: _NEUTRAL}
     names = {each: _name(found, each) for each in heads} | {SOFTMAX: SOFTMAX}
     legend = [Key(styles[key], names[key], key) for key in styles]
-    alike = bool(curves) and all(tuple(curve.values) == tuple(usual) for curve in curves)
     caption = (
-        "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ"
-        f"{', and so is this one' * alike}. What stands before the score (margin, gate, temperature) is not in it."
+        "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ. What stands before "
+        "the score (margin, gate, temperature) is not in it."
     )
     return SlotContent(draw_scores(frame, CellLook(names, styles)), caption, frame, legend)
 

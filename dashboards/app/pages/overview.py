@@ -2,17 +2,18 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
 from dashboards.app.pages.factors import FactorsAddress, level_effects
+from dashboards.app.table_columns import WIDE, WRAP, columns, link
 from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
-from dashboards.data.formatting import change, count
+from dashboards.data.formatting import change, count, entry
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
 from dashboards.data.user_errors import catch_user_error, sentence
@@ -22,7 +23,8 @@ from store.analysis.noise_floor import noise_floor
 from store.statistics.arms import more_seeds_help
 from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
-_MOST_LABELS: Final = 6
+_MOST_STEPS: Final = 8
+_MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
 @memoise
@@ -129,17 +131,13 @@ def _noise(view: PageView) -> SlotContent:
 
 
 def _next(view: PageView) -> SlotContent:
-    trials, counts = _states(view)
     found, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
-    outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
-    steps = next_steps(grid_of(view), counts, found, set(outstanding["cell"]))
-    why = "" if problem is None else f"What is undecided is not known: {problem}"
-    if steps.is_empty():
-        nothing = "Nothing is left to do: every trial has ended well and every variant has a verdict."
-        return SlotContent(message=why or nothing)
-    caption = "What stands in the way of verdicts first."
+    steps = next_steps(grid_of(view), _states(view)[1], found)
+    message = "" if problem is None else f"What is undecided is not known: {problem}"
+    if steps.is_empty() and not message:
+        message = "Nothing is left to do: every trial has ended well and every variant has a verdict."
     own = {"what": WRAP, "why": WIDE, "how": WIDE}
-    return SlotContent(caption=caption, message=why, data=steps, columns=columns(steps, own))
+    return SlotContent(message=message, data=steps, columns=columns(steps, own) if steps.height else ())
 
 
 def _failures(view: PageView) -> SlotContent:
@@ -156,18 +154,14 @@ def _failures(view: PageView) -> SlotContent:
     if found.is_empty():
         return SlotContent(message="No trial has failed.")
     found = found.with_columns(pl.col("reason").fill_null("unknown"))
-    more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS
-    few = pl.col("labels").list.head(_MOST_LABELS).list.join(", ")
-    named = pl.concat_str(few, pl.when(more > 0).then(pl.format(" and {} more", more)).otherwise(pl.lit("")))
-    rows = found.select("reason", "n", named.alias("cells"), "message", "example")
+    cells = pl.Series("cells", map(entry, found["labels"].to_list()), pl.String)
+    rows = found.select("reason", "n", cells, "message", "example")
     reasons = found.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
     by = ", ".join(f"{reason} {n}" for reason, n in reasons.iter_rows())
     total = count(int(found["n"].sum()), "failed trial")
     caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
-    own = {"reason": {"width": 150}, "n": {"width": 80}, "cells": WRAP, "message": WIDE}
-    return SlotContent(
-        caption=caption, data=rows, columns=columns(rows, {**own, "example": link("run", "run", width=150)})
-    )
+    own = {"cells": WRAP, "message": WIDE, "example": link("run", "run", width=150)}
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
 
 def _left_out(view: PageView) -> SlotContent:
@@ -180,9 +174,48 @@ def _left_out(view: PageView) -> SlotContent:
     more = " ".join(map(sentence, lost))
     if found.is_empty():
         return SlotContent(message=more or "Nothing is left out.")
-    n = found.height
-    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown. {more}"
-    return SlotContent(message=said, data=found, columns=columns(found, {"file": WRAP, "reason": WIDE}))
+    message = f"Not served, since it could not be read: {count(found.height, 'file')}. The rest is shown. {more}"
+    return SlotContent(message=message, data=found, columns=columns(found, {"file": WRAP, "reason": WIDE}))
+
+
+def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
+    """List what to do, why, and how: a command, or what to change in the spec.
+
+    `states` counts trials by state. `verdicts` is None if the grid cannot be judged.
+    """
+    steps = []
+    for row in about.store.failures(about.grid).iter_rows(named=True):
+        words = [f"grid={about.grid}", *([f"reason={row['reason']}"] if row["reason"] else [])]
+        why = ": ".join(filter(None, (row["reason"] or "unknown", row["message"])))
+        root = shlex.quote(str(about.store.layout.root))
+        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
+        steps.append((f"train {count(row['n'], 'failed trial')} again, or keep as a result", why, command))
+    if n := states.get("not finite", 0):
+        why = "ended, and the value is no finite number: comparisons count that as failed"
+        steps.append((f"see to {count(n, 'trial')} without a finite value", why, ""))
+    if n := states.get("unreadable", 0):
+        why = "finished, and no readable file has the result"
+        steps.append((f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"))
+    if running := states.get("running", 0):
+        steps.append((f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch"))
+    if pending := states.get("pending", 0):
+        why = "not begun, or to be tried again"
+        steps.append((f"train {count(pending, 'outstanding trial')}", why, "ablate run SPEC"))
+    if verdicts is not None and not (running or pending):
+        steps += _verdict_steps(about, verdicts)
+    return pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
+
+
+def _verdict_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """List reasons for missing verdicts, then undecided variants by p."""
+    reasons = Counter(verdicts.filter(verdict="no verdict")["reason"].to_list())
+    for reason, n in reasons.most_common(_MOST_STEPS):
+        how = _MORE_SEEDS if more_seeds_help(reason) else ""
+        yield f"see to {count(n, 'variant')} without a verdict", reason, how
+    undecided = verdicts.filter(verdict="undecided").sort("p", nulls_last=True, maintain_order=True)
+    for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
+        why = seeds_outlook(reason)  # how many seeds would decide, and their cost
+        yield f"more seeds for {about.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
 
 
 OVERVIEW = AppPage(
@@ -202,77 +235,3 @@ OVERVIEW = AppPage(
         Slot("left-out", "Left out", _left_out, "table"),
     ),
 )
-
-
-MOST_UNDECIDED: Final = 8
-MOST_REASONS: Final = 4
-_MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
-SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
-
-
-Step = tuple[str, str, str]  # one thing to do, why, and how: a command, or what to change in the spec
-
-
-def next_steps(
-    about: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
-) -> pl.DataFrame:
-    """List the next steps with reason and command; steps that block verdicts come first.
-
-    `states` counts trials by state. `verdicts` is None if the grid cannot be judged. Verdicts of `unfinished` cells are
-    not final.
-    """
-    steps = [*_retry_steps(about), *_outstanding(states)]
-    if verdicts is not None:
-        waits = pl.lit(value=True) if about.baseline in unfinished else pl.col("cell").is_in(list(unfinished))
-        if n := verdicts.filter(waits, pl.col("verdict").is_in(["undecided", "no verdict"])).height:
-            why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
-            steps.append((f"wait for {count(n, 'verdict')}", why, ""))
-        settled = verdicts.filter(~waits)
-        reasons = Counter(settled.filter(pl.col("verdict") == "no verdict")["reason"].to_list())
-        for reason, n in reasons.most_common(MOST_REASONS):
-            how = _MORE_SEEDS if more_seeds_help(reason) else ""
-            steps.append((f"see to {count(n, 'variant')} without a verdict", reason, how))
-        steps += _seed_steps(about, settled)
-    return pl.DataFrame(steps, schema=SCHEMA, orient="row")
-
-
-def _retry_steps(about: GridContext) -> Iterator[Step]:
-    root = shlex.quote(str(about.store.layout.root))
-    for row in about.store.failures(about.grid).iter_rows(named=True):
-        reason = str(row["reason"] or "unknown")
-        words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
-        left = "it as a result" if row["n"] == 1 else "them as results"
-        what = f"train {count(row['n'], 'failed trial')} again, or leave {left}"
-        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
-        yield what, f"{reason}: {row['message']}" if row["message"] else reason, command
-
-
-def _outstanding(states: Mapping[str, int]) -> Iterator[Step]:
-    running = states.get("running", 0)
-    if n := states.get("not finite", 0):
-        why = "ended, and the value is no finite number: comparisons count that as failed"
-        yield f"see to {count(n, 'trial')} without a finite value", why, ""
-    if n := states.get("unreadable", 0):
-        why = "finished, and no readable file has the result"
-        yield f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"
-    if running:
-        yield f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch"
-    if n := states.get("pending", 0):
-        how = "the run that is on takes them up; once it has ended, ablate run SPEC" if running else "ablate run SPEC"
-        yield f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how
-
-
-def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[Step]:
-    """List variants by p, then those that no affordable number of seeds decides, then count the rest."""
-    open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
-    listed = []
-    for cell, reason in open_.select("cell", "reason").iter_rows():  # how many seeds would decide, and their cost
-        listed.append((about.look.names[cell], seeds_outlook(reason)))
-    listed.sort(key=lambda each: each[1] == UNAFFORDABLE)
-    for name, why in listed[:MOST_UNDECIDED]:
-        if why == UNAFFORDABLE:
-            yield f"leave {name} undecided", why, ""
-        else:
-            yield f"more seeds for {name}", why, _MORE_SEEDS
-    if (more := len(listed) - MOST_UNDECIDED) > 0:
-        yield f"more seeds for {count(more, 'more undecided cell')}", "listed under Compare", ""

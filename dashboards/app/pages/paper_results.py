@@ -1,26 +1,14 @@
 """Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    grid_of,
-    html,
-    memoise,
-    options,
-)
+from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.table_columns import columns
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import require
@@ -32,17 +20,15 @@ from dashboards.papers.items import ITEMS, item
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
-_MOST_REASONS: Final = 6
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
 class PublishedAddress(Address):
-    """The grid, the paper, its item, and which of the claims are listed."""
+    """The grid, the paper, and its item."""
 
     paper: str | None = None  # a number such as "003"; None is that of which the grid has most
     item: str | None = None
     """A name such as "table 1"; None is the table of which the grid has most, else the paper's first."""
-    claims: Literal["compared", "all"] = "compared"
 
 
 def chosen_item(view: PageView) -> Item:
@@ -85,11 +71,9 @@ def _show_item(view: PageView) -> SlotContent:
     cells = _cells_of(chosen)
     caption = (
         f"Above in each place: what the paper prints. Below: your own runs. {paper_tables.own_words(about, cells)} "
-        "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
-        "printed value lies, inside your interval, above or below it. Where the table claims a difference from a "
-        "baseline, words say whether yours has the same direction, is within noise, or differs (see Claims). The "
-        "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
-        "result was obtained again. Bold: own cells that are not shown to be worse than the best."
+        "Then: your mean less the printed value (their ratio if the table spans decades), where the printed value lies "
+        "beside your interval, and what Claims says. The two are of other models, data and budgets, and the noise of a "
+        "printed value is unknown. Bold: own cells that are not shown to be worse than the best."
     )
     sheet = table_sheet(data, paper_tables.columns_of(cells))
     parts = [_table(sheet, _bands(data), _missing_rows(data))]
@@ -180,8 +164,6 @@ def _table(
     for name, texts in zip(sheet.rows, sheet.entries, strict=True):
         places = zip(sheet.columns, texts, strict=True)
         cells = [html.Td(_entry(each, below.get((name, column), ())), title=each.hint) for column, each in places]
-        if name in reasons:  # dashes below what is printed would say no more
-            cells = [html.Td(_show_printed(each) or "–", title=each.hint) for each in texts]
         if reasons:
             cells.append(html.Td(reasons.get(name, ""), className="why"))
         rows.append(html.Tr([html.Th(name, scope="row"), *cells]))
@@ -189,23 +171,16 @@ def _table(
     label = {"aria-label": "Printed and own"}
     parts = [html.Div(table, className="scroll tall", tabIndex="0", role="region", **label)]
     if sheet.legend:
-        signs = [
-            (html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: "), words)
-            for sign, words in sheet.legend
-        ]
-        parts.append(html.Ul([html.Li([*each]) for each in signs], className="marks"))
+        parts.append(html.Ul([html.Li(f"{sign}: {words}") for sign, words in sheet.legend], className="marks"))
     return html.Div(parts)
 
 
-def _show_printed(each: TableText) -> list[Component]:
-    doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
-    return [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
-
-
 def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
+    doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
+    printed = [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
     own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
     value = html.Strong(own) if each.best else html.Span(own)
-    return [*_show_printed(each), value, *(html.Small(words) for words in (*below, each.note) if words)]
+    return [*printed, value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
 def _claims(view: PageView) -> SlotContent:
@@ -217,10 +192,10 @@ def _claims(view: PageView) -> SlotContent:
     found = _compare_claims(view)
     counts = dict(found.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
-    rows = found if view.address.claims == "all" else found.filter(pl.col("word") != "not comparable")
+    rows = found.filter(pl.col("word") != "not comparable")
     caption = (
         f"Each claim of the table beside each pair of cells here: {told}. A word is about the sign of the two "
-        "differences; none says that a result was obtained again."
+        "differences; none says that a result was obtained again. `ablate published --compare --all` lists the others."
     )
     shown = rows.select(_CLAIMED).with_columns(pl.col("published", "own", "low", "high").round_sig_figs(3))
     if shown.is_empty():
@@ -257,31 +232,16 @@ def _doubts(view: PageView) -> SlotContent:
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
     texts = [f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}.", *captions]
     parts = [html.P(text, className="note") for text in texts]
+    needs = ", ".join(chosen.needs)
+    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
+    if chosen.spec:
+        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
     if found := _notes_of(chosen):
         unusable = " (nothing is compared with these values)"
         listed = [html.Li(f"{each.place}: {each.text}{unusable if each.unusable else ''}") for each in found]
         return SlotContent(parts=[*parts, html.Ul(listed)])
     known = "Nothing is known against the printed values. No paper says how many seeds they are of."
     return SlotContent(parts=[*parts, html.P(known if captions else "It prints no values.")])
-
-
-def _lacks(view: PageView) -> SlotContent:
-    chosen = chosen_item(view)
-    parts: list[Component] = []
-    if not _has_no_values(chosen):
-        found = paper_tables.frame(grid_of(view), _find_printed(view))
-        have = found.height - found["mean"].null_count()
-        parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
-        reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
-        parts.append(html.Ul([html.Li(f"{count(n, 'cell')}: {why}") for why, n in reasons.iter_rows()]))
-    needs = ", ".join(chosen.needs)
-    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
-    if chosen.spec:
-        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
-    elif needs:
-        axes = "whose axes are those that the table or figure tells apart"
-        parts.append(html.P(f"No spec of this repository fills it: a grid does that records these names, {axes}."))
-    return SlotContent(parts=parts)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -291,7 +251,6 @@ def _controls(view: PageView) -> Sequence[Control]:
     return (
         Control("paper", "Paper", "choice", titles, usual=now.paper, resets=("item",)),
         Control("item", "Figure or table", "choice", named, usual=now.name),
-        Control("claims", "Claims", "choice", options(("compared", "all"))),
     )
 
 
@@ -305,7 +264,6 @@ PUBLISHED = AppPage(
     slots=(
         Slot("item", "Printed and own", _show_item),
         Slot("claims", "Claims", _claims, "table"),
-        Slot("doubts", "What is known of the printed values", _doubts, "words"),
-        Slot("lacks", "What this grid has of it", _lacks, "words"),
+        Slot("doubts", "What is known of it", _doubts, "words"),
     ),
 )

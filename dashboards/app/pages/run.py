@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -13,39 +12,32 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    html,
-    memoise,
-    options,
-)
+from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, memoise, options
 from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.run_system import show_system
 from dashboards.app.pages.runs import ICONS
+from dashboards.app.table_columns import columns
 from dashboards.data.formatting import count, duration, join_words, number, point
 from dashboards.data.grid_context import grid_context
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown, require
+from store.export.plain import escape_control
 from store.files.layout import Layout
 
 LINES: Final = 200
 _BYTES: Final = 256 * 1024  # the part at the end that is read
 _LONGEST: Final = 2000  # letters of a line; the rest is cut
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_PANELS: Final = 4
+_MOST_LINKED: Final = 20  # runs that a link names
+_MOST_ROWS: Final = 5000  # rows of a table on the page
 
 
 def log_tail(layout: Layout, key: str, attempt: int) -> tuple[str, str]:
     """Return the last lines of the log of an attempt, and how much of it they are, or why there is none.
 
-    Only a plain file inside the campaign is read. Colours are left out; every other control character, and those that
-    change the direction of writing, stand as visible signs.
+    Only a plain file inside the campaign is read. Colours are left out; other control characters are escaped.
 
     Raises:
         StoreError: the log lies outside the campaign or is no plain file.
@@ -65,25 +57,10 @@ def log_tail(layout: Layout, key: str, attempt: int) -> tuple[str, str]:
     whole = held.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     if size > len(held):
         whole = whole[1:] or whole  # the first line is cut somewhere
-    shown = [visible(line[:_LONGEST]) + ("…" if len(line) > _LONGEST else "") for line in whole[-LINES:]]
+    cut = [line[:_LONGEST] + ("…" if len(line) > _LONGEST else "") for line in whole[-LINES:]]
+    shown = [escape_control(_COLOUR.sub("", line)) for line in cut]
     part = "All of" if size == len(held) and len(shown) == len(whole) else "The last"
     return "\n".join(shown), f"{part} {count(len(shown), 'line')} of {size:,} bytes."
-
-
-def visible(line: str) -> str:
-    """Replace characters that act on a terminal or on the direction of writing by visible signs."""
-
-    def sign(letter: str) -> str:
-        if letter == "\t" or letter.isprintable():
-            return letter
-        return " " if unicodedata.category(letter) == "Zs" else f"<U+{ord(letter):04X}>"
-
-    return "".join(map(sign, _COLOUR.sub("", line)))
-
-
-_MOST_PANELS: Final = 4
-_MOST_LINKED: Final = 20  # runs that a link names
-_MOST_ROWS: Final = 5000  # rows of a table on the page
 
 
 class RunAddress(Address):
@@ -118,16 +95,17 @@ def _what(view: PageView) -> SlotContent:
         "Cell": join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign",
         "Seed": trial["seed"],
         "Status": f"{ICONS.get(trial['status'], '')} {trial['status']}",
-        **({"Reason": trial["reason"]} if trial["reason"] else {}),
-        **({"Message": last["message"]} if last["message"] else {}),
-        "Grid": join_words(planned["grid"].to_list()) or "–",
+        "Reason": trial["reason"],
+        "Message": last["message"],
+        "Grid": join_words(planned["grid"].to_list()),
         **{f"Axis {name}": value for name, value in axes.items()},
-        "Steps": "–" if trial["step"] is None else f"{trial['step']:,}",
-        "Took": "–" if trial["wall_s"] is None else duration(trial["wall_s"]),
-        "Parameters": "–" if trial["parameters"] is None else f"{trial['parameters']:,}",
+        "Steps": trial["step"] and f"{trial['step']:,}",
+        "Took": trial["wall_s"] and duration(trial["wall_s"]),
+        "Parameters": trial["parameters"] and f"{trial['parameters']:,}",
         "Key": key,
     }
-    rows = [html.Div([html.Dt(name), html.Dd(str(value))]) for name, value in facts.items()]
+    known = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    rows = [html.Div([html.Dt(name), html.Dd(value)]) for name, value in known.items()]
     parts: list[Component] = [html.Dl(rows, className="facts"), *_ways_on(view, key)]
     if last["traceback"]:
         parts.append(html.Details([html.Summary("Traceback"), html.Pre(last["traceback"])], open=True))
@@ -223,7 +201,7 @@ def _without_empty(found: pl.DataFrame) -> pl.DataFrame:
     return found.select(each for each in found if each.null_count() < found.height)
 
 
-def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
+def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: str) -> SlotContent:
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
@@ -231,28 +209,22 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.Da
         {"key": _key(view)},
         most=None if view.whole else _MOST_ROWS + 1,
     )
+    if found.is_empty():
+        return SlotContent(message=f"It has no {table} yet.")
     where = [point(dict(at)) for at in found["point"]]
-    return found.with_columns(pl.Series("point", where, dtype=pl.String))
+    found = _without_empty(found.with_columns(pl.Series("point", where, dtype=pl.String)))
+    if found.height > _MOST_ROWS and not view.whole:
+        found, said = found.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
+    return SlotContent(caption=said, data=found, columns=columns(found))
 
 
 def _evaluations(view: PageView) -> SlotContent:
-    found = _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"))
-    if found.is_empty():
-        return SlotContent(message="It has not been evaluated.")
-    found = _without_empty(found)
     said = "The last value at each point, with how many items it is the mean of and the standard error over them."
-    return SlotContent(caption=said, data=found, columns=columns(found))
+    return _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"), said)
 
 
 def _probes(view: PageView) -> SlotContent:
-    found = _list_measurements(view, "probe", ("layer", "head", "point"))
-    if found.is_empty():
-        return SlotContent(message="It was not probed.")
-    cut = ""
-    if found.height > _MOST_ROWS and not view.whole:
-        found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
-    said = f"Probes of the model, each at its last step.{cut}"
-    return SlotContent(caption=said, data=found, columns=columns(found))
+    return _list_measurements(view, "probe", ("layer", "head", "point"), "Probes of the model, each at its last step.")
 
 
 def listing(fields: Mapping[str, Any]) -> pl.DataFrame:

@@ -6,19 +6,22 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.measures import measurements, text_of
-from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, columns, grid_of, link, options
+from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, options
+from dashboards.app.table_columns import columns, link
+from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import require
+from store.analysis.measurements import measurements, text_of
 from store.database import quoting
 from store.database.queries import agrees
 
 ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
+_EXACT: Final = "params.value == null ? '–' : d3.format('.6~g')(params.value)"
 ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}  # beside the word of a status
 
 
@@ -39,7 +42,7 @@ def _axis_columns(about: GridContext) -> dict[str, str]:
     taken = {*ALWAYS, *_COUNTED, "trial", "cell", "tags", "note"}
     found = {}
     for name, kind in types.iter_rows():
-        path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        path = quoting.text(quoting.member(name))
         found[f"{name} (axis)" if name in taken else name] = f"TRY_CAST(g.axes->>{path} AS {kind})"
     return found
 
@@ -132,9 +135,7 @@ def _runs(view: PageView) -> SlotContent:
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
     for name in set(names) & set(_axis_columns(about)):
         if shown[name].dtype.is_float():
-            heads[name] |= {
-                "valueFormatter": {"function": "params.value == null ? '–' : d3.format('.6~g')(params.value)"}
-            }
+            heads[name] |= {"valueFormatter": {"function": _EXACT}}
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
@@ -171,13 +172,12 @@ def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
 def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> str:
     states = dict(found.group_by("status").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
-    judged = f" {about.measure.name}, {about.measure.better} is better." if about.measure is not None else ""
-    unit = f" It is in {about.unit}." if about.unit and judged else ""
+    judged = "" if about.measure is None else f" {describe_measure(about.measure, about.unit)}."
     kinds = [name for name, kind in shown.schema.items() if kind.is_float()]
     lost = int(shown.select(pl.any_horizontal(~pl.col(kinds).is_finite()).sum()).item()) if kinds else 0
     no_number = f" {count(lost, 'trial')} with a value that is no finite number, shown as –." if lost else ""
     return (
-        f"{count(found.height, 'trial')}: {join_words(told)}.{judged}{unit} A row is a trial; its values are the last "
+        f"{count(found.height, 'trial')}: {join_words(told)}.{judged} A row is a trial; its values are the last "
         f"ones, of finished trials alone.{no_number} Select rows to compare them."
     )
 
@@ -207,6 +207,11 @@ def _controls(view: PageView) -> Sequence[Control]:
     )
 
 
+_PICKS: Final = (
+    Pick("Curves of these", "curves", "run", "run"),
+    Pick("What differs between these", "diff", "run", "run", least=2),
+    Pick("Pin on top", "runs", "pin", "run"),
+)
 RUNS = AppPage(
     name="runs",
     title="Runs",
@@ -215,19 +220,5 @@ RUNS = AppPage(
     address=RunsAddress,
     controls=_controls,
     main=("filter", "by", "sort"),
-    slots=(
-        Slot(
-            "runs",
-            "Runs",
-            _runs,
-            "table",
-            picks=(
-                Pick("Curves of these", "curves", "run", "run"),
-                Pick("What differs between these", "diff", "run", "run", least=2),
-                Pick("Pin on top", "runs", "pin", "run"),
-            ),
-            row="trial",
-            selects="selected",
-        ),
-    ),
+    slots=(Slot("runs", "Runs", _runs, "table", picks=_PICKS, row="trial", selects="selected"),),
 )

@@ -11,12 +11,10 @@ from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot
 from dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
-from dashboards.data.grid_context import grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import chart
 from dashboards.theme.styles import REST, Style
 from store import Store
-from store.database.query_log import logged_queries
 from store.database.schema_docs import meaning, relations
 from store.database.sql_page import example
 from store.files.saved_texts import QUERIES
@@ -67,8 +65,11 @@ def answer_of(view: PageView) -> QueryAnswer:
 
 
 def _result(view: PageView) -> SlotContent:
-    if view.whole:
-        return SlotContent(data=_whole(view))
+    if view.whole:  # for a file
+        frame = QUESTIONS.answer(view.store, query_of(view), FILE_ROWS + 1).frame
+        if frame.height > FILE_ROWS:
+            raise Unknown(f"the result has more than {FILE_ROWS:,} rows; add LIMIT, or use `ablate sql --parquet FILE`")
+        return SlotContent(data=frame)
     answer = answer_of(view)
     height = answer.frame.height
     size = f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"
@@ -81,17 +82,6 @@ def _result(view: PageView) -> SlotContent:
     message = "The query has no rows." if shown.is_empty() else ""
     listed = result_table.definitions(shown)
     return SlotContent(caption=caption, data=shown, message=message, columns=listed, hint=_HELP)
-
-
-def _whole(view: PageView) -> pl.DataFrame:
-    """Return all rows, for a file. Raises Unknown if they are too many."""
-    frame = QUESTIONS.answer(view.store, query_of(view), FILE_ROWS + 1).frame
-    if frame.height > FILE_ROWS:
-        raise Unknown(
-            f"the result has more than {FILE_ROWS:,} rows, the most of a download; add LIMIT, or write it with "
-            "`ablate sql --parquet FILE`"
-        )
-    return frame
 
 
 def _kind(view: PageView) -> chart.Kind | Literal[""]:
@@ -113,32 +103,16 @@ def _chart(view: PageView) -> SlotContent:
     drawn = chart.select_rows(answer.frame, kind, chosen)
     if drawn.is_empty():
         return SlotContent(message=f"No row has finite numbers to draw in {chosen.x!r} and {chosen.y!r}.", data=drawn)
-    styles: Mapping[str, Style] = {}
-    if kind != "heat":
-        styles = chart.group_styles(drawn, _known_styles(view, drawn["group"].drop_nulls().unique()))
+    styles: Mapping[str, Style] = {} if kind == "heat" else chart.group_styles(drawn, _known_styles(view, drawn))
     figure = chart.draw_chart(drawn, kind, chosen, styles, log=view.address.log)
     legend = [Key(style, name, name) for name, style in styles.items() if style is not REST]
     caption = _drawn_words(answer.frame, drawn, kind, chosen, len(styles) - len(legend))
     return SlotContent(figure, caption, drawn, legend)
 
 
-def _known_styles(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
-    """Return the styles of `groups` on other pages: as operators, or as cells of a grid that draws them all."""
-    if set(groups) <= view.operators.keys():
-        return view.operators
-    with logged_queries():  # this query is not the SQL of the chart
-        found = view.store.sql(_GRIDS, {"labels": groups.to_list(), "n": len(groups)})["grid"]
-        if found.is_empty():
-            return {}
-        about = grid_context(view.store, found[0], view.operators)
-    styles = {cell.label: about.look.styles[cell.cell] for cell in about.cells}
-    return {} if any(styles[group] == REST for group in groups) else styles
-
-
-_GRIDS: Final = """
-    SELECT grid FROM grid_trial WHERE label IN (SELECT unnest(CAST($labels AS VARCHAR[])))
-    GROUP BY grid HAVING count(DISTINCT label) = $n ORDER BY grid LIMIT 1
-"""
+def _known_styles(view: PageView, drawn: pl.DataFrame) -> Mapping[str, Style]:
+    """Operators look as on other pages."""
+    return view.operators if set(drawn["group"].drop_nulls()) <= view.operators.keys() else {}
 
 
 def _columns_of(view: PageView, frame: pl.DataFrame) -> chart.ChartColumns:
@@ -156,18 +130,15 @@ def _drawn_words(
     frame: pl.DataFrame, drawn: pl.DataFrame, kind: chart.Kind, columns: chart.ChartColumns, rest: int
 ) -> str:
     rows = min(frame.height, chart.MOST_POINTS)
-    what = {"points": "Point", "lines": "Points of a line", "bars": "Bar", "heat": "Square"}[kind]
-    words = [f"{what}: a row of the result, {count(drawn.height, 'row')} of {rows:,}"]
+    words = f"{count(drawn.height, 'row')} of {rows:,} drawn; rows without a finite number are left out."
     if frame.height > chart.MOST_POINTS:
-        words.append(f"the first {chart.MOST_POINTS:,} rows alone are drawn: take averages or buckets to draw all")
-    if drawn.height < rows:
-        words.append("rows without a finite number are left out")
+        words += f" The first {chart.MOST_POINTS:,} rows alone are drawn: take averages or buckets to draw all."
     keys = ["x", "y"] if kind == "heat" else ["x", "group"]
     if kind in ("bars", "heat") and drawn.select(keys).is_duplicated().any():
-        words.append("several rows share a place and cover each other: group by it and average")
+        words += " Several rows share a place and cover each other: group by it and average."
     if rest:
-        words.append(f"{count(rest, 'group')} beyond the first {chart.MOST_GROUPS} of {columns.colour} in grey")
-    return f"{'; '.join(words)}."
+        words += f" Grey: {count(rest, 'group')} beyond the first {chart.MOST_GROUPS} of {columns.colour}."
+    return words
 
 
 def _schema(view: PageView) -> SlotContent:

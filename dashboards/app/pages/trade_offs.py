@@ -7,23 +7,9 @@ import polars as pl
 
 from dashboards.app import measures
 from dashboards.app.address import entries
-from dashboards.app.page import (
-    FOLD,
-    WRAP,
-    AppPage,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    cell_key,
-    columns,
-    grid_of,
-    link,
-    memoise,
-    options,
-)
-from dashboards.data.captions import name_cells
+from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
+from dashboards.app.table_columns import FOLD, WRAP, columns, link
+from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
@@ -32,6 +18,7 @@ from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
 from dashboards.theme.styles import INK, shared_style
+from store.analysis.measurements import measurements, text_of
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
@@ -46,13 +33,14 @@ COST_WORDS: Final = {
 }
 _MOST_TESTED: Final = 500
 _MOST_AXES: Final = 8  # more axes beside each other cannot be read
+_MOST_BEST: Final = 5  # names in the answer
 
 
 class TradeOffsAddress(measures.MeasuredAddress):
     """The measure and the quantity beside it."""
 
     against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `measures.text_of` writes it; None is the first cost."""
+    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
     brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
@@ -66,9 +54,9 @@ class _Against(NamedTuple):
 
 @memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
-    """Measurements, then probes that no measurement is called like, by `measures.text_of`: name and point."""
+    """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
     about = grid_of(view)
-    found = measures.measurements(view.store, about.grid)
+    found = measurements(view.store, about.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
         "ORDER BY p.name, p.point::VARCHAR",
@@ -76,7 +64,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     )
     names = {name for name, _ in found.values()}
     rows = [(str(name), dict(at)) for name, at in probes.iter_rows() if name not in names]
-    return found | {measures.text_of(*row): row for row in rows}
+    return found | {text_of(*row): row for row in rows}
 
 
 @memoise
@@ -118,72 +106,51 @@ def _scatter(view: PageView) -> SlotContent:
     log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
     found = _compare(view)._replace(frame=_keep_brushed(view))
     frame = found.frame
+    if frame.is_empty():
+        return SlotContent(message="No cell has both values yet.")
     title = ", ".join(filter(None, (measure.name, measures.unit(view))))  # arrows say what is better
     figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
         f"{measures.words(view)} against {against.title} ({found.x.better} is better); "
-        f"{count(frame.height, 'cell')}, {_n(frame)}. Point: {_averages(found)}; bars "
+        f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(found)}; bars "
         f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
-        f"is another matter: {said} (paired tests, see the table). Faint: dominated.{_ring_words(frame)}"
+        f"is another matter: {said} (paired tests, see the table). Faint: dominated. {measures.warn_of_guess(view)}"
     )
-    unsaid = not against.way.known and view.address.against_better is None
-    other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
-    caption = " ".join(filter(None, (caption, measures.warn_of_guess(view), other)))
+    if lacking := int((frame["lacks"] > 0).sum()):
+        caption += f" Ringed: {count(lacking, 'cell')} without some seeds that others have."
+    if not against.way.known and view.address.against_better is None:
+        caption += f" The direction of {against.title} is unknown; lower is taken as better."
     legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
     legend.append(Key(shared_style(INK), "best of both", "steps"))
     message = answer = ""
     if missing:
-        message = (
-            f"{count(missing, 'cell')} without both values in any run: not drawn, and counted in Holm's correction."
-        )
+        message = f"{count(missing, 'cell')} without both values: not drawn, and counted in Holm's correction."
     if best := [about.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
-        names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
         verb = "is" if len(best) == 1 else "are"
         proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
-        shown = join_words(proven[:_MOST_BEST]) or "none yet"
-        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {names}."
-        answer += f"\nShown by tests over seeds: {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
+        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
+        answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measures.columns(view))
 
 
-_MOST_BEST: Final = 5  # names in the answer
-
-
 def _averages(found: TradeOffs) -> str:
-    up, across = (average_words(each.scale) for each in (found.y, found.x))
-    return f"{up} over seeds of both" if up == across else f"{up} over seeds up, {across} across"
+    return f"{average_words(found.y.scale)} over seeds up, {average_words(found.x.scale)} across"
 
 
-def _ring_words(frame: pl.DataFrame) -> str:
-    lacking = frame.filter(pl.col("lacks") > 0)
-    if lacking.is_empty():
-        return ""
-    failed = int((lacking["failed"] > 0).sum())
-    survivors = f" and, where runs failed ({count(failed, 'cell')}), of survivors" if failed else ""
-    return (
-        f" Ringed: {count(lacking.height, 'cell')} without some seeds that others have; such a point is an average of "
-        f"other seeds{survivors}, and may owe them its place beside the line."
-    )
-
-
-def _n(found: pl.DataFrame) -> str:
-    """Write 'n 3 to 5 of 5 seeds'."""
-    n, planned = (sorted(set(found[name].to_list())) for name in ("n", "planned"))
-    ends = (" to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0" for values in (n, planned))
-    return f"n {' of '.join(ends)} {'seed' if planned == [1] else 'seeds'}"
+def _list_best(names: Sequence[str]) -> str:
+    return join_words(names[:_MOST_BEST]) + (" and others" if len(names) > _MOST_BEST else "")
 
 
 class _Lines(NamedTuple):
     rows: pl.DataFrame
     kept: pl.DataFrame  # rows with both values
     axes: Sequence[parallel.ParallelAxis]
-    more_axes: bool
 
 
 @memoise
@@ -199,7 +166,7 @@ def _lines(view: PageView) -> _Lines:
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.complete_rows(rows, numbers)
     scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
-    return _Lines(rows, kept, scales, sum(len(of) > 1 for of in levels.values()) > len(wide))
+    return _Lines(rows, kept, scales)
 
 
 def _keep_brushed(view: PageView) -> pl.DataFrame:
@@ -215,22 +182,20 @@ def _keep_brushed(view: PageView) -> pl.DataFrame:
 
 def _parallel(view: PageView) -> SlotContent:
     about, against, found = grid_of(view), _against(view), _compare(view)
-    (rows, kept, axes, more_axes), ranges = _lines(view), entries(view.address.brush)
+    (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
-    faint = " Faint: cells beyond those that colours tell apart." if len(about.cells) > len(about.drawn) else ""
     figure = parallel.draw_parallel(kept, axes, about.look, ranges)
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
-    some = f" The first {_MOST_AXES} axes that vary." if more_axes else ""
     message = ""
     if ranges:
         n, said = parallel.within(kept, axes, ranges).height, join_words([f"{k} {v}" for k, v in ranges.items()])
         message = f"This page shows the {n} of {count(kept.height, 'cell')} with {said}. Ranges above takes them back."
     words = f"{against.title} ({found.x.better} is better) and {measures.words(view)}"
     caption = (
-        f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
-        f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"
+        f"A line per cell, {count(kept.height, 'cell')}, {n_words(kept)} seeds: its level on each axis in the "
+        f"grid's order, then {words}: {_averages(found)}. Faint: cells without a colour of their own.{left_out}"
     )
     here = set(kept["cell"])
     legend = [cell_key(about.look, cell) for cell in about.drawn if cell in here]

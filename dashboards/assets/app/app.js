@@ -94,35 +94,16 @@
     if (copy && event.target.tagName === "TEXTAREA") copy.scrollTop = event.target.scrollTop;
   }, true);
 
-  // alone, a figure needs the title and the legend that the page has around it
-  function image(button) {
+  // the server adds the title and the legend that the page has around a figure
+  async function image(button) {
     const slot = button.closest(".slot");
     const plot = slot.querySelector(".js-plotly-plot");
-    const { width, height } = plot.getBoundingClientRect();
-    const entries = slot.querySelectorAll(".legend .key").length;
-    const rows = Math.ceil(entries / 4);
-    const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-    const seen = new Set();
-    const data = plot.data.map((trace) => {
-      const listed = entries > 0 && trace.legendgroup && trace.name && trace.showlegend !== false && !seen.has(trace.legendgroup);
-      if (listed) seen.add(trace.legendgroup);
-      return { ...trace, showlegend: Boolean(listed) };
-    });
-    const color = getComputedStyle(root).getPropertyValue("--ink").trim();
-    const paper = getComputedStyle(root).getPropertyValue("--paper").trim();
-    const layout = {
-      ...plot.layout,
-      title: { text: literal(slot.querySelector("h2").textContent), x: 0, xref: "paper", font: { size: 15, color } },
-      showlegend: seen.size > 0,
-      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0 },
-      margin: { ...plot.layout.margin, t: 46, b: 8 + 26 * rows },
-      paper_bgcolor: paper,
-      plot_bgcolor: paper,
-      width,
-      height: height + 46 + 26 * rows,
-    };
-    const options = { format: button.dataset.image, filename: slot.id.replace(/^slot-/, ""), scale: 2 };
-    window.Plotly.downloadImage({ data, layout }, { ...options, width, height: layout.height });
+    const figure = await (await fetch(button.dataset.figure)).json();
+    for (const [name, { range }] of Object.entries(plot.layout).filter(([name]) => /^[xy]axis/.test(name)))
+      if (range) figure.layout[name] = { ...figure.layout[name], range, autorange: false }; // as the reader has zoomed
+    const size = { width: plot.clientWidth, height: figure.layout.height, scale: 2 };
+    const filename = slot.id.replace(/^slot-/, "");
+    window.Plotly.downloadImage(figure, { format: button.dataset.image, filename, ...size });
   }
 
   async function copy(button) {

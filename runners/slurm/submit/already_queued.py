@@ -14,18 +14,15 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission, submission_records, write_submission_record
 from runners.output import format_count
 from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import Scheduler
+from runners.slurm.scheduler import Scheduler, release
 from runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.plans import read_plan
 from store.files.trial_status import local_process, trial_state
 
-_BY_NOW_S = 600.0
-"""Without locks, a submission whose record is older than this is abandoned."""
-
-_SURELY_S = 180.0
-"""The same with locks, which may hold on one host only; longer than one sbatch takes."""
+_ABANDONED_S = 600.0
+"""A shell on another host whose record is older than this is dead; long, as locks are not enforced everywhere."""
 
 
 @final
@@ -128,11 +125,10 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
     return bool(status.record.job.get("retry")) and latest.start.get("submission") != status.record.submission
 
 
-def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], None]) -> list[str]:
+def half_submitted(layout: Layout, cancel: Callable[[str], None]) -> list[str]:
     """Remove submissions whose shell died before it knew all its jobs; return a sentence for each.
 
-    `certain` is True if locks are enforced. `cancel` cancels the jobs of a name. Raises EnvironmentProblem if a shell
-    on another host may still be submitting.
+    `cancel` cancels the jobs of a name. Raises EnvironmentProblem if a shell on another host may still be submitting.
     """
     notes = []
     for record in _slurm_records(layout):
@@ -142,7 +138,7 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
             continue
         alive = local_process(vars(record))
         gone = alive is False or (record.pid == os.getpid() and alive)
-        wait_s = 0.0 if gone else (_SURELY_S if certain else _BY_NOW_S) - (time.time() - record.written)
+        wait_s = 0.0 if gone else _ABANDONED_S - (time.time() - record.written)
         if wait_s > 0:
             raise EnvironmentProblem(
                 f"a shell on {record.host or 'another host'} is queueing submission {submission}, or was cut off; the "
@@ -154,7 +150,7 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
     return notes
 
 
-def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object]) -> list[str]:
+def let_go(layout: Layout, scheduler: Scheduler) -> list[str]:
     """Release jobs whose shell died after it knew them all; return a sentence for each submission.
 
     Raises EnvironmentProblem if the scheduler refuses, or the campaign cannot be written.

@@ -90,22 +90,11 @@ class Limits:
         most = self.max_array_size if self.max_array_tasks is None else min(self.max_array_size, self.max_array_tasks)
         return max(most, 1)
 
-    def asleep(self, partition: str | None) -> str | None:
-        """Return a warning if no job starts in the partitions of a comma-separated list."""
-        default = self.default_partition
-        names = partition.split(",") if partition else [default.name] if default else []
-        known = [self.partitions[name] for name in names if name in self.partitions]
-        if not known or any(each.state == "UP" for each in known):
-            return None
-        states = ", ".join(f"{each.name} is {each.state}" for each in known)
-        return f"partition {states}: workers wait there until an administrator sets it UP; `sinfo` shows the others"
-
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """Return how many more tasks may be queued, and which limit says so."""
         cluster = Room(
             self.max_jobs - 1 - self.queued.all,
             f"the cluster keeps fewer than {self.max_jobs} jobs (MaxJobCount), and ended ones count for some minutes",
-            self.max_jobs - 1,
         )
         rooms = [cluster, *self._user_rooms(account or self.default_account, qos, partition)]
         least = min(rooms, key=lambda each: each.tasks)
@@ -125,12 +114,11 @@ class Limits:
             most = self.qualities.get(name)
             if most is not None:
                 limit = f"QOS {name} allows {most} jobs of a user (MaxSubmitJobsPerUser)"
-                return [Room(most - count, limit, most)]
+                return [Room(most - count, limit)]
         return [
             Room(
                 right.max_submit - self.queued.by_account.get(right.account, 0),
                 f"account {account} allows {right.max_submit} jobs of a user (MaxSubmitJobs)",
-                right.max_submit,
             )
             for right in rights
             if right.max_submit is not None
@@ -142,8 +130,6 @@ class Room(NamedTuple):
 
     tasks: int
     because: str
-    most: int
-    """The limit, of which queued tasks take a part."""
 
 
 def arrays(tasks: int, limits: Limits) -> list[int]:

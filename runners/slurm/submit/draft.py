@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
@@ -19,7 +19,7 @@ from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.code_snapshot import pack, shell_lines
 from runners.provenance.environment import torch_without_cuda
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.spec import Budget, Slurm
+from runners.slurm.spec import Slurm
 from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
@@ -46,9 +46,8 @@ class SubmitOptions:
     """Keys of the trials to queue; None: all that are missing."""
     files: tuple[Path, ...] = ()
     entry: WorkerEntry = field(default_factory=WorkerEntry)
-    budget: Budget | None = None
-    flags: frozenset[str] = frozenset()
-    """Fields of the request that the command line set."""
+    budget: dict[str, Any] | None = None
+    """`budget` of the submission's record."""
     dry_run: bool = False
     """Show what would be queued; a machine without SLURM can do so, too."""
 
@@ -98,7 +97,7 @@ class Drafter:
         self.options = options
         self.scheduler = scheduler
         self._limits: Limits = limits_if_known() if options.dry_run else read_limits()
-        self._demands = Demands(self.asked, self._most_cpus, options.flags)
+        self._demands = Demands(self.asked, self._most_cpus)
         cells = walk(self.grids, self._demands.add_cell, options.files)
         self._remarks = self._demands.check()
         self.lines: dict[str, list[bytes]] = {}
@@ -136,20 +135,18 @@ class Drafter:
 
     def make_draft(self) -> Draft:
         known = bool(self._limits.partitions)
-        planned = {grid.name: frozenset(trial.key for trial in self.survey.trials) for grid in self.grids}
-        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, planned) if known else AlreadyQueued()
+        keys = {trial.key for trial in self.survey.trials}
+        plans = {grid.name: keys for grid in self.grids}
+        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, plans) if known else AlreadyQueued()
         groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
-        checked = groups
-        if not groups and self.options.flags:  # check the flags even if nothing is left to queue
-            checked = self._demands.groups(self.layout, self._wanted or self.survey.trials)
+        planned = [trial for trial in self.survey.trials if trial.status != "failed"]
+        checked = groups or self._demands.groups(self.layout, self._wanted or planned)
         require_allowed(self.asked, [group.resources for group in checked], self._limits)
         self._require_gpus_for_budget(groups)
-        remarks = [*dict.fromkeys(remark for group in groups for remark in group.remarks), *self._avoid_nodes(groups)]
+        remarks = self._avoid_nodes(groups)
         submission = submission_id()
         sizes, notes = self._sizes(groups)
         classes, at_once = self._classes(groups, sizes)
-        if self.asked.max_parallel is not None and len(at_once) > self.asked.max_parallel:
-            notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
         if not self.asked.python and any(group.resources.gpus for group in groups) and torch_without_cuda():
             notes.append(
                 "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
@@ -164,18 +161,16 @@ class Drafter:
             for number, (group, each) in enumerate(zip(groups, classes, strict=True))
             for array in each.arrays
         }
-        asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
-        notes += elsewhere.notes
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
         budget = self.options.budget
         without = [group.name for group in groups if not group.resources.gpus]
-        if budget is not None and budget.unit == "GPU-h" and without:
+        if budget is not None and budget["unit"] == "gpuh" and without:
             raise SpecError(
                 f"a budget in GPU-h counts GPUs, and the workers of {', '.join(without)} have none; say it in hours of "
-                f"cores, such as --budget {budget.hours:g}cpuh"
+                f"cores, such as --budget {budget['hours']:g}cpuh"
             )
 
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
@@ -198,12 +193,10 @@ class Drafter:
         room = min(rooms, key=lambda each: each.tasks, default=None)
         if room is not None and total > room.tasks:
             if room.tasks < len(groups):
-                remedy = "wait until some of yours have ended, or cancel some"
-                if room.most < len(groups):
-                    remedy = f"name another --account or --qos{self._other_accounts()}"
                 raise EnvironmentProblem(
                     f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
-                    f"you may queue {format_count(room.tasks, 'more job')}: {room.because}; {remedy}"
+                    f"you may queue {format_count(room.tasks, 'more job')}: {room.because}; wait until some of yours "
+                    "have ended, cancel some, or name another --account or --qos"
                 )
             sizes = workload.split(room.tasks, sizes, sizes)
             notes.append(
@@ -211,11 +204,6 @@ class Drafter:
                 f"{room.because}"
             )
         return sizes, notes
-
-    def _other_accounts(self) -> str:
-        used = self.asked.account or self._limits.default_account
-        others = [name for name in self._limits.accounts or () if name != used]
-        return f"; your other accounts: {', '.join(others)}" if others else ""
 
     def _trial_seconds(self, group: Group) -> float | None:
         if group.name not in self._trial_s:

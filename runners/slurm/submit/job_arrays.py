@@ -129,19 +129,16 @@ class Arrays(SlurmExecutor):
         excluded = self._slurm.exclude
         if excluded is None or not re.search(_TOO_MUCH, said):
             return in_words(said)
-        names = excluded if len(excluded) < _MOST_NAMES else f"{excluded[:_MOST_NAMES]}..."
         own = _own_words(said)
         partition = re.findall(r"^#SBATCH (--partition=\S+)", script, re.MULTILINE)
         nodes = ask("sinfo", "--noheader", "--Node", *partition, "--format=%N")
         without = ask("scontrol", "show", "hostnames", excluded)
         known = nodes.problem is None and without.problem is None
         if known and set(nodes.text.split()) <= set(without.text.split()):
-            return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
-        kind = re.search(r"^#SBATCH --(?:gres=gpu:|gpus-per-node=|gpus=)(\D[^:]*):", script, re.MULTILINE)
-        of_type, other = (f" of type {kind[1]!r}", " ask for another --gpu-type,") if kind else ("", "")
+            return SpecError(f"--exclude {excluded} leaves no node to train on; exclude fewer (sbatch: {own})")
         return SpecError(
-            f"no node that --exclude {names} leaves has that many GPUs{of_type}, cores or that much memory; exclude "
-            f"fewer,{other} or lower --gpus, --cpus or --mem (sbatch: {own})"
+            f"no node that --exclude {excluded} leaves has that many GPUs, cores or that much memory; exclude fewer, "
+            f"or lower --gpus, --cpus or --mem (sbatch: {own})"
         )
 
 
@@ -255,7 +252,6 @@ def sbatch(script: str, *options: str) -> str:
 
 
 _TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
-_MOST_NAMES = 60
 
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 

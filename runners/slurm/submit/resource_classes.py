@@ -3,8 +3,7 @@
 Only the first trial of a cell is examined: seeds are replicates and need the same.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
@@ -52,27 +51,22 @@ class Group:
     name: str
     resources: Resources
     trials: tuple[Surveyed, ...]
-    remarks: tuple[str, ...] = ()
-    """Differences between the workers and the request."""
 
 
 @final
 class Demands:
     """Requirements of every cell; `add_cell` is a visitor for `runners.planning.survey.walk`.
 
-    `most_cpus` returns the cores of the largest node of a partition; 0: unknown. `flags` are the request's fields that
-    the command line set.
+    `most_cpus` returns the cores of the largest node of a partition; 0: unknown.
     """
 
-    def __init__(
-        self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0, flags: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, slurm: Slurm, most_cpus: Callable[[str | None], int] = lambda _: 0) -> None:
         self._slurm = slurm
         self._requests: dict[int | None, Slurm] = {None: slurm}
         self._requests |= {at: slurm.with_needs(needs) for at, needs in enumerate(slurm.needs)}
-        self._most_cpus, self._flags = most_cpus, flags
+        self._most_cpus = most_cpus
         self._cells: dict[tuple[str, str], Demand] = {}
-        self._matches: Counter[int] = Counter()
+        self._matched: set[int] = set()
         self._missing_paths: dict[str, SpecError] = {}
         self._known_paths: set[str] = set()
         self._where = [{path: _plain(value) for path, value in needs.where.items()} for needs in slurm.needs]
@@ -82,7 +76,7 @@ class Demands:
         trial = planned.trial  # every path is looked up, for `check`
         looks = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]
         matches = [at for at, found in enumerate(looks) if all(found)]
-        self._matches.update(matches)
+        self._matched.update(matches)
         self._cells[grid, planned.cell] = Demand(
             matches[0] if matches else None,
             int(getattr(execution, "gpus", 1)),
@@ -113,7 +107,7 @@ class Demands:
         return [
             f"no trial matches Needs(where={dict(needs.where)!r}), so it has no effect"
             for at, needs in enumerate(self._slurm.needs)
-            if not self._matches[at]
+            if at not in self._matched
         ]
 
     def groups(self, layout: Layout, trials: Iterable[Surveyed]) -> list[Group]:
@@ -143,7 +137,6 @@ class Demands:
                 " or ".join(self._name(kind) for kind, _ in parts),
                 resources,
                 tuple(trial for _, members in parts for trial in members),
-                tuple(dict.fromkeys(remark for part in parts for remark in self._remarks(*part, resources))),
             )
             for resources, parts in merged.items()
         ]
@@ -177,29 +170,6 @@ class Demands:
             cpus = trials * ranks * threads + 1
             cpus = min(cpus, self._most_cpus(resources.partition) or cpus)
         return replace(resources, cpus=cpus).with_more_memory(kind.memory)
-
-    def _remarks(self, kind: WorkerKind, members: Iterable[Surveyed], resources: Resources) -> Iterator[str]:
-        request, ranks = self._requests[kind.needs], kind.ranks
-        if not request.gpus and any(self._cells[trial.grid, trial.cell].cuda for trial in members):
-            yield "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them; --gpus 1 asks"
-        if ranks > 1 and request.per_gpu != 1:
-            which = f"over {ranks} GPUs" if request.gpus else f"of {ranks} processes"
-            yield f"trials {which} are not trained side by side; per_gpu={request.per_gpu} is for trials on one"
-        if 1 < request.gpus < resources.gpus:
-            yield (
-                f"workers of trials over {ranks} GPUs have {resources.gpus} GPUs and not {request.gpus}, with memory "
-                "and cores in proportion"
-            )
-        if kind.needs is None:
-            return
-        needs = self._slurm.needs[kind.needs]
-        for name in sorted(self._flags):
-            value, flag = getattr(needs, name, None), getattr(self._slurm, name, None)
-            if value is not None and value != flag:
-                yield (
-                    f"Needs(where={dict(needs.where)!r}) says {name}={value!r}, and is more specific than "
-                    f"--{name.replace('_', '-')} {flag}"
-                )
 
     def _require_time(self, resources: Resources, checkpoint_s: float) -> None:
         usable = resources.time * 60 - self._slurm.signal_s

@@ -19,7 +19,7 @@ from runners.attempts.submission_record import Submission, new_record, write_sub
 from runners.attempts.unreadable_results import mark_unreadable
 from runners.attempts.worker import WorkOrder
 from runners.provenance.code_snapshot import write
-from runners.slurm.scheduler import TaskId, ask, release, user
+from runners.slurm.scheduler import ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
 from runners.slurm.submit.submit_lock import submit_lock
@@ -46,10 +46,8 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     """
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
-    with submit_lock(drafter.layout, notify) as enforced:
-        for remark in half_submitted(drafter.layout, certain=enforced, cancel=_cancel_named):
-            notify(remark)
-        for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
+    with submit_lock(drafter.layout, notify):
+        for remark in (*half_submitted(drafter.layout, _cancel_named), *let_go(drafter.layout, drafter.scheduler)):
             notify(remark)
         draft = drafter.make_draft()
         mark_unreadable(drafter.layout, drafter.unreadable)
@@ -113,7 +111,7 @@ def _require_manifest(layout: Layout, record: Submission) -> None:
 def _release_all(layout: Layout, record: Submission) -> None:
     _require_manifest(layout, record)
     for job in record.jobs:
-        if not release(TaskId(job)):
+        if not release(job):
             raise EnvironmentProblem(
                 f"job {job} of submission {record.submission} was cancelled while it was being queued; the same "
                 "command queues its trials anew"
@@ -122,7 +120,7 @@ def _release_all(layout: Layout, record: Submission) -> None:
 
 def _new_record(drafter: Drafter, draft: Draft) -> Submission:
     """Return the record of the request; excluded nodes of this submission are only in the scripts."""
-    options, slurm, budget = drafter.options, drafter.asked, drafter.options.budget
+    options, slurm = drafter.options, drafter.asked
     job = WorkOrder(
         drafter.layout.root,
         draft.submission,
@@ -139,7 +137,7 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         record,
         slurm=slurm.data(),
         environment=None if slurm.python else record.environment,  # that of another Python is unknown
-        budget=budget and {"hours": budget.hours, "unit": budget.unit.lower().replace("-", "")},
+        budget=options.budget,
         classes=draft.classes,
         scripts=draft.scripts,
         released=False,

@@ -13,8 +13,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 
 @contextmanager
-def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
-    """Wait for the lock; yield True if it is enforced. Raises EnvironmentProblem if the campaign cannot be written."""
+def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[None]:
+    """Wait for the lock, if the file system has locks. Raises EnvironmentProblem if the campaign cannot be written."""
     path = layout.submissions / ".lock"
     make_directory(path.parent)
     try:
@@ -22,20 +22,14 @@ def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
     except OSError as error:
         raise environment_problem("write", path, error) from error
     try:
-        yield _lock(file, told)
-    finally:
-        os.close(file)
-
-
-def _lock(file: int, told: Callable[[str], None]) -> bool:
-    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             told("another shell is submitting to this campaign, or cancels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
-        raise
-    return True
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(file)

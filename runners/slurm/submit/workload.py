@@ -6,7 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from grid import Grid
-from runners.planning.duration import EstimateOptions, PlannedWorkers, estimate
+from runners.planning.duration import PlannedWorkers, estimate
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.resource_classes import Demands, Group
@@ -78,8 +78,7 @@ def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])  # spread over all
     sample = [trial for trial in group.trials if (trial.grid, trial.cell) in chosen]
     known = [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"][-MOST_FINISHED:]
-    options = EstimateOptions(pool=lambda _: _pool(group, 1))
-    estimated = estimate(replace(found, trials=(*known, *sample)), grids, options)
+    estimated = estimate(replace(found, trials=(*known, *sample)), grids, lambda _: _pool(group, 1))
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 
 
@@ -111,12 +110,14 @@ def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Call
     return lambda trial: of.get(trial.key, other)
 
 
-def plan_allocation(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> EstimateOptions:
-    """Plan the workers that `slurm` would give the trials to do, without asking a cluster.
+def plan_allocation(
+    found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
+) -> Callable[[Surveyed], PlannedWorkers]:
+    """Return a function from a trial to the workers that `slurm` would give it, without asking a cluster.
 
     Raises SpecError if the request has no meaning for these trials.
     """
     demands.check()
     groups = demands.groups(found.layout, found.to_do)
     work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
-    return EstimateOptions(pool=pools(groups, workers(work, slurm.workers), slurm))
+    return pools(groups, workers(work, slurm.workers), slurm)

@@ -117,7 +117,7 @@ class _Supervisor(Overseer):
             known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
             devices += self._packing.grow(known)
         record_file.set_slots(len(devices))
-        self._machine = Local(len(devices), devices=devices)
+        self._machine = Local(devices=devices)
 
     def run(self) -> ExitCode:
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)

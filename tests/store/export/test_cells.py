@@ -91,19 +91,6 @@ def test_markdown_says_the_same(store: Store) -> None:
     assert "± is the standard deviation" in caption
 
 
-def test_of_a_measurement_without_a_direction_nothing_is_bold(store: Store) -> None:
-    (column,) = cells(store, "quickstart", ("grad_norm",), {}, "interval").columns
-    assert column.better is None
-    assert not any(entry.best for entry in column.entries)
-    (column,) = cells(store, "quickstart", ("grad_norm:lower",), {}, "interval").columns
-    assert any(entry.best for entry in column.entries)
-
-
-def _column(store: Store) -> list[tuple[str, ExportEntry]]:
-    found = cells(store, "quickstart", (), {}, "interval")
-    return list(zip(found.labels, found.columns[0].entries, strict=True))
-
-
 def test_what_is_not_there_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError, match=r"has 'mes'; they have .*did you mean 'mse'"):
         cells(store, "quickstart", ("mes",), {}, "interval")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import SpecError
 from store.statistics.curves import Curve, CurveRule, compare_curves, cost_to_reach, mean_until, value_at
 
 STEPS = Curve(np.array([10.0, 20.0, 40.0]), np.array([3.0, 2.0, 1.0]))
@@ -168,12 +168,3 @@ def test_intervals_cover_the_planted_difference_as_often_as_they_say() -> None:
         missed += not found["low"] <= 0.7 <= found["high"]
     low, high = stats.binom.ppf([0.0005, 0.9995], reps, 0.05)
     assert low <= missed <= high
-
-
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(SpecError, match=r"curves need the columns .*\['cost'\] are missing"):
-        compare_curves(points({"softmax": [[1.0]]}).drop("cost"), LINEAR, baseline="x")
-    with pytest.raises(NotFoundError, match=r"'key of sofmax' has no curve; did you mean 'key of softmax'"):
-        compare_curves(points({"softmax": [[1.0]]}), LINEAR, baseline="key of sofmax")
-    with pytest.raises(NotFoundError, match="no run has a curve with a finite value"):
-        compare_curves(points({"softmax": [[math.nan]]}), LINEAR, baseline="key of softmax")

@@ -95,14 +95,6 @@ def test_an_effect_at_the_edge_of_the_rope_is_rarely_called_equivalent_or_beyond
         assert within_the_promise(np.isin(words, ["equivalent", "better", "worse"]))
 
 
-@pytest.mark.parametrize("n", SEEDS)
-def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
-    low, high = t_interval(summarise(grids(n, np.array([0.7]))), ALPHA)
-    missed = int(((low > 0.7) | (high < 0.7)).sum())
-    least, most = stats.binom.ppf([0.0005, 0.9995], REPS, ALPHA)
-    assert least <= missed <= most
-
-
 NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
     "heavy tails": lambda rng, shape: rng.standard_t(3, shape),
     "skewed over decades": lambda rng, shape: np.exp(2 * rng.normal(size=shape)),
@@ -174,3 +166,11 @@ def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
         found = compare(values, baseline="0", scale=scale, better="lower", rope=rope)
         assert found["verdict"].to_list() == expected.words[rep].tolist()
         assert found["p_holm"].to_numpy() == pytest.approx(expected.p_holm[rep], rel=1e-6)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
+    low, high = t_interval(summarise(grids(n, np.array([0.7]))), ALPHA)
+    missed = int(((low > 0.7) | (high < 0.7)).sum())
+    least, most = stats.binom.ppf([0.0005, 0.9995], REPS, ALPHA)
+    assert least <= missed <= most

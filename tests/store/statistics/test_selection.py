@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from grid.errors import SpecError
 from store.statistics.selection import expected_optimism, select_then_report
 
 
@@ -83,10 +82,3 @@ def test_a_cell_whose_runs_are_lost_is_not_chosen_for_those_that_are_left() -> N
     lost = values.with_columns(status=pl.when(pl.col("seed") < 4).then(pl.lit("failed")))
     assert list(select(lost).choices) == ["a0"]
     assert select(lost).choices["a0"].among == 0
-
-
-def test_what_cannot_be_selected_is_named() -> None:
-    with pytest.raises(SpecError, match=r"over columns of the runs; got 'rat'.*did you mean 'rate'"):
-        select(runs(np.ones((2, 4))), over=["rat"])
-    with pytest.raises(SpecError, match="seeds to report on beside those that select; there is 1"):
-        select(runs(np.ones((2, 1))))

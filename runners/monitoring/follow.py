@@ -1,0 +1,81 @@
+"""Follow submissions to their end: views of the campaign until the trials in question have ended."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from runners.attempts.manifest import Manifest
+from runners.execution.run import RunResult, count_skipped
+from runners.monitoring.watch import ASK_EVERY_S, WatchView, views
+from runners.planning.survey import Survey, Surveyed
+from runners.slurm.scheduler import Scheduler
+from runners.slurm.worker_records import read_cancelled
+from store.files.layout import Layout
+from store.files.trial_status import TrialState, trial_state
+
+LOOK_EVERY_S = 3.0
+_RELEASE_S = 2 * ASK_EVERY_S
+"""The queue may show jobs as held for some time after their release."""
+
+
+@final
+class Following:
+    """Follows `wanted` until all have ended, or `submissions` have no worker left."""
+
+    def __init__(self, layout: Layout, wanted: Sequence[Surveyed], submissions: Sequence[str]) -> None:
+        self._layout, self._wanted, self._submissions = layout, wanted, submissions
+        self._began = time.monotonic()
+        self._ended: dict[str, str] = {}
+        ended = [trial.key for trial in wanted if trial.status in ("ok", "failed")]
+        self._ends_before = {key: _count_ends(trial_state(layout, key)) for key in ended}
+
+    def views(self, scheduler: Scheduler) -> Iterator[WatchView]:
+        """Yield views until nothing is queued or running; KeyboardInterrupt leaves the workers alone."""
+        for view in views(self._layout.root, scheduler, LOOK_EVERY_S, endless=True):
+            yield view
+            if self._is_over(view):
+                return
+
+    def _is_over(self, view: WatchView) -> bool:
+        for trial in self._wanted:
+            if trial.key not in self._ended and self._layout.trial(trial.key).exists():
+                state = trial_state(self._layout, trial.key)
+                if state.status in ("ok", "failed") and _count_ends(state) > self._ends_before.get(trial.key, 0):
+                    self._ended[trial.key] = state.status
+        ours = [each for each in view.status.where.submissions if each.record.submission in self._submissions]
+        standings = {status.standing(each.name) for status in ours for each in status.record.classes}
+        is_released = time.monotonic() - self._began < _RELEASE_S and "held" in standings
+        return len(self._ended) == len(self._wanted) or not (is_released or standings & {"live", "unknown"})
+
+    def result(self, found: Survey, submission: str | None) -> RunResult:
+        """Return the result, in the form of a run on this machine."""
+        statuses = list(self._ended.values())
+        return RunResult(
+            ok=statuses.count("ok"),
+            failed=statuses.count("failed"),
+            stopped=len(self._wanted) - len(statuses),
+            **count_skipped(found),
+            interrupted=False,
+            submission=submission,
+        )
+
+    def count_cancelled(self) -> dict[str, int]:
+        """Count the cancelled trials that have not ended, by submission.
+
+        Raises StoreError if a record of cancellations is damaged.
+        """
+        keys = {trial.key for trial in self._wanted}.difference(self._ended)
+        counts: dict[str, int] = {}
+        for name in sorted(self._submissions, reverse=True):  # a trial belongs to the latest that has it
+            if not self._layout.manifest(name).exists():
+                continue
+            cancelled, manifest = read_cancelled(self._layout, name), Manifest(self._layout, name)
+            members = keys.intersection(manifest.trial(row) for row in range(len(manifest)))
+            keys -= members
+            if count := len(members if cancelled.all else members & cancelled.trials):
+                counts[name] = count
+        return counts
+
+
+def _count_ends(state: TrialState) -> int:
+    return sum(attempt.end is not None for attempt in state.attempts)

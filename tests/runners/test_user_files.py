@@ -1,0 +1,84 @@
+"""Specs of files that a user gives: their content is part of the key and their place is not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import ValidationError
+from tokenizers import Tokenizer, models
+
+from grid import SpecError
+from runners import LmEval, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
+
+PROSE = "".join(f"the line {number} is one of many .\n" for number in range(99))
+QUESTION = json.dumps({"question": "the", "choices": ["b", "c"], "answer": 0})
+TASK = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=16)
+ENCODER = MaskedText(content_hash="0" * 32, source="/nowhere/text.txt", context=600)
+
+
+class Case(NamedTuple):
+    """A kind of spec: its file, how it is built and used, and the words of the error without the file."""
+
+    name: str
+    content: str
+    make: Callable[[Path], Any]
+    use: Callable[[Any], object]
+    gone: str
+
+
+CASES = {
+    "text": Case("a.txt", PROSE, lambda path: Text(source=str(path), context=16), Text.open, "there is no text"),
+    "tokenizer": Case(
+        "a.json",
+        Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]")).to_str(),
+        lambda path: TokenizerFile(path=str(path), end="[UNK]"),
+        lambda spec: spec.encoder(list),
+        "there is no tokenizer file",
+    ),
+    "items": Case(
+        "a.jsonl",
+        QUESTION,
+        lambda path: MultipleChoice(source=str(path)),
+        lambda spec: spec.open(TASK),
+        "there are no items",
+    ),
+    "minimal pairs": Case(
+        "a.txt",
+        "the dogs sleeps\nthe dogs sleep\n",
+        lambda path: MinimalPairs(source=str(path)),
+        lambda spec: spec.open(ENCODER),
+        "there are no minimal pairs",
+    ),
+    "tasks of lm-eval": Case(
+        "mine.yaml",
+        "task: the\n",
+        lambda path: LmEval(tasks=("the",), include=str(path.parent)),
+        lambda spec: spec.open(TASK),
+        "there is no folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_content_is_in_the_key_and_the_place_is_not(case: Case, tmp_path: Path) -> None:
+    """A spec with its hash can be read where the files are missing, and never takes other files for them."""
+    one, other = (tmp_path / folder / case.name for folder in ("one", "other"))
+    for path in (one, other):
+        path.parent.mkdir()
+        path.write_text(case.content)
+    planned = case.make(one)
+    (other.parent / ".cache").write_text("left by an editor")
+    assert case.make(other).key == planned.key
+    one.write_text(case.content.replace("the", "cat"))
+    assert case.make(one).key != planned.key
+    with pytest.raises(SpecError, match="content_hash is"):
+        case.use(planned)
+    with pytest.raises(ValidationError, match=r"content_hash is .*leave .*content_hash out"):
+        type(planned).model_validate(planned.data())
+    rmtree(one.parent)
+    assert type(planned).model_validate(planned.data()).key == planned.key
+    with pytest.raises(SpecError, match=case.gone):
+        case.use(planned)
