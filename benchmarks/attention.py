@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch._dynamo
-from measurement import Results, machine
+from measurement import Results, describe_error, machine
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -56,6 +56,16 @@ LIBRARIES = ("FLEX", "FLASH_ATTN")
 Step = Callable[[], None]
 
 
+def seconds_on_gpu(step: Step) -> float:
+    """Return the seconds of a step between two events of the GPU."""
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    first.record()
+    step()
+    last.record()
+    torch.cuda.synchronize()
+    return float(first.elapsed_time(last)) / 1e3
+
+
 class Setup(NamedTuple):
     """Sizes, device and precision of all sides."""
 
@@ -78,12 +88,7 @@ class Setup(NamedTuple):
             began = time.process_time()
             step()
             return time.process_time() - began
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        first.record()
-        step()
-        last.record()
-        torch.cuda.synchronize()
-        return float(first.elapsed_time(last)) / 1e3
+        return seconds_on_gpu(step)
 
     def extra_bytes(self, step: Step) -> int | None:
         """Return the most bytes that a step allocates on the GPU."""
@@ -252,7 +257,7 @@ def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[
             for step in steps.values():
                 step()
         except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
-            errors[side] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            errors[side] = describe_error(error)
     for side in errors:
         del every[side]
     return errors

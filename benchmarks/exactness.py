@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 from attention import describe
-from measurement import Results
+from measurement import Results, describe_error
 from torch import Tensor
 
 from variants import Heads, Operator, causal
@@ -103,7 +103,7 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
         try:
             first, second = (outcome(operator, path, rounded, mask) for _ in range(2))
         except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
-            rows.append({**row, "within": False, "error": " ".join(f"{type(error).__name__}: {error}".split())[:300]})
+            rows.append({**row, "within": False, "error": describe_error(error)})
             continue
         error_of = errors(first, exact)
         share = {

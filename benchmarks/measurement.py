@@ -90,6 +90,11 @@ def report(name: str, runs: Sequence[Took], target_s: float | None = None) -> No
     tell({**said, "load": round(os.getloadavg()[0], 1)})
 
 
+def describe_error(error: Exception) -> str:
+    """Return the kind and the beginning of the text of an error, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
 class Results:
     """Prints a line for the machine and one per row, and keeps a JSON file up to date, so that a break loses no row."""
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from attention import describe
-from measurement import Results
+from attention import describe, seconds_on_gpu
+from measurement import Results, describe_error
 
 from variants.paths.triton_ops import TILES, Tile, Tiles, score_attention, score_attention_backward
 
@@ -67,22 +67,18 @@ class Inputs:
 
     def milliseconds(self, case: Case, rounds: int) -> float:
         """Return the median of `rounds` after the first, with the tile of `case` in `TILES` meanwhile."""
-        usual, found = TILES[case.place], []
+        usual = TILES[case.place]
         TILES[case.place] = usual._replace(**{case.kernel: case.tile})
         try:
-            for _ in range(1 + rounds):
-                first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-                first.record()
-                if case.kernel == "forward":
-                    score_attention(*self._given, *RULE)
-                else:
-                    score_attention_backward(*self._given, *self._slopes, *RULE)
-                last.record()
-                torch.cuda.synchronize()
-                found.append(float(first.elapsed_time(last)))
+            return 1e3 * statistics.median([seconds_on_gpu(lambda: self._run(case)) for _ in range(1 + rounds)][1:])
         finally:
             TILES[case.place] = usual
-        return statistics.median(found[1:])
+
+    def _run(self, case: Case) -> None:
+        if case.kernel == "forward":
+            score_attention(*self._given, *RULE)
+        else:
+            score_attention_backward(*self._given, *self._slopes, *RULE)
 
 
 def run(cases: Iterable[Case], rounds: int) -> Iterator[dict[str, Any]]:
@@ -95,7 +91,7 @@ def run(cases: Iterable[Case], rounds: int) -> Iterator[dict[str, Any]]:
             try:
                 row["ms"] = round(inputs.milliseconds(case, rounds), 4)
             except Exception as error:  # noqa: BLE001  # too little shared memory: a row like others
-                row["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                row["error"] = describe_error(error)
             yield row
 
 

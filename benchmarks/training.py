@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 import torch
 from attention import OPERATORS, describe, forget_graphs
-from measurement import Results
+from measurement import Results, describe_error
 
 from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
@@ -139,8 +139,7 @@ def main() -> None:
         try:
             results.add(measure(given, known[name].make()))
         except Exception as error:  # noqa: BLE001  # no memory, or a path that cannot compute it: a row like others
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            results.add({"size": given.size, "operator": name, "path": given.path, "error": said})
+            results.add({"size": given.size, "operator": name, "path": given.path, "error": describe_error(error)})
 
 
 if __name__ == "__main__":
