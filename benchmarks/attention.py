@@ -6,11 +6,12 @@ All sides take turns, so that a busy machine slows all alike. Time is the proces
 processes change little. A result is the median of the rounds in milliseconds, for forward alone and for forward and
 backward. Its ratio is to fused attention. Inputs are random, causal and float32. `--write` stores all as one JSON file.
 
-With `--device cuda`, inputs are bfloat16, and time is that of the GPU between two events. Fused attention is measured
-with each backend of PyTorch, and the fastest counts. FlexAttention, compiled for each of `--flex-lengths`, and the
-package flash-attn, if installed, are further sides. Memory is the most that forward and backward allocate beyond their
-inputs. `roofline` is the rate of the operator's matrix products over that of one large product; hidden pairs and
-recomputed products do not count. Above 2,048 tokens, the definition is left out.
+With `--device cuda`, inputs are bfloat16 in batches of 16,384 tokens. Time is that between two events of the GPU; in
+short sequences the GPU waits for the host. Fused attention is measured with each backend of PyTorch, and the fastest
+counts. FlexAttention, compiled for each of `--flex-lengths`, and the package flash-attn, if installed, are further
+sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of the
+operator's matrix products over that of one large product; hidden pairs and recomputed products do not count. Above
+2,048 tokens, the definition is left out.
 """
 
 import argparse
@@ -49,6 +50,8 @@ OPERATORS = (
     "differential", "principled", "principled_ground", "ssa", "cog", "sigmoid", "sparsemax", "entmax15", "linear_elu",
     "identity", "mlp_kernel", "cosformer", "fox", "selective",
 )  # fmt: skip
+TOKENS = 16_384
+"""Tokens of a batch on a GPU, whatever their number in a sequence."""
 WARM_UP = 2
 LIBRARIES = ("FLEX", "FLASH_ATTN")
 """Sides of fused attention that are no backend of PyTorch."""
@@ -79,8 +82,17 @@ class Setup(NamedTuple):
 
     def draw(self, heads: int, length: int, channels: int, made: torch.Generator) -> Tensor:
         """Draw [B, H, T, D] with gradients."""
-        drawn = torch.randn(self.batch, heads, length, channels, generator=made)
+        drawn = torch.randn(self.batch, heads, length, channels, generator=made, device=self._drawn_on)
         return drawn.to(self.device, self.dtype).requires_grad_()
+
+    def generator(self) -> torch.Generator:
+        """Return a generator on the device, so that long inputs are drawn quickly."""
+        return torch.Generator(self._drawn_on or "cpu").manual_seed(0)
+
+    @property
+    def _drawn_on(self) -> str | None:
+        """None is the default device, which is "meta" while operations are counted."""
+        return "cuda" if self.device == "cuda" else None
 
     def seconds(self, step: Step) -> float:
         """Return the seconds of a step: of the processor, or of the GPU between two events."""
@@ -104,7 +116,7 @@ class Setup(NamedTuple):
 
 def heads_of(operator: Operator, length: int, setup: Setup) -> tuple[Heads, dict[str, Tensor]]:
     """Draw heads and numbers of `operator`, with gradients."""
-    made = torch.Generator().manual_seed(0)
+    made = setup.generator()
     joined = operator.merge.heads_joined
     heads, value = setup.heads // joined, setup.channels * joined
     query = value + operator.added_channels
@@ -144,7 +156,7 @@ def on_path(operator: Operator, path: ExecutionPath, length: int, setup: Setup) 
 
 def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
     """Return the steps of PyTorch's fused attention alone, by backend."""
-    made = torch.Generator().manual_seed(0)
+    made = setup.generator()
     q, k, v = inputs = [setup.draw(setup.heads, length, setup.channels, made) for _ in range(3)]
     if setup.device == "cpu":
         return {"": steps_of(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), inputs)}
@@ -236,7 +248,7 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
         {"length": length, "operator": name, "path": path, "error": error} for (name, path), error in errors.items()
     ]
     for name, path in every:
-        row: dict[str, Any] = {"length": length, "operator": name, "path": path}
+        row: dict[str, Any] = {"length": length, "batch": setup.batch, "operator": name, "path": path}
         row["chosen"] = name in operators and choose(operators[name], case).path.name == path
         counted = operators.get(name, softmax), by_name.get(path, PATHS[-1])
         flops = flops_of(*counted, length, setup) if peak else {}
@@ -284,13 +296,16 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     on_gpu = asked.device == "cuda"
-    sizes = (8, 16) if on_gpu else (2, 4)
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
     flex_lengths = tuple(lengths if asked.flex_lengths is None else asked.flex_lengths)
-    setup = Setup(*sizes, asked.channels, asked.device, torch.bfloat16 if on_gpu else torch.float32, flex_lengths)
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    setup = Setup(2, 16 if on_gpu else 4, asked.channels, asked.device, dtype, flex_lengths)
     shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
+    shape |= {"batch": None, "tokens": TOKENS} if on_gpu else {}
     results = Results({**describe(asked.device), "shape": shape}, asked.write)
     for length in lengths:
+        if on_gpu:
+            setup = setup._replace(batch=max(1, TOKENS // length))
         for row in measure(length, tuple(asked.operators), asked.rounds, setup):
             results.add(row)
 
