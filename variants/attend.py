@@ -71,7 +71,7 @@ class AttentionOutput(NamedTuple):
     """a [S, B, H, T_q, T_k]; without S if signals merge before the score. Hidden entries are arbitrary."""
 
 
-_PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def attend(
@@ -89,7 +89,7 @@ def attend(
     float16, bfloat16, float32 or float64, or the mask another than bool.
     """
     for x in (q, k, v):
-        if x.dtype not in _PRECISIONS:
+        if x.dtype not in PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
     if mask is not None and mask.dtype != torch.bool:
         raise SpecError(f"a mask is boolean, True where a query may look; got {mask.dtype}")

@@ -158,7 +158,8 @@ class _TrainingRun:
 
     def _paths(self) -> list[str]:
         length = self._trial.task.length + self._trial.model.sink_tokens
-        return self._model.paths(length, compiled=self._forward.compiled)
+        dtype = torch.bfloat16 if self._training.precision == "bfloat16" else None
+        return self._model.paths(length, dtype, compiled=self._forward.compiled)
 
     def _record(self) -> Mapping[str, Any] | None:
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]

@@ -69,7 +69,7 @@ def test_channels_of_a_sink_are_aligned_off_the_cpu(operator: Operator, monkeypa
     expected = run(operator, find_path(operator, "reference"), None)
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
     monkeypatch.setattr(sdpa, "_align", lambda x: functional.pad(x, (0, -x.shape[-1] % 8)))
-    monkeypatch.setattr("variants.paths.fused_sink.fits", lambda *_: False)
+    monkeypatch.setattr("variants.paths.sdpa.find_kernel", lambda *_: None)
     assert_equal(run(operator, find_path(operator, "sdpa"), None), expected)
     monkeypatch.undo()
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)

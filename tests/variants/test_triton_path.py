@@ -13,7 +13,7 @@ from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entr
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from variants import Heads, Operator, affine_scaled, causal, entmax15
+from variants import Heads, Operator, Scalars, Transformer, affine_scaled, causal, entmax15, gpt2
 from variants.laws.inputs import InputFit, Inputs, random_inputs
 from variants.operator import NumberValues
 from variants.paths import triton as path
@@ -204,3 +204,18 @@ def test_kernels_fit_an_h100() -> None:
     for each in kernels:
         assert each["stack"] <= {"bf16": 272, "fp32": 16}[each["dtype"]], each
         assert each["shared"] <= 227 * 1024, each
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "triton"), (torch.float32, "reference")])
+def test_a_compiled_model_runs_the_path_of_its_precision(dtype: torch.dtype, name: str) -> None:
+    """The choice cannot be traced, so it is made before the precision of autocast is known."""
+    attention = Transformer(gpt2(layers=1, heads=2, width=8), [SSA], inputs=Scalars(), seed=0).blocks()[0].attention
+    assert attention._compiled["cuda", dtype].name == name
+
+
+def test_scaled_logits_in_half_precision_run_on_tensor_cores() -> None:
+    """Path "sdpa" computes them in float32; with a learned key, which triton lacks, it is still the fastest."""
+    half, margin = GPU._replace(dtype=torch.bfloat16), {"margin": {"kind": "ssmax"}}
+    assert choose(Operator(**margin), half).path.name == "triton"
+    assert choose(Operator(**margin), GPU).path.name == "sdpa"
+    assert choose(Operator(**margin, extra={"kind": "key_bias"}), half).path.name == "sdpa"

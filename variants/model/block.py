@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from variants.attend import AttentionOutput, Heads, definition, prepare
+from variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
@@ -54,8 +54,11 @@ class Attention(nn.Module):
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         biased, dropout = backbone.positions.adds_bias, self.dropout > 0
         beside = Case(*_LONG, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
-        cases = [beside._replace(device=device) for device in devices_of(place.path)]
-        self._compiled = {case.device: choose(operator, case, place.path).path for case in cases}
+        self._compiled = {
+            (device, dtype): choose(operator, beside._replace(device=device, dtype=dtype), place.path).path
+            for device in devices_of(place.path)
+            for dtype in (PRECISIONS if place.path == "auto" else (torch.float32,))
+        }
         bias = backbone.bias != "none"
         self.qkv = nn.Linear(width, (self.heads + 2 * self.key_heads) * self.channels, bias=bias)
         self.out = nn.Linear(self.channels * (1 if self.added else self.heads), width, bias=backbone.bias == "all")
@@ -88,21 +91,21 @@ class Attention(nn.Module):
             return attended.output
         compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
         if compiled:
-            device = heads.q.device.type
-            if device not in self._compiled and self.path != "auto":
+            device, dtype = heads.q.device.type, heads.v.dtype if self.path == "auto" else torch.float32
+            if (device, dtype) not in self._compiled and self.path != "auto":
                 raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
-            path = self._compiled.get(device, PATHS[-1])
+            path = self._compiled.get((device, dtype), PATHS[-1])
         else:
             path = choose(self.operator, Case.of(heads), self.path).path
             if self.path != "auto" and path.needs_definition(self.operator, heads):
                 raise SpecError(f"path {self.path!r} computes causal masks and padding only; use path='auto'")
         return path.run(self.operator, heads, numbers)
 
-    def case(self, length: int, *, compiled: bool = False) -> Case:
-        """Return the case of a call in training on sequences of `length`."""
+    def case(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> Case:
+        """Return the case of a call in training on sequences of `length`; by default in the weights' precision."""
         weight = self.out.weight
         beside = self.positions.adds_bias, self.dropout > 0, compiled, self.channels
-        return Case(length, length, weight.device.type, weight.dtype, *beside)
+        return Case(length, length, weight.device.type, dtype or weight.dtype, *beside)
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""

@@ -226,12 +226,13 @@ class Transformer(nn.Module):
             for head, name, value in table.learned_values():
                 yield layer, head, name, value
 
-    def paths(self, length: int, *, compiled: bool = False) -> list[str]:
+    def paths(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> list[str]:
         """Return the execution path of every layer, bottom first, in training on sequences of `length`.
 
-        Raises SpecError if a path given by name cannot compute it.
+        `dtype` is the precision of autocast, None without it. Raises SpecError if a path given by name cannot compute
+        it.
         """
-        cases = [(each, each.case(length, compiled=compiled)) for each in self._attentions()]
+        cases = [(each, each.case(length, dtype, compiled=compiled)) for each in self._attentions()]
         return [choose(each.operator, case, each.path).path.name for each, case in cases]
 
     def blocks(self) -> list[Block]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from grid.errors import SpecError
@@ -23,7 +24,7 @@ class Path(NamedTuple):
     """Return why it cannot compute an operator."""
     cannot_call: Callable[[Case], str | None]
     """Return why it cannot compute a call, whatever the operator."""
-    slower: Callable[[Case], str | None]
+    slower: Callable[[Operator, Case], str | None]
     """Return why a later path is as fast or faster on a call that it can compute."""
     run: Callable[[Operator, Heads, NumberValues], Tensor]
     needs_definition: Callable[[Operator, Heads], bool] = lambda *_: False
@@ -34,12 +35,22 @@ class Path(NamedTuple):
         return self.cannot(operator) or self.cannot_call(case)
 
 
-def _nothing(_: object) -> None:
+def _nothing(*_: object) -> None:
     return None
 
 
+def _slower_than_triton(operator: Operator, case: Case) -> str | None:
+    """Return why "triton" is faster than "sdpa", or None where it is not."""
+    half = case.device == "cuda" and case.dtype in (torch.bfloat16, torch.float16)
+    if not (half and sdpa.scales_logits(operator)):
+        return None
+    if triton.cannot(operator) or triton.cannot_call(case) or triton.slower(operator, case):
+        return None
+    return "sdpa computes scaled logits in float32, without tensor cores"
+
+
 PATHS = (
-    Path("sdpa", sdpa.cannot, _nothing, _nothing, sdpa.run),
+    Path("sdpa", sdpa.cannot, _nothing, _slower_than_triton, sdpa.run),
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
     Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
@@ -69,7 +80,7 @@ def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoic
         return PathChoice(find_path(operator, name, case), {})
     reasons = dict[str, str]()
     for path in PATHS:
-        reason = path.reason(operator, case) or path.slower(case)
+        reason = path.reason(operator, case) or path.slower(operator, case)
         if reason is None:
             return PathChoice(path, reasons)
         reasons[path.name] = reason

@@ -30,7 +30,7 @@ def cannot_call(case: Case) -> str | None:
     return "cpu needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(case: Case) -> str | None:
+def slower(_operator: Operator, case: Case) -> str | None:
     """Return why the definition is as fast, or None if this path is faster."""
     if case.compiled:
         return "a compiled model fuses the definition"

@@ -70,7 +70,7 @@ def cannot_call(case: Case) -> str | None:
     return "linear needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(case: Case) -> str | None:
+def slower(_operator: Operator, case: Case) -> str | None:
     """Return why the definition is as fast, or None if this path is faster."""
     return f"up to {2 * CHUNK} tokens the definition is as fast" if case.keys <= 2 * CHUNK else None
 

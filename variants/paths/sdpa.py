@@ -1,15 +1,15 @@
 """PyTorch's fused scaled-dot-product attention, with other stages folded into its inputs or applied to its output.
 
     margin, temperature      row factors c_i / tau go into the queries
-    learned key and value    one more column
-    sink with logit s        on the CPU from the log of the sum (`fused_sink`); else one more column and channel: the
-                             query's is s / scale, the sink's own is 1, others 0
+    learned key and value    on a GPU from the log of the sum; else one more column
+    sink with logit s        from the log of the sum (`fused_column`); else one more column and channel: the query's is
+                             s / scale, the sink's own is 1, others 0
     its value v0             a column, and one more channel of the values, which is the sink's weight
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
 In bfloat16 and float16, what follows the kernel is computed in float32. So is the kernel itself if few bits would move
-large logits: with factors of queries, normalised queries, biases, sinks or learned keys. If the mask is causal, one
+large logits: with factors of queries, normalised queries, biases, and columns that are keys. If the mask is causal, one
 empty query per learned column goes in front, so that the mask stays causal. Kernels never get a query without a visible
 key, where gradients were wrong on an H100: such a query sees all keys, and its output is set to 0.
 """
@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
-from variants.paths import fused_sink
 from variants.paths.case import refuse_kinds, row_factor
+from variants.paths.fused_column import Column, attend_with_column, find_kernel
 from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
 from variants.stages.rescales.affine import Affine
@@ -58,25 +58,43 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the learned columns' value."""
     given = heads.v.dtype
     working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
-    if _adds_to_logits(operator) or heads.bias is not None:
+    kernel = column_kernel(operator, heads._replace(q=heads.q.to(working)))
+    if kernel is None and (_adds_to_logits(operator) or heads.bias is not None):
         working = torch.promote_types(working, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     with without_autocast(heads.q.device.type):
-        return _Folded(operator, heads, by_stage(numbers)).output().to(given)
+        return _Folded(operator, heads, by_stage(numbers), kernel).output().to(given)
 
 
 def _adds_to_logits(operator: Operator) -> bool:
     """Return True if logits depend on more than queries and keys, which few bits would move."""
-    stages = (operator.margin, operator.transform, operator.extra)
-    return any(stage.label != "none" for stage in stages) or operator.normaliser.label == "sink"
+    return scales_logits(operator) or operator.extra.label != "none" or operator.normaliser.label == "sink"
+
+
+def scales_logits(operator: Operator) -> bool:
+    """Return True if logits have factors by query."""
+    return operator.margin.label != "none" or operator.transform.label != "none"
+
+
+def column_kernel(operator: Operator, heads: Heads) -> str | None:
+    """Name the kernel of a GPU that computes a sink or a learned key beside half-precision heads; None without one."""
+    learned, sink = operator.extra.label != "none", operator.normaliser.label == "sink"
+    causal = heads.mask is None and operator.visible.label == "everything" and heads.q.shape[-2] == heads.k.shape[-2]
+    own_value = operator.readout.label == "ground_value"
+    beside = (
+        own_value or heads.bias is not None or heads.dropout or scales_logits(operator) or not operator.merge.of_logits
+    )
+    if heads.q.device.type != "cuda" or learned == sink or not causal or beside:
+        return None
+    return find_kernel(heads.q, heads.v)
 
 
 @final
 class _Folded:
     """One computation: fold stages into the inputs, run the fused kernel, apply the rest to its output."""
 
-    def __init__(self, operator: Operator, heads: Heads, value: Keywords) -> None:
-        self._operator, self._heads, self._value = operator, heads, value
+    def __init__(self, operator: Operator, heads: Heads, value: Keywords, kernel: str | None) -> None:
+        self._operator, self._heads, self._value, self._kernel = operator, heads, value, kernel
         self._working = torch.promote_types(heads.q.dtype, torch.float32)
         self._pair = operator.extra.pair(**value["extra"])
         square = heads.q.shape[-2] == heads.k.shape[-2]
@@ -125,29 +143,41 @@ class _Folded:
         plain, width = operator.merge.of_logits, heads.q.shape[-1]
         scale = _DOT.scale(width, signals) if plain else _DOT.scale(width // signals)
         q, k, v = heads.q, heads.k, heads.v
-        if self._pair is not None:
+        if self._pair is not None and self._kernel is None:
             k = torch.cat((self._pair.key.to(k).expand_as(k[..., :1, :]), k), -2)
             v = torch.cat((self._column(self._pair.value), v), -2)
         factor = row_factor(operator, self._margin, self._value)
         q = q if factor is None else (q * factor).to(q.dtype)
         if not plain:
             q, k = split_signals(q, signals), split_signals(k, signals)
-        sink = None
+        column = None if self._pair is None or self._kernel is None else self._learned_column(q, scale, self._kernel)
         if operator.normaliser.label == "sink":
-            sink = self._value["normaliser"]["logit"].to(q).expand_as(q[..., :1])
-            if self._grounded or not fused_sink.fits(q, v, heads.bias, heads.dropout):
-                q, k = _with_sink(q, k, sink / scale)
-                v, sink = torch.cat((self._column(None), v), -2), None
+            sink = self._value["normaliser"]["logit"].to(self._working).expand_as(q[..., :1])
+            if self._kernel is None and not (self._grounded or heads.dropout or heads.bias is not None):
+                self._kernel = find_kernel(q, v)
+            if self._kernel is None:
+                q, k = _with_sink(q, k, sink.to(q) / scale)
+                v = torch.cat((self._column(None), v), -2)
+            else:
+                column = Column(sink[..., 0], None, self._kernel)
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
-        return self._attention(q, k, v.expand(*k.shape[:-1], -1), sink, scale)
+        return self._attention(q, k, v.expand(*k.shape[:-1], -1), column, scale)
+
+    def _learned_column(self, q: Tensor, scale: float, kernel: str) -> Column:
+        """Return the learned key and value as a column."""
+        assert self._pair is not None
+        logit = scale * (q.to(self._working) * self._pair.key).sum(-1)
+        value = self._pair.value
+        value = None if value is None else value.to(self._working).expand_as(self._heads.v[..., :1, :])
+        return Column(logit, value, kernel)
 
     def _column(self, value: Tensor | None) -> Tensor:
         """Return the value of a learned column, [B, H, 1, D]."""
         one = self._heads.v[..., :1, :]
         return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
 
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None, scale: float) -> Tensor:
+    def _attention(self, q: Tensor, k: Tensor, v: Tensor, column: Column | None, scale: float) -> Tensor:
         columns, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
         mask = self._mask()
         if columns and mask is None:
@@ -160,10 +190,10 @@ class _Folded:
         missing = v.shape[-1] - q.shape[-1]
         if missing > 0 and q.device.type == "cpu" and k.shape[-2] >= _PADDED_FROM:
             q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
-        if sink is not None:
-            rows = sink.reshape(-1, *sink.shape[-3:])[..., 0]
+        if column is not None:
+            rows = column.logit.reshape(-1, *column.logit.shape[-2:])
             rows = F.pad(rows, (columns, 0)) if mask is None else rows
-            output = fused_sink.attend_with_sink(q, k, v, rows, mask, scale)
+            output = attend_with_column(q, k, v, column._replace(logit=rows), mask, scale)
         else:
             width = v.shape[-1]
             q, k, v = _align(q), _align(k), _align(v)
@@ -206,13 +236,31 @@ class _Folded:
         if not isinstance(rescale, Affine) or self._count is None:
             return output
         v = self._heads.v.to(self._working)
-        total = v.cumsum(-2) if self._causal or self._seen is None else self._seen.to(v) @ v
+        if self._seen is not None and not self._causal:
+            total = self._seen.to(v) @ v
+        else:
+            total = v.cumsum(-2) if v.device.type == "cpu" else sum_in_blocks(v)
         own = int(self._pair is not None)
         if self._pair is not None and self._pair.value is not None:
             total = total + self._pair.value
         there = self._heads.k.shape[-2] + own
         count = (self._count + own).clamp(min=1) if rescale.n == "visible" else there
         return value["scale"] * output + (value["mean"] - value["scale"]) / count * total
+
+
+_BLOCK = 64
+"""Values that one matrix product sums on a GPU, where a running sum over a dimension but the last is slow."""
+
+
+def sum_in_blocks(v: Tensor) -> Tensor:
+    """Compute the running sum of [..., T, D] over T in blocks, whose sums are added up first."""
+    length = v.shape[-2]
+    blocks = F.pad(v, (0, 0, 0, -length % _BLOCK)).reshape(*v.shape[:-2], -1, _BLOCK, v.shape[-1])
+    inside = torch.ones(_BLOCK, _BLOCK, dtype=v.dtype, device=v.device).tril() @ blocks
+    sums = blocks.sum(-2)
+    earlier = torch.ones(sums.shape[-2], sums.shape[-2], dtype=v.dtype, device=v.device).tril(-1) @ sums
+    found: Tensor = (inside + earlier[..., None, :]).flatten(-3, -2)[..., :length, :]
+    return found
 
 
 def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,7 @@ def cannot_call(case: Case) -> str | None:
     return "triton needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(case: Case) -> str | None:
+def slower(_operator: Operator, case: Case) -> str | None:
     """Return why path "auto" does not take this path."""
     if not _INSTALLED:
         return "triton is not installed; the CUDA build of torch brings it"

@@ -1,0 +1,147 @@
+"""Fused attention with one more column, a sink or a learned key, without an extra key.
+
+The kernel returns its output o and the logarithm of each row's sum, l. A column of logit s and value u leaves keys the
+share sigmoid(l - s), so the output is share o + w0 u with w0 = e^s / (e^l + e^s). The kernel's own backward pass gives
+the gradients of queries, keys and values if it gets this output and the logarithm of the whole sum, log(e^l + e^s). For
+an incoming gradient g, the column's gradients are ds = w0 (g . u - g . output) and du = w0 g, summed over queries.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from variants.stages.normalisers.sink import Sink
+
+_ATEN: Final = torch.ops.aten
+WIDEST: Final = 128
+"""Channels of the widest head of which all kernels of GPUs compute gradients."""
+
+
+class Column(NamedTuple):
+    """One more column, with the kernel beside which it is computed."""
+
+    logit: Tensor
+    """[B, H, T], float32 or float64."""
+    value: Tensor | None
+    """[B, H, 1, D]; None is 0."""
+    kernel: str
+    """A name in `KERNELS`."""
+
+
+class Kernel(NamedTuple):
+    """A fused kernel. Queries, keys and values are [B, H, T, D]; without a mask it is causal."""
+
+    forward: Callable[..., tuple[Any, ...]]
+    """(q, k, v, mask, scale) -> output, log of the sum [B, H, T] or [B, H, T, 1], and what `backward` needs besides."""
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    """(slope, q, k, v, mask, scale, output, log of the sum, *besides) -> gradients of q, k and v."""
+
+
+def _cpu(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Any, ...]:
+    kernel = _ATEN._scaled_dot_product_flash_attention_for_cpu
+    return tuple(kernel(q, k, v, 0.0, mask is None, attn_mask=mask, scale=scale))
+
+
+def _cpu_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, *kept: Any) -> Any:
+    kernel = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
+    return kernel(slope, q, k, v, *kept, 0.0, mask is None, attn_mask=mask, scale=scale)
+
+
+def _cudnn(q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float) -> tuple[Any, ...]:
+    kernel = _ATEN._scaled_dot_product_cudnn_attention
+    return tuple(kernel(q, k, v, None, compute_log_sumexp=True, is_causal=True, scale=scale)[:-1])
+
+
+def _cudnn_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
+    output, log_sum, *lengths, seed, offset = kept
+    kernel = _ATEN._scaled_dot_product_cudnn_attention_backward
+    given = slope, q, k, v, output, log_sum, seed, offset, None, *lengths, 0.0
+    return kernel(*given, is_causal=True, scale=scale)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float) -> tuple[Any, ...]:
+    return tuple(_ATEN._scaled_dot_product_flash_attention(q, k, v, is_causal=True, scale=scale)[:-1])
+
+
+def _flash_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
+    *results, seed, offset = kept
+    random = {"philox_seed": seed, "philox_offset": offset}
+    kernel = _ATEN._scaled_dot_product_flash_attention_backward
+    return kernel(slope, q, k, v, *results, 0.0, is_causal=True, **random, scale=scale)
+
+
+KERNELS: Final = {
+    "cpu": Kernel(_cpu, _cpu_backward),
+    "cudnn": Kernel(_cudnn, _cudnn_backward),
+    "flash": Kernel(_flash, _flash_backward),
+}
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, name: str, scale: float, mask: Tensor | None, *tensors: Tensor | None) -> Tensor:
+        *heads, logit, value = cast("tuple[Tensor, ...]", tensors)
+        output, log_sum, *besides = KERNELS[name].forward(*heads, mask, scale)
+        rows = log_sum.view(logit.shape)
+        total = torch.logaddexp(rows, logit)
+        output = output * Sink.key_share(rows, logit)[..., None]
+        if value is not None:
+            output = output + (logit - total).exp()[..., None] * value
+        output = output.to(heads[0].dtype)
+        kept = [each if isinstance(each, Tensor) else None for each in besides]
+        ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *kept)
+        ctx.name, ctx.scale, ctx.numbers = name, scale, [None if isinstance(each, Tensor) else each for each in besides]
+        return cast("Tensor", output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        *heads, logit, value, mask, output, total = ctx.saved_tensors[:8]
+        besides = [n if x is None else x for x, n in zip(ctx.saved_tensors[8:], ctx.numbers, strict=True)]
+        found = KERNELS[ctx.name].backward(slope, *heads, mask, ctx.scale, output, total, *besides)
+        weight, wide = (logit - total.view(logit.shape)).exp(), slope.to(logit.dtype)
+        kept = wide * output
+        if value is None:
+            return None, None, None, *found, -weight * kept.sum(-1), None
+        value_slope = (weight[..., None] * wide).sum(-2, keepdim=True)
+        return None, None, None, *found, weight * (wide * value - kept).sum(-1), value_slope
+
+
+def find_kernel(q: Tensor, v: Tensor) -> str | None:
+    """Name the kernel that computes these queries and values [..., T, D] with a column; None if there is none."""
+    if q.shape[-1] != v.shape[-1] or q.numel() == 0:
+        return None
+    if q.device.type == "cpu":
+        return "cpu"
+    half = q.dtype in (torch.bfloat16, torch.float16) and q.shape[-1] % 8 == 0 and q.shape[-1] <= WIDEST
+    return _of_gpu() if half and q.device.type == "cuda" else None
+
+
+def _of_gpu() -> str | None:
+    if torch.version.cuda is None:
+        return None
+    generation = torch.cuda.get_device_capability()[0]
+    if generation in (9, 10) and not torch.are_deterministic_algorithms_enabled():
+        return "cudnn"  # as PyTorch chooses; its gradients are not deterministic
+    return "flash" if generation >= 8 else None
+
+
+_of_gpu._dynamo_marked_constant = True  # type: ignore[attr-defined]  # `assume_constant_result` would import the compiler
+
+
+def attend_with_column(q: Tensor, k: Tensor, v: Tensor, column: Column, mask: Tensor | None, scale: float) -> Tensor:
+    """Compute softmax attention [B, H, T, D] with one more column; causal without a mask.
+
+    Args:
+        q, k, v: queries, keys and values [B, H, T, D].
+        column: the column.
+        mask: True where a key is visible, [T, T] or four dimensions that broadcast to [B, H, T, T]; on the CPU only.
+        scale: factor of the products of queries and keys.
+    """
+    if mask is not None:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -float("inf"))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the kernel reads rows of channels
+    return cast(Tensor, _Attention.apply(column.kernel, scale, mask, q, k, v, *column[:2]))  # type: ignore[no-untyped-call]
