@@ -49,7 +49,7 @@ class Execution(Spec):
     gpus: PositiveInt = 1
     """GPUs of one node that share each batch; on the CPU, processes."""
     compile: Literal["auto", "off", "on"] = "auto"
-    """Run training as one compiled graph. "auto": on CUDA, for small models with long training that can be compiled.
+    """Run training as one compiled graph. "auto": on CUDA, for long training of models that can be compiled.
     "on": on any device; an error if the model cannot be compiled."""
     keep_weights: bool = False
     """Keep the trained weights in the campaign, for later evaluation or distillation."""

@@ -25,13 +25,7 @@ def make_performance_page() -> dict[str, str]:
     training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
     overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
     vectorised = [_write_vectorised(name, about) for name, about in files.items() if name.startswith("vectorised-")]
-    speeds = [about for name, about in files.items() if name.startswith(("attention-", "training-"))]
-    unmeasured = (
-        "On GPUs, neither attention beside fused attention nor training was timed yet. The command is\n"
-        "`python benchmarks/gpu.py NAME`.\n\n"
-    )
     parts = {
-        "missing": "" if any("gpu" in about for about in speeds) else unmeasured,
         "exactness": [_write_exactness(name, about) for name, about in files.items() if name.startswith("exactness-")],
         "tiles": [_write_tiles(name, about) for name, about in files.items() if name.startswith("tiles-")],
         "sections": sections,
@@ -46,6 +40,8 @@ def make_performance_page() -> dict[str, str]:
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
     rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
     lengths = sorted({row["length"] for row in rows})
+    if "gpu" in about:
+        return _write_gpu_section(name, about, lengths, pictures)
     operators = dict.fromkeys(row["operator"] for row in rows if row["operator"] != _FUSED)
     measured = {
         (operator, length): {row["path"]: row for row in rows if (row["operator"], row["length"]) == (operator, length)}
@@ -61,15 +57,52 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
     parts = [_describe(name, about), table(heads, lines)]
     for length in lengths:
         picture = f"performance/{name}-{length}.svg"
-        title = f"Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
+        title = _TITLE.format(length=length)
         pictures[picture] = draw_picture(title, [_Bars({each: measured[each, length] for each in operators})])
         parts.append(f"![{title}, by operator]({picture})\n")
     return "\n".join(parts)
 
 
+def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: dict[str, str]) -> str:
+    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    found: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in sorted(rows, key=lambda row: row["operator"] != _FUSED):
+        if row["path"] != "reference":
+            found.setdefault((row["operator"], row["path"]), {})[row["length"]] = row
+    parts, longest = [_describe(name, about)], lengths[-1]
+    parts[0] = parts[0].replace("\n", f", heads of {about['shape']['channels']} channels\n", 1)
+    for what, title in (("forward", "Forward"), ("both", "Forward and backward")):
+        lines = []
+        for (operator, path), by_length in found.items():
+            chosen = any(row["chosen"] for row in by_length.values())
+            ratios = [f"{by_length[each][f'{what}_ratio']:.2f}" if each in by_length else "" for each in lengths]
+            last = by_length.get(longest)
+            share = "" if last is None else f"{last[f'{what}_roofline']:.0%}"
+            extra = "" if last is None else f"{last['extra_bytes'] / 2**20:,.0f}"
+            operator = operator if operator == _FUSED else f"`{operator}`"
+            lines.append([operator, f"{path} (chosen)" if chosen else path, *ratios, share, extra])
+        heads = ["operator", "path", *map(str, lengths), f"share of peak at {longest}", "extra MiB"]
+        parts.append(f"{title}, by tokens:\n\n{table(heads, lines)}")
+    if (length := min(4096, longest)) in lengths:
+        operators = {operator for operator, _ in found if operator != _FUSED}
+        bars = {
+            each: {row["path"]: row for row in rows if (row["operator"], row["length"]) == (each, length)}
+            for each in dict.fromkeys(operator for operator, _ in found)
+            if each in operators
+        }
+        picture, title = f"performance/{name}-{length}.svg", _TITLE.format(length=length)
+        pictures[picture] = draw_picture(title, [_Bars(bars)])
+        parts.append(f"![{title}, by operator]({picture})\n")
+    return "\n".join(parts)
+
+
+_TITLE: Final = "Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
+
+
 def _describe(name: str, about: Row) -> str:
     shape, clock = about["shape"], "time of the GPU between two events" if "gpu" in about else _PROCESSOR
-    sizes = f"batch {shape['batch']}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
+    batch = f"batch {shape['batch']}" if shape["batch"] else f"batches of {shape['tokens']:,} tokens"
+    sizes = f"{batch}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
     return f"{_describe_machine(name, about)}; {sizes}.\n{_MEDIANS.format(clock=clock, **about)}"
 
 
@@ -79,7 +112,8 @@ _MEDIANS: Final = "Medians of {clock}; other work ran beside it (load {load:.1f}
 
 def _describe_machine(name: str, about: Row) -> str:
     device, commit = about.get("gpu", about["cpu"]), about["commit"] or "unknown"
-    versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
+    threads = f"{about['threads']} thread{'' if about['threads'] == 1 else 's'}"
+    versions = f"torch {about['torch']}, Python {about['python']}, {threads}"
     return f"### {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
 
 
@@ -132,12 +166,15 @@ def _write_tiles(name: str, about: Row) -> str:
 
 def _write_training(name: str, about: Row) -> str:
     rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
-    heads = ["operator", "by hand, ms", "`ablate`, ms", "`ablate`'s speed / by hand", "tokens per s", "utilisation"]
+    eager = any("eager_ms" in row for row in rows)
+    heads = ["operator", "by hand, ms", "`ablate`, ms", *(["eager, ms"] if eager else [])]
+    heads += ["`ablate`'s speed / by hand", "tokens per s", "utilisation"]
     lines = [
         [
             row["operator"],
             f"{row['by_hand_ms']:.2f}",
             f"{row['ablate_ms']:.2f}",
+            *([f"{row['eager_ms']:.2f}"] if eager else []),
             f"{row['ratio']:.2f}",
             f"{row['tokens_per_s']:,}",
             "" if row["utilisation"] is None else f"{row['utilisation']:.0%}",
@@ -180,9 +217,10 @@ def _write_overhead(name: str, about: Row) -> str:
 
 
 def _write_vectorised(name: str, about: Row) -> str:
+    clock = "wall time" if "gpu" in about else _PROCESSOR
     speeds = " and ".join(f"{row['ratio']:.2f} ({row['width']} channels)" for row in about["rows"])
     return (
-        f"{_describe_machine(name, about)}.\n{_MEDIANS.format(clock=_PROCESSOR, **about)}\n"
+        f"{_describe_machine(name, about)}.\n{_MEDIANS.format(clock=clock, **about)}\n"
         f"Eight models of two layers in one `torch.func.vmap` run at {speeds} times the speed of one after the other.\n"
     )
 

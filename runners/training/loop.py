@@ -116,8 +116,7 @@ class _TrainingRun:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
-        parameters = sum(p.numel() for p in self._model.parameters())
-        self._forward = Forward(trial, self._device, parameters, self._outputs)
+        self._forward = Forward(trial, self._device, self._outputs)
         self._cost = Cost(trial, world)
         self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
         self._unread: list[StepValues] = []

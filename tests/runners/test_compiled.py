@@ -153,14 +153,13 @@ def test_a_recompile_limit_is_reported(
 def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "_missing", lambda _: None)
     long = tiny.changed(training=Training(steps=LONG))
-    assert compiles(long, CUDA, compilation.SMALL)
-    assert not compiles(long, CUDA, compilation.SMALL + 1)
-    assert not compiles(long, CPU, 1)
-    assert not compiles(tiny.changed(training=Training(steps=LONG - 1)), CUDA, 1)
-    assert not compiles(long.changed(execution={"compile": "off"}), CUDA, 1)
-    assert compiles(on(tiny), CPU, compilation.SMALL + 1)
+    assert compiles(long, CUDA)
+    assert not compiles(long, CPU)
+    assert not compiles(tiny.changed(training=Training(steps=LONG - 1)), CUDA)
+    assert not compiles(long.changed(execution={"compile": "off"}), CUDA)
+    assert compiles(on(tiny), CPU)
     monkeypatch.setattr(compilation, "_missing", lambda _: "a compiler")
-    assert not compiles(long, CUDA, 1)
+    assert not compiles(long, CUDA)
     assert on(tiny).key == tiny.key
     with pytest.raises(SpecError, match=r"execution.compile.*'auto', 'off' or 'on'"):
         tiny.changed(execution={"compile": True})
@@ -170,14 +169,14 @@ def test_on_needs_a_compiler(tiny: Trial, memory: Callable, monkeypatch: pytest.
     world = memory()
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(EnvironmentProblem, match="the one that CXX names"):
-        compiles(on(tiny), CPU, 1)
+        compiles(on(tiny), CPU)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv("CXX")
     with pytest.raises(EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install"):
         train(on(tiny), world)
     assert world.began is None
     with pytest.raises(EnvironmentProblem, match="needs a C compiler"):
-        compiles(on(tiny), CUDA, 1)
+        compiles(on(tiny), CUDA)
 
 
 def test_a_forked_worker_compiles_with_the_real_compiler(

@@ -215,7 +215,9 @@ def test_a_compiled_model_runs_the_path_of_its_precision(dtype: torch.dtype, nam
 
 def test_scaled_logits_in_half_precision_run_on_tensor_cores() -> None:
     """Path "sdpa" computes them in float32; with a learned key, which triton lacks, it is still the fastest."""
-    half, margin = GPU._replace(dtype=torch.bfloat16), {"margin": {"kind": "ssmax"}}
+    long, margin = GPU._replace(queries=1024, keys=1024), {"margin": {"kind": "ssmax"}}
+    half = long._replace(dtype=torch.bfloat16)
     assert choose(Operator(**margin), half).path.name == "triton"
-    assert choose(Operator(**margin), GPU).path.name == "sdpa"
+    assert choose(Operator(**margin), half._replace(queries=256, keys=256)).path.name == "sdpa"
+    assert choose(Operator(**margin), long).path.name == "sdpa"
     assert choose(Operator(**margin, extra={"kind": "key_bias"}), half).path.name == "sdpa"
