@@ -19,6 +19,7 @@ from dashboards.theme.styles import Style
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
 FEW: Final = 2  # up to so many curves each has its least and greatest values as lines; more would hide each other
+_MOST_SPIKES: Final = 10  # strokes of a line
 SPIKE: Final = 5.0  # extremes of many curves are drawn only if they lie so many times as far from the line as usual
 _VALUES: Final = ("greatest", "least", "value")
 _ROOM: Final = 100.0  # how far beyond the values an interval is drawn; an axis never goes so far
@@ -183,7 +184,8 @@ def extremes_words(curves: int) -> str:
     """Explain how the least and greatest values of buckets are drawn for so many curves."""
     if curves <= FEW:
         return "Faint lines: the least and the greatest single value of each."
-    return f"Upright strokes: single values more than {SPIKE:g} times as far from the line as its extremes usually are."
+    many = f"more than {SPIKE:g} times as far from it as its extremes usually are"
+    return f"Upright strokes: the {_MOST_SPIKES} farthest single values of a line, if {many}."
 
 
 def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -207,13 +209,14 @@ def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
 def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with `least` and `greatest` only where they lie `SPIKE` times as far from the line as they usually do.
 
-    Distances are those that the axis has, from `raw` where the line is smoothed.
+    Of each line, the farthest stay. Distances are those that the axis has, from `raw` where the line is smoothed.
     """
     line = pl.col("raw" if "raw" in shown.columns else "value")
     for name in ("least", "greatest"):
         far = (pl.col(name) / line).log().abs() if scale == "log" else (pl.col(name) - line).abs()
         usual = far.filter(far.is_finite()).median().over("series")
         spike = far.is_finite() & (far > SPIKE * usual + 1e-9 * (1.0 if scale == "log" else line.abs()))
+        spike &= pl.when(spike).then(far).rank("ordinal", descending=True).over("series") <= _MOST_SPIKES
         shown = shown.with_columns(pl.when(spike).then(pl.col(name)).alias(name))
     return shown
 

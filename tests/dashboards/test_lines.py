@@ -102,6 +102,15 @@ def test_of_many_curves_only_spikes_are_drawn_and_the_axis_has_room_for_them(sca
     assert (10**high if scale == "log" else high) > 9
 
 
+def test_of_many_spikes_the_farthest_are_drawn() -> None:
+    """Else strokes cover a figure whose seeds change at different steps."""
+    greatest = [1.1] * 30 + [float(k) for k in range(10, 30)]
+    rows = [frame([1.0] * 50, str(k), least=[0.9] * 50, greatest=greatest) for k in range(4)]
+    figure = draw_lines(pl.concat(rows), {str(k): TWO["a"] for k in range(4)}, x="step", y="loss")
+    strokes = [trace for trace in figure.data if not trace.name and len(trace.y)]
+    assert [list(trace.y[1::3]) for trace in strokes] == [greatest[-10:]] * 4
+
+
 def test_panels_share_the_axis_x_and_each_has_its_own_y() -> None:
     panels = [Panel(frame([1.0, 2.0]), "loss"), Panel(frame([100.0, 300.0]), "norm", "log"), Panel(frame([]), "none")]
     figure = draw_panels(panels, TWO, x="step")
