@@ -17,7 +17,7 @@ from dash.exceptions import PreventUpdate
 from dashboards.app import frame, navigation
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, html, options
+from dashboards.app.page import AS_ABOVE, AppPage, Control, PageView, Slot, SlotContent, html, options
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
 from dashboards.theme.styles import REST, Style, dark_partners
@@ -294,10 +294,10 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
 
 
 def _say_once(slots: dict[str, SlotContent]) -> dict[str, SlotContent]:
-    """Refer to the first of several slots that lack content for the same reason."""
+    """Show the first of several slots that lack content for the same reason."""
     messages = [shown.message for shown in slots.values()]
     return {
-        name: shown._replace(message="As above.") if shown.message and shown.message in messages[:at] else shown
+        name: shown._replace(message=AS_ABOVE) if shown.message and shown.message in messages[:at] else shown
         for at, (name, shown) in enumerate(slots.items())
     }
 

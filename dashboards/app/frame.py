@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import Patch
 
-from dashboards.app.page import AgGrid, Component, Control, Key, Slot, SlotContent, dcc, html
+from dashboards.app.page import AS_ABOVE, AgGrid, Component, Control, Key, Slot, SlotContent, dcc, html
 from dashboards.data.formatting import split_caption
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
@@ -168,7 +168,7 @@ def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
         first, _, second = shown.answer.partition("\n")
         parts += [html.P(first, className="answer"), *([html.P(second)] if second else [])]
     if shown.message:
-        parts.append(html.P(shown.message, className="state"))
+        parts.append(html.P(shown.message, className="state repeated" if shown.message == AS_ABOVE else "state"))
     if said := " ".join(filter(None, (shown.caption, shown.hint))):
         first, rest = split_caption(said)
         more = [html.Details([html.Summary("i", title="More about this"), html.P(rest)], className="info")]

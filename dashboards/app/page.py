@@ -58,6 +58,10 @@ def cell_key(look: CellLook, cell: str) -> Key:
     return Key(look.styles[cell], look.names[cell], cell)
 
 
+AS_ABOVE = "As above."
+"""The message of a slot that lacks content for the reason of an earlier one; it is not shown."""
+
+
 class SlotContent(NamedTuple):
     """Content of a slot: a figure, a table, or a message if there is neither."""
 

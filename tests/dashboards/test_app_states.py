@@ -246,7 +246,7 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
 def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) -> None:
     said = show([], "/runs/attention", campaigns)
     assert said.count("keeps attention maps") == 1
-    assert said.count("As above.") == 2
+    assert said.count("As above.") == 2  # hidden by the class "repeated"
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:
