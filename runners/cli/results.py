@@ -136,6 +136,8 @@ def table(
     """
     import polars as pl
 
+    from store.analysis.measurements import text_of
+
     judged_by.check()
     best_over = judged_by.best_over
     if why is not None:
@@ -160,6 +162,7 @@ def table(
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
+            shown = shown.with_columns(measure=pl.lit(text_of(judged.name, judged.point)))
             shown = select_columns(shown, rows.columns)
             if len(of.campaign) > 1:
                 shown = shown.select(pl.lit(str(path)).alias("campaign"), pl.all())

@@ -69,6 +69,8 @@ def test_another_measure_is_compared_as_the_store_does(campaign: Path, ablate: C
         assert f"ablate table --measure {text} --why CELL" in said
     rows = json.loads(ablate(*words, "loss", "--json").out)["data"]
     assert [row["value"] for row in rows] == pytest.approx(expected)
+    assert {row["measure"] for row in rows} == {"loss"}
+    assert {row["measure"] for row in json.loads(ablate(*words[:-1], "--json").out)["data"]} == {own_text}
     assert ablate(*words, "loss").out.startswith("quickstart: loss, lower is better\n")
     assert "difference: " in ablate(*words, "loss", "--why", "SSA · 0.001").out
     said = ablate(*words, "los", code=3).err
