@@ -250,7 +250,7 @@ def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
     if not paired:
         return "each group has one value on all of its seeds, so its noise is unknown; does the seed reach the runs?"
     if not (ours - theirs).any():
-        return "the values equal the baseline's on every seed, so this change did not reach the measure"
+        return "the values equal the baseline's on every seed: the change is without effect, or both are at a limit"
     return "the difference is the same on every seed, so its noise is unknown; does the seed reach the runs?"
 
 
