@@ -91,7 +91,7 @@ class Setup(NamedTuple):
 
     @property
     def _drawn_on(self) -> str | None:
-        """None is the default device, which is "meta" while operations are counted."""
+        """The GPU; None is the default device, which is "meta" while operations are counted."""
         return "cuda" if self.device == "cuda" else None
 
     def seconds(self, step: Step) -> float:

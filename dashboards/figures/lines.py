@@ -19,7 +19,7 @@ from dashboards.theme.styles import Style
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
 FEW: Final = 2  # up to so many curves each has its least and greatest values as lines; more would hide each other
-_MOST_SPIKES: Final = 10  # strokes of a line
+_MOST_SPIKES: Final = 10  # strokes on each side of a line
 SPIKE: Final = 5.0  # extremes of many curves are drawn only if they lie so many times as far from the line as usual
 _VALUES: Final = ("greatest", "least", "value")
 _ROOM: Final = 100.0  # how far beyond the values an interval is drawn; an axis never goes so far
@@ -185,7 +185,7 @@ def extremes_words(curves: int) -> str:
     if curves <= FEW:
         return "Faint lines: the least and the greatest single value of each."
     many = f"more than {SPIKE:g} times as far from it as its extremes usually are"
-    return f"Upright strokes: the {_MOST_SPIKES} farthest single values of a line, if {many}."
+    return f"Upright strokes: the {_MOST_SPIKES} farthest single values on each side of a line, if {many}."
 
 
 def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -209,7 +209,7 @@ def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
 def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with `least` and `greatest` only where they lie `SPIKE` times as far from the line as they usually do.
 
-    Of each line, the farthest stay. Distances are those that the axis has, from `raw` where the line is smoothed.
+    On each side of a line, the farthest stay. Distances are those of the axis, from `raw` if the line is smoothed.
     """
     line = pl.col("raw" if "raw" in shown.columns else "value")
     for name in ("least", "greatest"):

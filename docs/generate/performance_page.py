@@ -5,10 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import torch
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
 from matplotlib.figure import SubFigure
 
+from variants.papers.catalogue import catalogue
+from variants.paths.case import Case
+from variants.paths.choose import choose
 from variants.paths.triton_ops import TILES
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "benchmarks" / "results"
@@ -20,7 +24,9 @@ Row = Mapping[str, Any]
 def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
-    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    files = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"), key=_stem)
+    }
     sections = [_write_section(name, about, pictures) for name, about in files.items() if name.startswith("attention-")]
     training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
     overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
@@ -35,6 +41,10 @@ def make_performance_page() -> dict[str, str]:
     }
     texts = {name: part if isinstance(part, str) else "\n".join(part) for name, part in parts.items()}
     return {"performance.md": fill_template("performance", texts), **pictures}
+
+
+def _stem(path: Path) -> str:
+    return path.stem
 
 
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
@@ -64,36 +74,44 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
 
 
 def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: dict[str, str]) -> str:
-    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    """Write a table of forward and one of both passes, with a column per length, and a picture at 4,096 tokens."""
     found: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in sorted(rows, key=lambda row: row["operator"] != _FUSED):
-        if row["path"] != "reference":
+    for row in sorted(about["rows"], key=lambda row: row["operator"] != _FUSED):
+        if "error" not in row:
             found.setdefault((row["operator"], row["path"]), {})[row["length"]] = row
     parts, longest = [_describe(name, about)], lengths[-1]
-    parts[0] = parts[0].replace("\n", f", heads of {about['shape']['channels']} channels\n", 1)
     for what, title in (("forward", "Forward"), ("both", "Forward and backward")):
         lines = []
         for (operator, path), by_length in found.items():
-            chosen = any(row["chosen"] for row in by_length.values())
-            ratios = [f"{by_length[each][f'{what}_ratio']:.2f}" if each in by_length else "" for each in lengths]
+            ratios = [_write_ratio(by_length[each], about, what) if each in by_length else "" for each in lengths]
             last = by_length.get(longest)
             share = "" if last is None else f"{last[f'{what}_roofline']:.0%}"
             extra = "" if last is None else f"{last['extra_bytes'] / 2**20:,.0f}"
-            operator = operator if operator == _FUSED else f"`{operator}`"
-            lines.append([operator, f"{path} (chosen)" if chosen else path, *ratios, share, extra])
+            lines.append([operator if operator == _FUSED else f"`{operator}`", path, *ratios, share, extra])
         heads = ["operator", "path", *map(str, lengths), f"share of peak at {longest}", "extra MiB"]
         parts.append(f"{title}, by tokens:\n\n{table(heads, lines)}")
-    if (length := min(4096, longest)) in lengths:
-        operators = {operator for operator, _ in found if operator != _FUSED}
-        bars = {
-            each: {row["path"]: row for row in rows if (row["operator"], row["length"]) == (each, length)}
-            for each in dict.fromkeys(operator for operator, _ in found)
-            if each in operators
-        }
-        picture, title = f"performance/{name}-{length}.svg", _TITLE.format(length=length)
-        pictures[picture] = draw_picture(title, [_Bars(bars)])
-        parts.append(f"![{title}, by operator]({picture})\n")
-    return "\n".join(parts)
+    length = min(4096, longest)
+    bars: dict[str, dict[str, Row]] = {}
+    for (operator, path), by_length in found.items():
+        if operator != _FUSED and length in by_length:
+            row = by_length[length]
+            bars.setdefault(operator, {})[path] = {**row, "chosen": _is_chosen(row, about)}
+    picture, title = f"performance/{name}-{length}.svg", _TITLE.format(length=length)
+    pictures[picture] = draw_picture(title, [_Bars(bars)])
+    return "\n".join([*parts, f"![{title}, by operator]({picture})\n"])
+
+
+def _write_ratio(row: Row, about: Row, what: str) -> str:
+    return f"{row[f'{what}_ratio']:.2f}{' ^' if _is_chosen(row, about) else ''}"
+
+
+def _is_chosen(row: Row, about: Row) -> bool:
+    """Return True if today's rule chooses the path of a row."""
+    if row["operator"] == _FUSED:
+        return False
+    shape, length = about["shape"], row["length"]
+    case = Case(length, length, "cuda", getattr(torch, shape["dtype"]), channels=shape["channels"])
+    return choose(catalogue()[row["operator"]].make(), case).path.name == row["path"]
 
 
 _TITLE: Final = "Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
@@ -114,7 +132,7 @@ def _describe_machine(name: str, about: Row) -> str:
     device, commit = about.get("gpu", about["cpu"]), about["commit"] or "unknown"
     threads = f"{about['threads']} thread{'' if about['threads'] == 1 else 's'}"
     versions = f"torch {about['torch']}, Python {about['python']}, {threads}"
-    return f"### {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
+    return f"### {name}: {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
 
 
 def _write_exactness(name: str, about: Row) -> str:
@@ -255,4 +273,5 @@ class _Bars(NamedTuple):
         ticks = [2.0**power for power in range(-2, 5)]
         axes.set_xlim(0.22, 17)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7)
-        axes.set_xlabel("time / time of fused attention; bar: path that is chosen, mark: the definition", fontsize=7)
+        mark = ", mark: the definition" if any("reference" in found for found in self.rows.values()) else ""
+        axes.set_xlabel(f"time / time of fused attention; bar: path that is chosen{mark}", fontsize=7)

@@ -19,11 +19,12 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
+from dashboards.app import frame
 from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
-from dashboards.app.page import PageView, Slot, SlotContent
+from dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
@@ -246,7 +247,8 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
 def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) -> None:
     said = show([], "/runs/attention", campaigns)
     assert said.count("keeps attention maps") == 1
-    assert said.count("As above.") == 2  # hidden by the class "repeated"
+    assert said.count("As above.") == 2
+    assert str(frame.words(SlotContent(message=AS_ABOVE), ())[0].className) == "state repeated"  # which is hidden
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:

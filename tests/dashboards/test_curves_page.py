@@ -137,7 +137,9 @@ def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
     strokes = [trace for trace in found.figure.data if trace.fill is None and not trace.name and len(trace.y)]
     assert [set(trace.x) for trace in strokes] == [{333}]
     assert 50 in strokes[0].y
-    assert "Upright strokes: the 10 farthest single values of a line, if more than 5 times" in found.caption
+    assert (
+        "Upright strokes: the 10 farthest single values on each side of a line, if more than 5 times" in found.caption
+    )
     alone = show(view, "?metric=spiky&show=softmax · 1")
     assert "Faint lines: the least and the greatest single value of each." in alone.caption
     assert 10 ** found.figure.layout.yaxis.range[1] > 50

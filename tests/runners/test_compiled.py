@@ -26,7 +26,7 @@ from runners.trial import Trial
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.store import Store
-from variants import Backbone, affine_scaled, entmax15, gpt2, llama2, ssa
+from variants import Backbone, Transformer, affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
 EXACT = 1e-6
@@ -150,7 +150,7 @@ def test_a_recompile_limit_is_reported(
     assert apart(numbers(plain), numbers(fallen)) < EXACT
 
 
-def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_long_training_on_a_gpu(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "_missing", lambda _: None)
     long = tiny.changed(training=Training(steps=LONG))
     assert compiles(long, CUDA)
@@ -163,6 +163,22 @@ def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypa
     assert on(tiny).key == tiny.key
     with pytest.raises(SpecError, match=r"execution.compile.*'auto', 'off' or 'on'"):
         tiny.changed(execution={"compile": True})
+
+
+def test_the_recorded_path_is_that_of_the_precision(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[torch.dtype | None]()
+
+    def paths(_: Transformer, _length: int, dtype: torch.dtype | None, *, compiled: bool) -> list[str]:
+        assert not compiled
+        asked.append(dtype)
+        return ["sdpa"]
+
+    monkeypatch.setattr(Transformer, "paths", paths)
+    for precision in ("bfloat16", "float32"):
+        train(tiny.changed(training=Training(steps=1, precision=precision)), memory())
+    assert asked == [torch.bfloat16, None]
 
 
 def test_on_needs_a_compiler(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,11 +206,26 @@ def test_kernels_fit_an_h100() -> None:
         assert each["shared"] <= 227 * 1024, each
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "triton"), (torch.float32, "reference")])
-def test_a_compiled_model_runs_the_path_of_its_precision(dtype: torch.dtype, name: str) -> None:
+def test_a_compiled_model_runs_the_path_of_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice cannot be traced, so it is made before the precision of autocast is known."""
-    attention = Transformer(gpt2(layers=1, heads=2, width=8), [SSA], inputs=Scalars(), seed=0).blocks()[0].attention
-    assert attention._compiled["cuda", dtype].name == name
+    model = Transformer(gpt2(layers=1, heads=2, width=8), [SSA], inputs=Scalars(), seed=0)
+    attention, ran = model.blocks()[0].attention, list[torch.dtype]()
+    assert attention._compiled["cuda", torch.bfloat16].name == "triton"
+    assert attention._compiled["cuda", torch.float32].name == "reference"
+    for dtype in (torch.bfloat16, torch.float32):
+
+        def run(_operator: Operator, heads: Heads, _numbers: NumberValues, dtype: torch.dtype = dtype) -> Tensor:
+            ran.append(dtype)
+            return heads.v
+
+        attention._compiled["cpu", dtype] = attention._compiled["cpu", dtype]._replace(run=run, name=str(dtype))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for enabled in (True, False):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            model(torch.zeros(1, 5, 1))
+    assert ran == [torch.bfloat16, torch.float32]
+    assert model.paths(5, torch.bfloat16, compiled=True) == ["torch.bfloat16"]
+    assert model.paths(5, compiled=True) == ["torch.float32"]
 
 
 def test_scaled_logits_in_half_precision_run_on_tensor_cores() -> None:
@@ -218,6 +233,10 @@ def test_scaled_logits_in_half_precision_run_on_tensor_cores() -> None:
     long, margin = GPU._replace(queries=1024, keys=1024), {"margin": {"kind": "ssmax"}}
     half = long._replace(dtype=torch.bfloat16)
     assert choose(Operator(**margin), half).path.name == "triton"
-    assert choose(Operator(**margin), half._replace(queries=256, keys=256)).path.name == "sdpa"
+    short = half._replace(queries=256, keys=256)
+    assert [choose(Operator(**margin), short._replace(channels=each)).path.name for each in (64, 128)] == [
+        "sdpa",
+        "triton",
+    ]
     assert choose(Operator(**margin), long).path.name == "sdpa"
     assert choose(Operator(**margin, extra={"kind": "key_bias"}), half).path.name == "sdpa"

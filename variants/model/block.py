@@ -14,7 +14,7 @@ from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.case import Case
-from variants.paths.choose import PATHS, PathName, choose, devices_of
+from variants.paths.choose import PATHS, Path, PathName, choose, devices_of
 
 _LONG = (4096, 4096)
 """Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
@@ -89,23 +89,31 @@ class Attention(nn.Module):
             attended = definition(self.operator, heads, numbers)
             self.watched.append(AttentionTrace(heads, numbers, attended))
             return attended.output
-        compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
-        if compiled:
-            device, dtype = heads.q.device.type, heads.v.dtype if self.path == "auto" else torch.float32
-            if (device, dtype) not in self._compiled and self.path != "auto":
-                raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
-            path = self._compiled.get((device, dtype), PATHS[-1])
+        if torch.compiler.is_compiling():  # the choice itself cannot be traced
+            path = self._compiled_path(heads.q.device.type, heads.v.dtype)
         else:
             path = choose(self.operator, Case.of(heads), self.path).path
             if self.path != "auto" and path.needs_definition(self.operator, heads):
                 raise SpecError(f"path {self.path!r} computes causal masks and padding only; use path='auto'")
         return path.run(self.operator, heads, numbers)
 
-    def case(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> Case:
-        """Return the case of a call in training on sequences of `length`; by default in the weights' precision."""
-        weight = self.out.weight
-        beside = self.positions.adds_bias, self.dropout > 0, compiled, self.channels
-        return Case(length, length, weight.device.type, dtype or weight.dtype, *beside)
+    def path_name(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> str:
+        """Name the path of training on sequences of `length`, by default in the weights' precision.
+
+        Raises SpecError if a path given by name cannot compute it.
+        """
+        device, dtype = self.out.weight.device.type, dtype or self.out.weight.dtype
+        if compiled:
+            return self._compiled_path(device, dtype).name
+        case = Case(length, length, device, dtype, self.positions.adds_bias, self.dropout > 0, channels=self.channels)
+        return choose(self.operator, case, self.path).path.name
+
+    def _compiled_path(self, device: str, dtype: torch.dtype) -> Path:
+        named = self.path != "auto"
+        found = self._compiled.get((device, torch.float32 if named else dtype))
+        if found is None and named:
+            raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
+        return found or PATHS[-1]
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""

@@ -17,7 +17,7 @@ from variants.model.parameters import NumberParameters
 from variants.model.seeding import generator
 from variants.model.shapes import shapes_only
 from variants.operator import Operator, causal, distances
-from variants.paths.choose import PathName, choose
+from variants.paths.choose import PathName
 from variants.stages.positions.scheme import Positions
 
 
@@ -232,8 +232,7 @@ class Transformer(nn.Module):
         `dtype` is the precision of autocast, None without it. Raises SpecError if a path given by name cannot compute
         it.
         """
-        cases = [(each, each.case(length, dtype, compiled=compiled)) for each in self._attentions()]
-        return [choose(each.operator, case, each.path).path.name for each, case in cases]
+        return [each.path_name(length, dtype, compiled=compiled) for each in self._attentions()]
 
     def blocks(self) -> list[Block]:
         """Return the layers, bottom first."""

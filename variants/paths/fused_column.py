@@ -50,7 +50,8 @@ def _cpu_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor |
     return kernel(slope, q, k, v, *kept, 0.0, mask is None, attn_mask=mask, scale=scale)
 
 
-def _cudnn(q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float) -> tuple[Any, ...]:
+def _cudnn(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[Any, ...]:
+    assert mask is None
     kernel = _ATEN._scaled_dot_product_cudnn_attention
     return tuple(kernel(q, k, v, None, compute_log_sumexp=True, is_causal=True, scale=scale)[:-1])
 
@@ -62,7 +63,8 @@ def _cudnn_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None,
     return kernel(*given, is_causal=True, scale=scale)
 
 
-def _flash(q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float) -> tuple[Any, ...]:
+def _flash(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[Any, ...]:
+    assert mask is None
     return tuple(_ATEN._scaled_dot_product_flash_attention(q, k, v, is_causal=True, scale=scale)[:-1])
 
 
@@ -91,23 +93,24 @@ class _Attention(torch.autograd.Function):
         if value is not None:
             output = output + (logit - total).exp()[..., None] * value
         output = output.to(heads[0].dtype)
-        kept = [each if isinstance(each, Tensor) else None for each in besides]
-        ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *kept)
+        given = [each if isinstance(each, Tensor) else None for each in besides]
+        ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *given)
         ctx.name, ctx.scale, ctx.numbers = name, scale, [None if isinstance(each, Tensor) else each for each in besides]
         return cast("Tensor", output)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        *heads, logit, value, mask, output, total = ctx.saved_tensors[:8]
-        besides = [n if x is None else x for x, n in zip(ctx.saved_tensors[8:], ctx.numbers, strict=True)]
-        found = KERNELS[ctx.name].backward(slope, *heads, mask, ctx.scale, output, total, *besides)
+        q, k, v, logit, value, mask, output, total, *given = ctx.saved_tensors
+        besides = [number if x is None else x for x, number in zip(given, ctx.numbers, strict=True)]
+        found = KERNELS[ctx.name].backward(slope, q, k, v, mask, ctx.scale, output, total, *besides)
         weight, wide = (logit - total.view(logit.shape)).exp(), slope.to(logit.dtype)
-        kept = wide * output
-        if value is None:
-            return None, None, None, *found, -weight * kept.sum(-1), None
-        value_slope = (weight[..., None] * wide).sum(-2, keepdim=True)
-        return None, None, None, *found, weight * (wide * value - kept).sum(-1), value_slope
+        logit_slope, value_slope = None, None
+        if ctx.needs_input_grad[-2]:
+            logit_slope = -weight * (wide * (output if value is None else output - value)).sum(-1)
+        if ctx.needs_input_grad[-1]:
+            value_slope = (weight[..., None] * wide).sum(-2, keepdim=True)
+        return None, None, None, *found, logit_slope, value_slope
 
 
 def find_kernel(q: Tensor, v: Tensor) -> str | None:
@@ -116,17 +119,20 @@ def find_kernel(q: Tensor, v: Tensor) -> str | None:
         return None
     if q.device.type == "cpu":
         return "cpu"
-    half = q.dtype in (torch.bfloat16, torch.float16) and q.shape[-1] % 8 == 0 and q.shape[-1] <= WIDEST
-    return _of_gpu() if half and q.device.type == "cuda" else None
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    fits = q.shape[-2] > 1 and q.shape[-1] % 8 == 0 and q.shape[-1] <= WIDEST
+    return _of_gpu(q.device) if q.device.type == "cuda" and half and fits else None
 
 
-def _of_gpu() -> str | None:
+def _of_gpu(device: torch.device) -> str | None:
+    """Name the kernel that PyTorch would choose. The gradients of cuDNN are not deterministic."""
     if torch.version.cuda is None:
         return None
-    generation = torch.cuda.get_device_capability()[0]
-    if generation in (9, 10) and not torch.are_deterministic_algorithms_enabled():
-        return "cudnn"  # as PyTorch chooses; its gradients are not deterministic
-    return "flash" if generation >= 8 else None
+    capability, backends = torch.cuda.get_device_capability(device), cast(Any, torch.backends.cuda)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    if capability in ((9, 0), (10, 0)) and backends.cudnn_sdp_enabled() and not deterministic:
+        return "cudnn"
+    return "flash" if capability >= (8, 0) and backends.flash_sdp_enabled() else None
 
 
 _of_gpu._dynamo_marked_constant = True  # type: ignore[attr-defined]  # `assume_constant_result` would import the compiler

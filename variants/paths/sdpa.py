@@ -1,9 +1,10 @@
 """PyTorch's fused scaled-dot-product attention, with other stages folded into its inputs or applied to its output.
 
     margin, temperature      row factors c_i / tau go into the queries
-    learned key and value    on a GPU from the log of the sum; else one more column
-    sink with logit s        from the log of the sum (`fused_column`); else one more column and channel: the query's is
-                             s / scale, the sink's own is 1, others 0
+    learned key and value    on a GPU as the sink; else one more column
+    sink with logit s        from the log of the sum (`fused_column`); on a GPU, only of causal heads in half precision
+                             without padding, window, bias or dropout. Else one more column and channel: the query's
+                             is s / scale, the sink's own is 1, others 0
     its value v0             a column, and one more channel of the values, which is the sink's weight
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
@@ -80,11 +81,9 @@ def column_kernel(operator: Operator, heads: Heads) -> str | None:
     """Name the kernel of a GPU that computes a sink or a learned key beside half-precision heads; None without one."""
     learned, sink = operator.extra.label != "none", operator.normaliser.label == "sink"
     causal = heads.mask is None and operator.visible.label == "everything" and heads.q.shape[-2] == heads.k.shape[-2]
-    own_value = operator.readout.label == "ground_value"
-    beside = (
-        own_value or heads.bias is not None or heads.dropout or scales_logits(operator) or not operator.merge.of_logits
-    )
-    if heads.q.device.type != "cuda" or learned == sink or not causal or beside:
+    maps, own_value = not operator.merge.of_logits, operator.readout.label == "ground_value"
+    refused = maps or own_value or heads.bias is not None or heads.dropout > 0 or scales_logits(operator)
+    if heads.q.device.type != "cuda" or learned == sink or not causal or refused:
         return None
     return find_kernel(heads.q, heads.v)
 
@@ -239,7 +238,7 @@ class _Folded:
         if self._seen is not None and not self._causal:
             total = self._seen.to(v) @ v
         else:
-            total = v.cumsum(-2) if v.device.type == "cpu" else sum_in_blocks(v)
+            total = sum_in_blocks(v) if v.device.type == "cuda" else v.cumsum(-2)
         own = int(self._pair is not None)
         if self._pair is not None and self._pair.value is not None:
             total = total + self._pair.value
