@@ -132,7 +132,8 @@ def _describe_machine(name: str, about: Row) -> str:
     device, commit = about.get("gpu", about["cpu"]), about["commit"] or "unknown"
     threads = f"{about['threads']} thread{'' if about['threads'] == 1 else 's'}"
     versions = f"torch {about['torch']}, Python {about['python']}, {threads}"
-    return f"### {name}: {device}\n\n`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}: {versions}"
+    source = f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {commit[:8]}"
+    return f"### {name}: {device}\n\n{source}: {versions}"
 
 
 def _write_exactness(name: str, about: Row) -> str:

@@ -136,8 +136,6 @@ def table(
     """
     import polars as pl
 
-    from store.analysis.measurements import text_of
-
     judged_by.check()
     best_over = judged_by.best_over
     if why is not None:
@@ -162,14 +160,22 @@ def table(
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
-            shown = shown.with_columns(measure=pl.lit(text_of(judged.name, judged.point)))
-            shown = select_columns(shown, rows.columns)
-            if len(of.campaign) > 1:
-                shown = shown.select(pl.lit(str(path)).alias("campaign"), pl.all())
-            frames.append(shown)
+            frames.append(_name_rows(shown, judged, rows.columns, str(path) if len(of.campaign) > 1 else None))
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+
+
+def _name_rows(
+    rows: "pl.DataFrame", measure: "GridMeasure", columns: str | None, campaign: str | None
+) -> "pl.DataFrame":
+    """Add the measure, and the campaign if there are several, to rows of verdicts."""
+    import polars as pl
+
+    from store.analysis.measurements import text_of
+
+    shown = select_columns(rows.with_columns(measure=pl.lit(text_of(measure.name, measure.point))), columns)
+    return shown if campaign is None else shown.select(pl.lit(campaign).alias("campaign"), pl.all())
 
 
 def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
