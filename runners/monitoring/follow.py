@@ -44,8 +44,8 @@ class Following:
                     self._ended[trial.key] = state.status
         ours = [each for each in view.status.where.submissions if each.record.submission in self._submissions]
         standings = {status.standing(each.name) for status in ours for each in status.record.classes}
-        is_released = time.monotonic() - self._began < _RELEASE_S and "held" in standings
-        return len(self._ended) == len(self._wanted) or not (is_released or standings & {"live", "unknown"})
+        may_still_show_held = time.monotonic() - self._began < _RELEASE_S and "held" in standings
+        return len(self._ended) == len(self._wanted) or not (may_still_show_held or standings & {"live", "unknown"})
 
     def result(self, found: Survey, submission: str | None) -> RunResult:
         """Return the result, in the form of a run on this machine."""

@@ -23,8 +23,8 @@ from runners.tasks.task import DIVERGED, Batch, Data, Items, Measurements
 from runners.training.compilation import Forward
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
-from runners.training.evaluation_journal import EvaluationStopped, InterruptiblePredict
 from runners.training.flat_parameters import Flat
+from runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
 from runners.training.process_group import World
 from runners.training.rank_launcher import ranks, require_precision
 from runners.training.step_values import STEPS_BEHIND, StepValues

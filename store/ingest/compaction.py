@@ -15,7 +15,7 @@ SMALL_BYTES = 256 * 1024
 """Shards of fewer bytes are joined."""
 
 LEAST, MOST = 1000, 5000
-"""So many small shards of a table are waited for, and so many are joined at once."""
+"""From `LEAST` small shards of a table on they are joined, at most `MOST` at once."""
 
 
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:

@@ -97,15 +97,15 @@ def ingest(
 
 
 def ingest_into(
-    layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = (), most_s: float = math.inf
+    layout: Layout, connection: duckdb.DuckDBPyConnection, unchanged: Collection[str] = (), most_s: float = math.inf
 ) -> Ingested:
-    """Bring everything new into the database; the caller holds the lock. Directories `same` hold nothing new."""
-    records, shards = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
+    """Bring everything new into the database; the caller holds the lock. Trial directories `unchanged` are skipped."""
+    records, shards = RecordIngest(layout, connection, unchanged, most_s), ShardIngest(layout, connection)
     if math.isfinite(most_s):
         left = Ingested(unread_fans=frozenset(layout.fans()), unread_plans=records.large_plans())
         if left.unread_plans:
             return left
-        shards.run(time.monotonic() + most_s / 2)  # first, since a result that is known without them looks damaged
+        shards.run(time.monotonic() + most_s / 2)  # first: a result without its shards would look damaged
         if shards.unread:
             records.run_plans()
             return left._replace(rows=shards.rows, shards=shards.shards, unread_shards=shards.unread)

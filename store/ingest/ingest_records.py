@@ -19,7 +19,7 @@ from store.files.record_fields import Problem, clean_text, json_text, signed_siz
 from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
 
-_NOT_UNCHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
+_MAY_HAVE_CHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($unchanged AS VARCHAR[])))"
 
 MOST_PLAN_BYTES = 40 << 20
 """Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
@@ -30,12 +30,12 @@ class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
     def __init__(
-        self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str], most_s: float
+        self, layout: Layout, connection: duckdb.DuckDBPyConnection, unchanged: Collection[str], most_s: float
     ) -> None:
-        """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
+        """Skip the trial directories `unchanged`, except attempts that had not ended.
 
-        After `most_s` seconds, attempts that are not known and directories without damaged records are left unread, but
-        for one, so that repeated calls find everything on any machine.
+        After `most_s` seconds, new attempts wait for the next call, and so do directories without damaged records. Each
+        call reads at least one of them, so repeated calls read everything.
         """
         self._most_s = most_s
         self._until = time.monotonic() + most_s
@@ -45,7 +45,7 @@ class RecordIngest:
         """Directories of trials that were not read, or not wholly."""
         self._layout = layout
         self._connection = connection
-        self._same = frozenset(same)
+        self._unchanged = frozenset(unchanged)
         self.plans = 0
         self.attempts = 0
         self.evaluated = 0
@@ -54,7 +54,7 @@ class RecordIngest:
     def run(self) -> None:
         """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
 
-        An ingest that is killed in between would else leave states that no later one derives again.
+        Otherwise an ingest that is killed in between would leave stale states for ever.
         """
         with transaction(self._connection):
             self._plans()
@@ -107,8 +107,8 @@ class RecordIngest:
 
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
-        same = ("trial", "cell", "seed", "operator")
-        rows = [{name: clean_text(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
+        columns = ("trial", "cell", "seed", "operator")
+        rows = [{name: clean_text(line[name]) for name in columns} | {"source": plan.source} for line in plan.lines]
         self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
         header = plan.header or {}
         if plan.source.startswith("grids/"):
@@ -167,7 +167,7 @@ class RecordIngest:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
-        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_NOT_UNCHANGED}"
+        ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_MAY_HAVE_CHANGED}"
         signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
         unended = execute("FROM attempt WHERE status IS NULL")
         columns = [column[0] for column in unended.description]
@@ -211,7 +211,7 @@ class RecordIngest:
         """
         files = self._connection.execute("SELECT file FROM bad_record WHERE starts_with(file, 'trials/')").fetchall()
         damaged = {file.split("/")[1] for (file,) in files}
-        fans = [fan for fan in self._layout.fans() if fan not in self._same]
+        fans = [fan for fan in self._layout.fans() if fan not in self._unchanged]
         if math.isfinite(self._until):
             random.shuffle(fans)
         for fan in sorted(fans, key=lambda fan: fan not in damaged):
@@ -225,17 +225,17 @@ class RecordIngest:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
 
     def _query_changed(self, query: str) -> list[tuple[Any, ...]]:
-        """Run a query restricted by `_NOT_UNCHANGED` to directories that may have changed."""
-        return self._connection.execute(query, {"same": [*self._same, *self.unread_fans]}).fetchall()
+        """Run a query restricted by `_MAY_HAVE_CHANGED` to directories that may have changed."""
+        return self._connection.execute(query, {"unchanged": [*self._unchanged, *self.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
         execute = self._connection.execute
-        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_NOT_UNCHANGED} ORDER BY ALL"
+        ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_MAY_HAVE_CHANGED} ORDER BY ALL"
         finished = self._query_changed(ok)
         on_disk = evaluated_on_disk(self._layout, finished)
         columns = "trial, attempt, evaluation, signature"
-        rows_before = self._query_changed(f"SELECT {columns} FROM evaluated WHERE {_NOT_UNCHANGED}")
+        rows_before = self._query_changed(f"SELECT {columns} FROM evaluated WHERE {_MAY_HAVE_CHANGED}")
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]

@@ -48,8 +48,8 @@ class ShardIngest:
         self.unread = 0
         """New shards that were left, since the time was over."""
 
-    def run(self, until: float = math.inf) -> None:
-        """Insert every new sound shard; quarantine the others. `until` is when to begin no more."""
+    def run(self, deadline: float = math.inf) -> None:
+        """Insert every new sound shard; quarantine the others. After `deadline`, begin no more."""
         execute, named = self._connection.execute, self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
@@ -71,7 +71,7 @@ class ShardIngest:
                 path.unlink(missing_ok=True)  # left by an ingest that was killed
             if name in ledger or name in joined_files or (before is not None and before[0] == file_signature(path)):
                 continue
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 self.unread += 1
                 continue
             info = self._verify(path, known)
@@ -126,7 +126,7 @@ class ShardIngest:
                 )
 
     def _withdraw(self, numbers: Sequence[int], table: str) -> None:
-        """Remove shards and their rows, and let twins of them be tried that were set aside."""
+        """Remove shards and their rows, and retry quarantined shards with the same bytes."""
         execute, these = self._connection.execute, {"numbers": list(numbers)}
         execute(
             "UPDATE bad_shard SET signature = '' FROM shard s WHERE list_contains($numbers, s.number) "

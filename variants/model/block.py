@@ -16,8 +16,8 @@ from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, Path, PathName, choose, devices_of
 
-_LONG = (4096, 4096)
-"""Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
+_COMPILED_LENGTHS = (4096, 4096)
+"""A compiled model chooses its path as for so many queries and keys, whatever the true length."""
 
 
 class LayerPosition(NamedTuple):
@@ -53,9 +53,9 @@ class Attention(nn.Module):
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         biased, dropout = backbone.positions.adds_bias, self.dropout > 0
-        beside = Case(*_LONG, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
+        compiled_case = Case(*_COMPILED_LENGTHS, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
         self._compiled = {
-            (device, dtype): choose(operator, beside._replace(device=device, dtype=dtype), place.path).path
+            (device, dtype): choose(operator, compiled_case._replace(device=device, dtype=dtype), place.path).path
             for device in devices_of(place.path)
             for dtype in (PRECISIONS if place.path == "auto" else (torch.float32,))
         }
@@ -150,7 +150,7 @@ def _in_heads(x: Tensor, channels: int) -> Tensor:
 
 
 def _shift(x: Tensor, share: Tensor | None) -> Tensor:
-    """Mix [B, H, T, D] with the token before, by a share [B, H, T] before its sigmoid."""
+    """Mix [B, H, T, D] with the token before, by the sigmoid of `share` [B, H, T]."""
     if share is None:
         return x
     before = F.pad(x[..., :-1, :], (0, 0, 1, 0))
@@ -188,7 +188,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer, its norms before or after each part, its parts in a row or side by side."""
+    """One layer: attention and feedforward, sequential or parallel, with norms before or after each."""
 
     def __init__(self, backbone: Backbone, operator: Operator, place: LayerPosition) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Fused attention with one more column, a sink or a learned key, without an extra key.
 
-The kernel returns its output o and the logarithm of each row's sum, l. A column of logit s and value u leaves keys the
-share sigmoid(l - s), so the output is share o + w0 u with w0 = e^s / (e^l + e^s). The kernel's own backward pass gives
-the gradients of queries, keys and values if it gets this output and the logarithm of the whole sum, log(e^l + e^s). For
-an incoming gradient g, the column's gradients are ds = w0 (g . u - g . output) and du = w0 g, summed over queries.
+The kernel returns its output o and the log-sum-exp l of each row. With a column of logit s and value u, keys keep the
+share p = sigmoid(l - s), and the output is p o + w0 u with w0 = e^s / (e^l + e^s). The kernel's own backward pass gives
+the gradients of queries, keys and values if it gets this output and the whole log-sum-exp, log(e^l + e^s). For an
+incoming gradient g, the column's gradients are ds = w0 (g . u - g . output) and du = w0 g, summed over queries.
 """
 
 from collections.abc import Callable
@@ -35,9 +35,9 @@ class Kernel(NamedTuple):
     """A fused kernel. Queries, keys and values are [B, H, T, D]; without a mask it is causal."""
 
     forward: Callable[..., tuple[Any, ...]]
-    """(q, k, v, mask, scale) -> output, log of the sum [B, H, T] or [B, H, T, 1], and what `backward` needs besides."""
+    """(q, k, v, mask, scale) -> output, log-sum-exp [B, H, T] or [B, H, T, 1], and what `backward` needs besides."""
     backward: Callable[..., tuple[Tensor, Tensor, Tensor]]
-    """(slope, q, k, v, mask, scale, output, log of the sum, *besides) -> gradients of q, k and v."""
+    """(grad_output, q, k, v, mask, scale, output, log-sum-exp, *saved) -> gradients of q, k and v."""
 
 
 def _cpu(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Any, ...]:
@@ -45,9 +45,11 @@ def _cpu(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> 
     return tuple(kernel(q, k, v, 0.0, mask is None, attn_mask=mask, scale=scale))
 
 
-def _cpu_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, *kept: Any) -> Any:
+def _cpu_backward(
+    grad_output: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, *kept: Any
+) -> Any:
     kernel = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
-    return kernel(slope, q, k, v, *kept, 0.0, mask is None, attn_mask=mask, scale=scale)
+    return kernel(grad_output, q, k, v, *kept, 0.0, mask is None, attn_mask=mask, scale=scale)
 
 
 def _cudnn(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[Any, ...]:
@@ -56,10 +58,10 @@ def _cudnn(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[A
     return tuple(kernel(q, k, v, None, compute_log_sumexp=True, is_causal=True, scale=scale)[:-1])
 
 
-def _cudnn_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
+def _cudnn_backward(grad_output: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
     output, log_sum, *lengths, seed, offset = kept
     kernel = _ATEN._scaled_dot_product_cudnn_attention_backward
-    given = slope, q, k, v, output, log_sum, seed, offset, None, *lengths, 0.0
+    given = grad_output, q, k, v, output, log_sum, seed, offset, None, *lengths, 0.0
     return kernel(*given, is_causal=True, scale=scale)
 
 
@@ -68,11 +70,11 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[A
     return tuple(_ATEN._scaled_dot_product_flash_attention(q, k, v, is_causal=True, scale=scale)[:-1])
 
 
-def _flash_backward(slope: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
+def _flash_backward(grad_output: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
     *results, seed, offset = kept
     random = {"philox_seed": seed, "philox_offset": offset}
     kernel = _ATEN._scaled_dot_product_flash_attention_backward
-    return kernel(slope, q, k, v, *results, 0.0, is_causal=True, **random, scale=scale)
+    return kernel(grad_output, q, k, v, *results, 0.0, is_causal=True, **random, scale=scale)
 
 
 KERNELS: Final = {
@@ -86,31 +88,32 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: str, scale: float, mask: Tensor | None, *tensors: Tensor | None) -> Tensor:
         *heads, logit, value = cast("tuple[Tensor, ...]", tensors)
-        output, log_sum, *besides = KERNELS[name].forward(*heads, mask, scale)
+        output, log_sum, *saved = KERNELS[name].forward(*heads, mask, scale)
         rows = log_sum.view(logit.shape)
         total = torch.logaddexp(rows, logit)
         output = output * Sink.key_share(rows, logit)[..., None]
         if value is not None:
             output = output + (logit - total).exp()[..., None] * value
         output = output.to(heads[0].dtype)
-        given = [each if isinstance(each, Tensor) else None for each in besides]
+        given = [each if isinstance(each, Tensor) else None for each in saved]
         ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *given)
-        ctx.name, ctx.scale, ctx.numbers = name, scale, [None if isinstance(each, Tensor) else each for each in besides]
+        ctx.name, ctx.scale = name, scale
+        ctx.non_tensors = [None if isinstance(each, Tensor) else each for each in saved]
         return cast("Tensor", output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, logit, value, mask, output, total, *given = ctx.saved_tensors
-        besides = [number if x is None else x for x, number in zip(given, ctx.numbers, strict=True)]
-        found = KERNELS[ctx.name].backward(slope, q, k, v, mask, ctx.scale, output, total, *besides)
-        weight, wide = (logit - total.view(logit.shape)).exp(), slope.to(logit.dtype)
-        logit_slope, value_slope = None, None
+        saved = [other if x is None else x for x, other in zip(given, ctx.non_tensors, strict=True)]
+        found = KERNELS[ctx.name].backward(grad_output, q, k, v, mask, ctx.scale, output, total, *saved)
+        weight, wide = (logit - total.view(logit.shape)).exp(), grad_output.to(logit.dtype)
+        grad_logit, grad_value = None, None
         if ctx.needs_input_grad[-2]:
-            logit_slope = -weight * (wide * (output if value is None else output - value)).sum(-1)
+            grad_logit = -weight * (wide * (output if value is None else output - value)).sum(-1)
         if ctx.needs_input_grad[-1]:
-            value_slope = (weight[..., None] * wide).sum(-2, keepdim=True)
-        return None, None, None, *found, logit_slope, value_slope
+            grad_value = (weight[..., None] * wide).sum(-2, keepdim=True)
+        return None, None, None, *found, grad_logit, grad_value
 
 
 def find_kernel(q: Tensor, v: Tensor) -> str | None:

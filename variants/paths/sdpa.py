@@ -1,17 +1,18 @@
 """PyTorch's fused scaled-dot-product attention, with other stages folded into its inputs or applied to its output.
 
     margin, temperature      row factors c_i / tau go into the queries
-    learned key and value    on a GPU as the sink; else one more column
-    sink with logit s        from the log of the sum (`fused_column`); on a GPU, only of causal heads in half precision
-                             without padding, window, bias or dropout. Else one more column and channel: the query's
-                             is s / scale, the sink's own is 1, others 0
-    its value v0             a column, and one more channel of the values, which is the sink's weight
-    several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
+    learned key and value    on a GPU as the sink; else one extra key
+    sink with logit s        from the kernel's log-sum-exp (`fused_column`). On a GPU this needs causal heads in half
+                             precision without padding, window, bias or dropout. Otherwise one extra key and one extra
+                             channel: s / scale in every query, 1 in the sink's key, 0 in other keys
+    its value v0             an extra key, and one extra channel of the values, which is the sink's weight
+    several signals          merged logits: one product with a common scale. Merged maps: each signal is an entry of the
+                             batch, and all share the values
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
-In bfloat16 and float16, what follows the kernel is computed in float32. So is the kernel itself if few bits would move
-large logits: with factors of queries, normalised queries, biases, and columns that are keys. If the mask is causal, one
-empty query per learned column goes in front, so that the mask stays causal. Kernels never get a query without a visible
+In bfloat16 and float16, what follows the kernel is computed in float32. The kernel, too, runs in float32 where half
+precision would round large logits: with row factors, normalised queries, a bias or an extra key. If the mask is causal,
+one empty query per extra key goes in front, so that the mask stays causal. Kernels never get a query without a visible
 key, where gradients were wrong on an H100: such a query sees all keys, and its output is set to 0.
 """
 
@@ -45,7 +46,10 @@ _KINDS = {
 }
 
 _PADDED_FROM = 512
-"""Keys from which queries are padded to the width of values: the CPU's fused kernel needs it, below it costs more."""
+"""Keys from which on queries and keys are padded to the width of values, which the CPU's fused kernel requires.
+
+With fewer keys, padding costs more than it saves.
+"""
 _AFTER_KERNEL = {"merge": "logits", "rescale": "none", "readout": "values", "head_norm": "none", "output_gate": "none"}
 """Neutral choices of the stages that act on the kernel's output."""
 
@@ -56,18 +60,18 @@ def cannot(operator: Operator) -> str | None:
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the learned columns' value."""
+    """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the extra keys' values."""
     given = heads.v.dtype
     working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
     kernel = column_kernel(operator, heads._replace(q=heads.q.to(working)))
-    if kernel is None and (_adds_to_logits(operator) or heads.bias is not None):
+    if kernel is None and (_needs_float32_logits(operator) or heads.bias is not None):
         working = torch.promote_types(working, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     with without_autocast(heads.q.device.type):
         return _Folded(operator, heads, by_stage(numbers), kernel).output().to(given)
 
 
-def _adds_to_logits(operator: Operator) -> bool:
+def _needs_float32_logits(operator: Operator) -> bool:
     """Return True if logits depend on more than queries and keys, which few bits would move."""
     return scales_logits(operator) or operator.extra.label != "none" or operator.normaliser.label == "sink"
 
@@ -99,7 +103,9 @@ class _Folded:
         square = heads.q.shape[-2] == heads.k.shape[-2]
         self._causal = square and heads.mask is None and operator.visible.label == "everything"
         self._grounded = operator.readout.label == "ground_value"
-        self._plain = all(getattr(operator, stage).label == neutral for stage, neutral in _AFTER_KERNEL.items())
+        self._nothing_after_kernel = all(
+            getattr(operator, stage).label == neutral for stage, neutral in _AFTER_KERNEL.items()
+        )
         counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if masked else None
@@ -139,15 +145,15 @@ class _Folded:
     def _run_fused(self) -> Tensor:
         """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
-        plain, width = operator.merge.of_logits, heads.q.shape[-1]
-        scale = _DOT.scale(width, signals) if plain else _DOT.scale(width // signals)
+        one_map, width = operator.merge.of_logits, heads.q.shape[-1]
+        scale = _DOT.scale(width, signals) if one_map else _DOT.scale(width // signals)
         q, k, v = heads.q, heads.k, heads.v
         if self._pair is not None and self._kernel is None:
             k = torch.cat((self._pair.key.to(k).expand_as(k[..., :1, :]), k), -2)
-            v = torch.cat((self._column(self._pair.value), v), -2)
+            v = torch.cat((self._extra_value(self._pair.value), v), -2)
         factor = row_factor(operator, self._margin, self._value)
         q = q if factor is None else (q * factor).to(q.dtype)
-        if not plain:
+        if not one_map:
             q, k = split_signals(q, signals), split_signals(k, signals)
         column = None if self._pair is None or self._kernel is None else self._learned_column(q, scale, self._kernel)
         if operator.normaliser.label == "sink":
@@ -156,7 +162,7 @@ class _Folded:
                 self._kernel = find_kernel(q, v)
             if self._kernel is None:
                 q, k = _with_sink(q, k, sink.to(q) / scale)
-                v = torch.cat((self._column(None), v), -2)
+                v = torch.cat((self._extra_value(None), v), -2)
             else:
                 column = Column(sink[..., 0], None, self._kernel)
             if self._grounded:
@@ -171,18 +177,18 @@ class _Folded:
         value = None if value is None else value.to(self._working).expand_as(self._heads.v[..., :1, :])
         return Column(logit, value, kernel)
 
-    def _column(self, value: Tensor | None) -> Tensor:
-        """Return the value of a learned column, [B, H, 1, D]."""
+    def _extra_value(self, value: Tensor | None) -> Tensor:
+        """Return the value of an extra key, [B, H, 1, D]."""
         one = self._heads.v[..., :1, :]
         return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
 
     def _attention(self, q: Tensor, k: Tensor, v: Tensor, column: Column | None, scale: float) -> Tensor:
-        columns, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
+        extra_keys, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
         mask = self._mask()
-        if columns and mask is None:
-            q = F.pad(q, (0, 0, columns, 0))
-        elif columns and mask is not None:
-            mask = F.pad(mask, (columns, 0), value=True if mask.dtype == torch.bool else 0.0)
+        if extra_keys and mask is None:
+            q = F.pad(q, (0, 0, extra_keys, 0))
+        elif extra_keys and mask is not None:
+            mask = F.pad(mask, (extra_keys, 0), value=True if mask.dtype == torch.bool else 0.0)
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
         q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
@@ -191,7 +197,7 @@ class _Folded:
             q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
         if column is not None:
             rows = column.logit.reshape(-1, *column.logit.shape[-2:])
-            rows = F.pad(rows, (columns, 0)) if mask is None else rows
+            rows = F.pad(rows, (extra_keys, 0)) if mask is None else rows
             output = attend_with_column(q, k, v, column._replace(logit=rows), mask, scale)
         else:
             width = v.shape[-1]
@@ -200,7 +206,7 @@ class _Folded:
                 q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
             )[..., :width]
         output = output.reshape(*front, *output.shape[-2:])
-        output = output[..., columns:, :] if columns and mask is None else output
+        output = output[..., extra_keys:, :] if extra_keys and mask is None else output
         return output if self._blind is None else output.masked_fill(self._blind, 0)
 
     def _mask(self) -> Tensor | None:
@@ -219,7 +225,7 @@ class _Folded:
 
     def _merge_maps(self, output: Tensor) -> Tensor:
         merge = self._operator.merge
-        if self._plain:
+        if self._nothing_after_kernel:
             return output
         output = output.to(self._working)
         if merge.of_logits:
