@@ -294,3 +294,13 @@ def test_a_record_of_a_gpu_has_its_software(load: Callable[[str], ModuleType], m
     monkeypatch.setattr(attention, "gpu_software", lambda _: {"cuda": "12.8", "cudnn": "91002"})
     about = attention.describe("cuda")
     assert [about[name] for name in ("gpu", "driver", "cuda", "cudnn")] == ["NVIDIA H200", "570.1", "12.8", "91002"]
+
+
+def test_every_tile_in_use_is_among_those_that_are_timed(load: Callable[[str], ModuleType]) -> None:
+    tiles = load("tiles")
+    cases = [*tiles.all_cases()]
+    assert len(set(cases)) == len(cases)
+    for (precision, width, gated), each in tiles.TILES.items():
+        if precision == "half":
+            used = [tiles.Case(width, gated, kernel, getattr(each, kernel)) for kernel in tiles.Tiles._fields]
+            assert set(used) <= set(cases)
