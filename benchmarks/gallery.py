@@ -1,6 +1,7 @@
-"""Draws the pictures of docs/gallery/ from the synthetic campaign of the tests: `python -m benchmarks.gallery`.
+"""Draws the pictures of docs/gallery/ that docs/gallery.md shows, which `python docs/generate/all.py` writes.
 
-They are those that docs/gallery.md shows, which `python docs/generate/all.py` writes.
+python -m benchmarks.gallery               # from synthetic data and formulas, unless a picture is measured
+python -m benchmarks.gallery CAMPAIGN ...  # from the runs of campaigns; each picture says so in its metadata
 """
 
 import io
@@ -29,28 +30,67 @@ from dashboards.html.markup import tag, text  # noqa: E402
 from dashboards.papers.item import Drawn, Item  # noqa: E402
 from dashboards.papers.items import ITEMS  # noqa: E402
 from dashboards.theme.styles import REST, Style  # noqa: E402
+from runners.cli.resolve import load_paper, paper_files  # noqa: E402
 from store import Store  # noqa: E402
 from store.published.tables import papers  # noqa: E402
 
+DOCS = ROOT / "docs"
+CHROMIUM: Final = "/usr/bin/chromium"
 WIDTH = 1000
 BADGE: Final = 132, 26
 """Width and height of the words "synthetic data" in the upper right corner of a picture."""
 _MARGIN: Final = 12
 
 
-def main(chromium: str = "/usr/bin/chromium") -> None:
-    """Draw a picture of every item that the page shows so; `chromium` is a browser's path."""
-    docs = ROOT / "docs"
-    keys = shown_keys((docs / "gallery.md").read_text(encoding="utf-8"))
-    with TemporaryDirectory() as folder:
-        root = write_gallery(Path(folder) / "synthetic", figure_grids() | table_grids())
-        with Store.open(root) as store:
-            found = gallery(store, {key: grid_of(key) for key in keys})
-        page = Path(folder) / "gallery.html"
-        page.write_text(gallery_html(found), encoding="utf-8")
-        shoot(page, found, docs / "gallery", chromium)
-    size = sum(path.stat().st_size for path in (docs / "gallery").iterdir())
+def main(*campaigns: str) -> None:
+    """Draw the items of the page that have no measured picture, or those that `campaigns` have measured."""
+    keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
+    out = DOCS / "gallery"
+    out.mkdir(exist_ok=True)
+    for campaign in campaigns:
+        with Store.open(Path(campaign)) as store:
+            grids = measured_grids(store, keys)
+            found = gallery(store, {key: grid for key, (grid, _) in grids.items()})
+        for item, drawn in found.drawn:
+            if drawn.figure is None:
+                print(f"{item.key}: {drawn.message}")
+        found = found._replace(drawn=[each for each in found.drawn if each[1].figure is not None])
+        shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
+    if not campaigns:
+        for old in out.glob("*.png"):
+            if old.stem not in keys:
+                old.unlink()
+        with TemporaryDirectory() as folder:
+            root = write_gallery(Path(folder) / "synthetic", figure_grids() | table_grids())
+            with Store.open(root) as store:
+                found = gallery(store, {key: grid_of(key) for key in keys if origin_of(out / f"{key}.png") is None})
+        shoot(found, out, {})
+    size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{len(found.drawn)} items, pictures of {size / 1e6:.2f} MB")
+
+
+def measured_grids(store: Store, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Map the figures among `keys` to their grid in `store`, and to the scale and seeds of its runs."""
+    found, there = {}, store.grids()
+    for folder in paper_files():
+        papers_grids = load_paper(folder).registry
+        for item in ITEMS:
+            if item.paper != papers_grids.number or item.key not in keys or item.kind != "figure" or not item.needs:
+                continue
+            planned = papers_grids.item(f"{item.kind}{item.number}")
+            for scale in () if planned.reason else papers_grids.grid_item(planned.name).scales:
+                grid = papers_grids.grid_name(planned.name, scale)
+                if grid in there:
+                    found[item.key] = grid, f"scale {scale}, {len(store.grid(grid)['seeds'])} seeds"
+    return found
+
+
+def origin_of(picture: Path) -> str | None:
+    """Return the scale and seeds of a measured picture; None for others, and if there is none."""
+    if not picture.exists():
+        return None
+    with Image.open(picture) as drawing:
+        return drawing.info.get("Measured")
 
 
 def shown_keys(page: str) -> list[str]:
@@ -58,13 +98,12 @@ def shown_keys(page: str) -> list[str]:
     return re.findall(r"\]\(gallery/([\w-]+)\.png\)", page)
 
 
-def shoot(page: Path, found: "Gallery", out: Path, chromium: str) -> None:
-    """A picture of every item of the page."""
-    out.mkdir(exist_ok=True)
-    for old in out.glob("*.png"):
-        old.unlink()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> None:
+    """Write a picture of every item. `origins` are those of measured ones, by key."""
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = Path(folder) / "gallery.html"
+        page.write_text(gallery_html(found), encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-drawn]", state="attached")
@@ -72,12 +111,17 @@ def shoot(page: Path, found: "Gallery", out: Path, chromium: str) -> None:
         tab.add_style_tag(content="figure > details, figure > h3 { display: none; } thead th { position: static; }")
         for item, drawn in found.drawn:
             shot = tab.locator(f"[id='{item.key}']").screenshot(scale="css")
-            save_picture(shot, out / f"{item.key}.png", drawn.caption, synthetic=bool(item.needs))
+            origin = "" if not item.needs else origins.get(item.key)
+            save_picture(shot, out / f"{item.key}.png", drawn.caption, origin)
         browser.close()
 
 
-def save_picture(shot: bytes, path: Path, caption: str, *, synthetic: bool) -> None:
-    """Write a PNG with at most 256 colours, which takes a third of the bytes."""
+def save_picture(shot: bytes, path: Path, caption: str, origin: str | None) -> None:
+    """Write a PNG with at most 256 colours, which takes a third of the bytes.
+
+    `origin` is that of a measured picture, "" of one drawn from a formula, and None of synthetic data.
+    """
+    synthetic = origin is None
     top = _MARGIN + (BADGE[1] if synthetic else 0)
     with Image.open(io.BytesIO(shot)) as drawing:
         picture = Image.new("RGB", (drawing.width + 2 * _MARGIN, drawing.height + top + _MARGIN), "white")
@@ -86,6 +130,8 @@ def save_picture(shot: bytes, path: Path, caption: str, *, synthetic: bool) -> N
         picture.paste(draw_badge(), (picture.width - BADGE[0], 0))
     about = PngInfo()
     about.add_itxt("Description", caption)
+    if origin:
+        about.add_itxt("Measured", origin)
     picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, pnginfo=about)
 
 

@@ -1,4 +1,4 @@
-"""Screening of seven tasks: which tell attention variants apart at a size that two cores train in seconds.
+"""Screening of seven tasks: which tell attention variants apart at a size that two cores train in minutes.
 
 Seven grids, one per task, with the same operators and seeds. Recall, induction, selective copy and the needle are
 trained on 32 tokens and compared on 64 or 128. Grammar, text and functions are compared on new data. A task deserves a

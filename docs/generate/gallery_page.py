@@ -6,9 +6,11 @@ files have its measurements. `python -m benchmarks.gallery` draws the other pict
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from markdown import fill_template
+from PIL import Image
 from result_files import GridResult, read
 from results_page import RESULTS, draw, name_measure, name_picture
 
@@ -19,6 +21,7 @@ from grid import PaperGrids, PaperItem
 from runners.cli.resolve import load_paper, paper_files
 from store.published.tables import papers
 
+_PICTURES: Final = Path(__file__).parent.parent / "gallery"
 _SMALL: Final = {"paper": "", "gpu": "small models, ", "cpu": "small models, "}
 
 
@@ -76,6 +79,8 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
     if not item.needs:
         return [f"![{item.title}, by formulas]({picture})"]
     synthetic = f"![{item.title}, synthetic data]({picture})"
+    if (origin := _measured_origin(item)) is not None:
+        return [f"![{item.title}, measured]({picture})", f"Measured: {origin}; see [results](results.md)."]
     if published is None:
         return [f"Not drawn: {planned.reason}."] if planned.reason and item.kind == "table" else [synthetic]
     lacking = sorted({*item.needs} - {*published.result.rows["name"]})
@@ -91,6 +96,15 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
         return [f"![{item.title}, measured]({published.picture})", f"Measured: {name}; {origin}."]
     other = re.sub(r"(\d+)", r" \1", planned.of)
     return [f"Measured with {other}: [{name}]({published.picture}) of the grid `{published.grid}`; {origin}."]
+
+
+def _measured_origin(item: Item) -> str | None:
+    """Return the scale and seeds of the runs that the item's own picture was drawn from."""
+    picture = _PICTURES / f"{item.key}.png"
+    if not picture.exists():
+        return None
+    with Image.open(picture) as drawing:
+        return drawing.info.get("Measured")
 
 
 def _list_code(names: Sequence[str]) -> str:

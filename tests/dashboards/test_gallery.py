@@ -394,6 +394,7 @@ def test_the_pictures_of_the_documentation_have_the_captions_of_the_drawings(dra
     captions = {}
     for path in (DOCS / "gallery").glob("*.png"):
         with Image.open(path) as picture:
-            captions[path.stem] = picture.info["Description"]
+            if "Measured" not in picture.info:
+                captions[path.stem] = picture.info["Description"]
     now = {key: drawn[key].caption for key in captions}
     assert captions == now, "run `python -m benchmarks.gallery` and commit docs/gallery"
