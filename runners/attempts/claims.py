@@ -132,21 +132,21 @@ def _find_hopeless(
     An earlier life of the same SLURM task is not lost: that of `start`, and those of later attempts. `worker.sh` counts
     these.
     """
-    lives, lost, long, places = 0, 0, 0.0, [start.get("place")]
+    lives, died, long, places = 0, 0, 0.0, [start.get("place")]
     for found in reversed(state.attempts):
         theirs = found.start
         failed = found.end is not None and found.end["status"] == "failed"
         if failed or not same_code(found.attempt) or theirs.get("resumed_from") != start["resumed_from"]:
             break
         place = theirs.get("place")
-        lost += found.end is None and not any(earlier_life(place, later) for later in places)
+        died += found.end is None and not any(earlier_life(place, later) for later in places)
         places.append(place)
         beats_s = LONG_BEATS * float(theirs.get("heartbeat_s", BEAT_EVERY_S))
         long += min(
             1.0, _lasted_s(layout, start["trial"], found) / max(2 * float(theirs.get("checkpoint_s", 0)), beats_s)
         )
         lives += 1
-    if lost >= MOST_LOST:
+    if died >= MOST_LOST:
         return lost_failure(MOST_LOST)
     return fruitless_failure(lives, (start["resumed_from"] or {}).get("step", 0)) if long >= MOST_FRUITLESS else None
 

@@ -91,7 +91,7 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
         marked = mark_cancelled(layout, submissions)  # before the scheduler is asked, which may not answer for long
         statuses, notes = read_submission_status(layout, scheduler)
         cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel, marked)
-        cancelling.everything(submissions)
+        cancelling.cancel_submissions(submissions)
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])
     else:

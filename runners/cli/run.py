@@ -67,13 +67,13 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
     return code
 
 
-def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
+def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, cancelled: int = 0) -> int:
     """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
     tell(*result.problems)
     say(f"{_outcome_words(result)}; results in {root}")
     if result.interrupted:
         return 130
-    left = result.stopped - called_off
+    left = result.stopped - cancelled
     if left:
         tell(reason)
     return 4 if result.failed or result.skipped_failed or left else 0

@@ -12,7 +12,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
 from runners.cli.run import report_outcome
 from runners.monitoring.follow import Following
-from runners.monitoring.trial_locations import called_off
+from runners.monitoring.trial_locations import describe_cancelled
 from runners.monitoring.watch import show
 from runners.output import format_count, say, slow_notice, tell, write
 from runners.slurm.scheduler import SlurmScheduler
@@ -157,6 +157,6 @@ def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     name = queued.record.submission if queued.record else None
     cancelled = following.count_cancelled()
     if cancelled:
-        tell(called_off(cancelled))
+        tell(describe_cancelled(cancelled))
     result = following.result(drafter.survey.narrow_to(drafter.options.only), name)
-    return report_outcome(result, root, LEFT_ALONE, called_off=sum(cancelled.values()))
+    return report_outcome(result, root, LEFT_ALONE, cancelled=sum(cancelled.values()))

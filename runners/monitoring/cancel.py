@@ -24,12 +24,12 @@ Canceller = Callable[[Sequence[int]], str | None]
 _SHOWN = 8
 
 
-def mark_cancelled(layout: Layout, only: Collection[str] = ()) -> list[str]:
-    """Write `cancelled.json` of every submission that may be at work, or of `only` these; return their ids.
+def mark_cancelled(layout: Layout, ids: Collection[str] = ()) -> list[str]:
+    """Write `cancelled.json` of the submissions `ids`, by default of all that may be at work; return the ids.
 
     No scheduler is asked: workers read the file before they take a trial, and every few seconds.
     """
-    marked = [name for name in open_submissions(layout) if not only or name in only]
+    marked = [name for name in open_submissions(layout) if not ids or name in ids]
     for name in marked:
         _cancel_whole(layout, name)
     return marked
@@ -88,20 +88,20 @@ class Cancelling:
         self.done: list[str] = []
         self.problems: list[str] = []
 
-    def everything(self, only: Collection[str] = ()) -> None:
-        """Cancel all submissions and runs that are at work, or `only` those with these ids. Needs no store.
+    def cancel_submissions(self, ids: Collection[str] = ()) -> None:
+        """Cancel the submissions and runs with these ids; without ids, all that are at work. Needs no store.
 
         Raises NotFoundError if there is no such submission.
         """
-        for name in only:
+        for name in ids:
             if name not in self._known:
                 there = ", ".join(self._known[-_SHOWN:]) or "none"
                 raise NotFoundError(f"no submission {name!r} is queued or running; the latest are {there}")
         for status in self._at_work:
-            if not only or status.record.submission in only:
+            if not ids or status.record.submission in ids:
                 self._whole(status)
         for run in self._runs:
-            if not only or run.submission in only:
+            if not ids or run.submission in ids:
                 self._stop(run)
 
     def trials(self, keys: Collection[str], where: TrialLocations) -> None:

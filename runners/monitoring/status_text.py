@@ -10,13 +10,13 @@ import polars as pl
 
 from grid.durations import format_duration
 from runners.monitoring.failure_groups import count_failures
-from runners.monitoring.trial_locations import AtWork, State, TrialLocations, hours_used
+from runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
 from runners.output import age, format_count, write, write_prose, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 from store.store import Store
 
-OF_STATE: dict[str, State] = {
+STATE_OF_COLUMN: dict[str, State] = {
     "ok": "done",
     "failed": "failed",
     "running": "running",
@@ -122,14 +122,14 @@ def cells(store: Store, grid: str, where: TrialLocations) -> pl.DataFrame:
     )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
-    counted = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in OF_STATE.items())
+    counted = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in STATE_OF_COLUMN.items())
     counts = trials.join(states, on="trial").group_by("cell").agg(*counted)
-    shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
+    shown = [*frame.columns, *(name for name in STATE_OF_COLUMN if name not in frame.columns)]
     return (
         frame.rename({"ok": "known"})
-        .drop(*OF_STATE, strict=False)
+        .drop(*STATE_OF_COLUMN, strict=False)
         .join(counts, on="cell", how="left", maintain_order="left")
-        .with_columns(pl.col(*OF_STATE).fill_null(0))
+        .with_columns(pl.col(*STATE_OF_COLUMN).fill_null(0))
         .with_columns(pl.col("ok") + pl.col("known"))
         .select(shown)
         .join(tags, on="cell", how="left", maintain_order="left")
@@ -154,7 +154,9 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
     for name, frame in status.grids.items():
         tags = ["tags"] if any(frame["tags"]) else []  # its column replaces those without a trial
         always = _ALWAYS[:3] if tags else _ALWAYS
-        columns = [name for name in ("label", "planned", *OF_STATE) if name in always or frame[name].sum()] + tags
+        columns = [
+            name for name in ("label", "planned", *STATE_OF_COLUMN) if name in always or frame[name].sum()
+        ] + tags
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
@@ -192,7 +194,7 @@ def _choose_cells(frame: pl.DataFrame, most: int) -> pl.DataFrame:
     return frame.with_row_index("place").with_columns(rank).sort("rank", "place").head(most).sort("place")
 
 
-def _write_running(running: Sequence[AtWork]) -> None:
+def _write_running(running: Sequence[RunningTrial]) -> None:
     rows = [
         (
             each.trial[:8],

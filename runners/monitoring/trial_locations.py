@@ -34,7 +34,7 @@ STATES: tuple[State, ...] = get_args(State)
 _ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
 
 
-class AtWork(NamedTuple):
+class RunningTrial(NamedTuple):
     """A trial that is being trained."""
 
     trial: str
@@ -72,7 +72,7 @@ class TrialLocations:
 
     trials: dict[str, TrialLocation]
     """By key."""
-    at_work: tuple[AtWork, ...]
+    at_work: tuple[RunningTrial, ...]
     submissions: tuple[SubmissionStatus, ...]
     notes: tuple[str, ...]
     """Sentences about what cannot be known."""
@@ -111,7 +111,7 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
     when = time.time()
     unended = open_runs(layout, open_states)
     runs = tuple(each.record for each in unended if when - each.sign < SILENT_S)
-    owners = _PendingOwners(store, submissions, runs, open_states)
+    owners = _TrialOwners(store, submissions, runs, open_states)
     trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged, planned in rows if planned}
     left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
     unplanned = {key: owners.locate(key) for key, *_, planned in open_rows if not planned}
@@ -148,7 +148,7 @@ def outdated_notes(store: "Store", active: int) -> Iterator[str]:
 
 
 @final
-class _PendingOwners:
+class _TrialOwners:
     """Workers and runs that will take unfinished and failed trials."""
 
     def __init__(
@@ -238,7 +238,7 @@ class _PendingOwners:
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
 
 
-def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWork]:
+def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[RunningTrial]:
     running = {key: state.live for key, state in states.items() if state.live is not None}
     if not running:
         return
@@ -254,7 +254,7 @@ def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWor
         quiet = max(0.0, heartbeat_age(store.layout, key, live.attempt) or 0.0)
         step, first = progress.step if progress else None, (live.start.get("resumed_from") or {}).get("step", 0)
         seconds = time.time() - quiet - float(live.start["started"])
-        yield AtWork(
+        yield RunningTrial(
             trial=key,
             label=label,
             seed=seed,
@@ -269,7 +269,7 @@ def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[AtWor
         )
 
 
-def _endings(submissions: Sequence[SubmissionStatus], left: set[str], owners: _PendingOwners) -> Iterator[str]:
+def _endings(submissions: Sequence[SubmissionStatus], left: set[str], owners: _TrialOwners) -> Iterator[str]:
     """Describe each submission that was cancelled, or used up its budget, before its trials were done; latest first.
 
     A trial of `left`, which nobody will take, counts for the latest submission that has it.
@@ -283,13 +283,13 @@ def _endings(submissions: Sequence[SubmissionStatus], left: set[str], owners: _P
         seen |= trials
         cancelled = mine if status.cancelled.all else mine & status.cancelled.trials
         if cancelled:
-            yield called_off({status.record.submission: len(cancelled)})
+            yield describe_cancelled({status.record.submission: len(cancelled)})
         if mine - cancelled and status.spent and not any(worker.standing in AT_WORK for worker in status.workers):
             count = format_count(len(mine - cancelled), "trial")
             yield f"budget: {hours_used(status)}; {count} left; run again with another --budget"
 
 
-def called_off(trials: Mapping[str, int]) -> str:
+def describe_cancelled(trials: Mapping[str, int]) -> str:
     """Describe how many trials of submissions were cancelled."""
     parts = [f"{format_count(count, 'trial')} of submission {name}" for name, count in trials.items()]
     return f"cancelled: {', '.join(parts)}; `ablate run` goes on with {'it' if [*trials.values()] == [1] else 'them'}"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
-from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, write_status
+from runners.monitoring.status_text import STATE_OF_COLUMN, Status, failure_lines, read_status, write_status
 from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
@@ -90,7 +90,11 @@ class WatchView(NamedTuple):
             "when": shared["when"],
             "states": dict(self.states),
             "cells": [
-                {"grid": name, "label": row["label"], **{state: row[column] for column, state in OF_STATE.items()}}
+                {
+                    "grid": name,
+                    "label": row["label"],
+                    **{state: row[column] for column, state in STATE_OF_COLUMN.items()},
+                }
                 for name, row in cells
             ],
             **{name: shared[name] for name in ("running", "workers", "submissions")},

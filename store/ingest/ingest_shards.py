@@ -116,8 +116,8 @@ class ShardIngest:
             except BadShard as error:
                 with transaction(self._connection):
                     self._withdraw(numbers, table)
-                    for lost in dict.fromkeys((name, *members)):
-                        self._enter_bad(lost, _in_words(path, error), "" if error.passing else now)
+                    for member in dict.fromkeys((name, *members)):
+                        self._enter_bad(member, _in_words(path, error), "" if error.passing else now)
                 self.bad_shards += 1
             else:
                 row = {"numbers": numbers, "signature": now}

@@ -56,7 +56,7 @@ class Cancelled:
         queue = queue or Queue(campaign.layout)
         self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs, queue)
         self.done, self.problems = self._cancelling.done, self._cancelling.problems
-        self.everything = self._cancelling.everything
+        self.cancel_submissions = self._cancelling.cancel_submissions
 
     def trials(self, keys: Sequence[str]) -> None:
         self._cancelling.trials(keys, self.where)
@@ -70,13 +70,13 @@ def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign) -> N
     submit(campaign, SSA[:4], classes=[(4, [Array(0, 2, 7), Array(2, 1, 9), Array(3, 1, 11)])])
     queue = Queue(campaign.layout)
     first, late = (Cancelled(campaign, {"7_0": RUNS, "9_0": WAITS}, queue) for _ in range(2))
-    first.everything()
+    first.cancel_submissions()
     assert queue.told == [([7, 9], True)]
     fates = "trials of 1 running worker save their state, 1 waiting worker left the queue"
     assert (first.done, first.problems) == ([f"submission {FIRST} is cancelled: {fates}"], [])
     for tasks in ({"7_0": RUNS}, {}):
         again = Cancelled(campaign, tasks, queue)
-        again.everything()
+        again.cancel_submissions()
         again.trials(keys(campaign, 0))
         assert (again.done, again.problems, len(queue.told)) == ([], [], 1)
     late.trials(keys(campaign, 2))  # it has read what was there before
@@ -114,7 +114,7 @@ def test_a_submission_without_a_trial_left_is_called_off_as_a_whole(campaign: Ca
 def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaign) -> None:
     submit(campaign, SSA)
     call = Cancelled(campaign, None, Queue(campaign.layout, "the controller is away"))
-    call.everything()
+    call.cancel_submissions()
     assert read_cancelled(campaign.layout, FIRST).all
     assert call.done == []
     assert "`scancel 7` does that" in call.problems[0]
@@ -131,7 +131,7 @@ def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -
             call.trials(keys(campaign, 1))
             assert "can only be stopped as a whole" in call.problems[0]
             assert run.poll() is None
-            call.everything()
+            call.cancel_submissions()
             assert f"(process {run.pid}) was asked to stop" in call.done[0]
             assert run.wait() == -signal.SIGTERM
         finally:
@@ -144,7 +144,7 @@ def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest
     submit(campaign, SSA[:4])
     first, other = (Cancelled(campaign, {"7_0": RUNS}) for _ in range(2))
     one, two = keys(campaign, 0), keys(campaign, 1)
-    then = threading.Thread(target=other.everything if second == "everything" else lambda: other.trials(two))
+    then = threading.Thread(target=other.cancel_submissions if second == "everything" else lambda: other.trials(two))
     waits = threading.Event()
     monkeypatch.setattr("runners.monitoring.cancel.say", lambda _: waits.set())
 

@@ -17,7 +17,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array, Submission, write_submission_record
 from runners.monitoring.status_text import (
-    OF_STATE,
+    STATE_OF_COLUMN,
     Status,
     cells,
     read_status,
@@ -197,8 +197,8 @@ def test_cells_count_every_planned_trial_once_and_there_are_none_without_a_plan(
     began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
     with Store.open(campaign.root) as store:
         frame = cells(store, "quickstart", locate_trials(store, Scripted({"7_0": RUNS})))
-    assert [sum(row) for row in frame.select(*OF_STATE).rows()] == frame["planned"].to_list()
-    assert dict(zip(frame["label"], frame.select(*OF_STATE).rows(), strict=True)) == {
+    assert [sum(row) for row in frame.select(*STATE_OF_COLUMN).rows()] == frame["planned"].to_list()
+    assert dict(zip(frame["label"], frame.select(*STATE_OF_COLUMN).rows(), strict=True)) == {
         "softmax": (6, 0, 0, 0, 0, 0, 0),
         "SSA": (0, 0, 1, 3, 1, 1, 0),
     }

@@ -60,13 +60,13 @@ def _lead(view: PageView) -> SlotContent:
 
 def _progress_words(view: PageView) -> str:
     about, (found, counts) = grid_of(view), _states(view)
-    lost = max(0, about.header["trials"] - found.height)  # their lines of the plan cannot be read
+    unreadable = max(0, about.header["trials"] - found.height)  # lines of the plan
     done = {
-        "planned": found.height + lost,
+        "planned": found.height + unreadable,
         "ok": counts["ok"] + counts["unreadable"],
         "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
-        "pending": counts["pending"] + lost,
+        "pending": counts["pending"] + unreadable,
     }
     return f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
 
@@ -142,12 +142,15 @@ def _next(view: PageView) -> SlotContent:
 
 def _failures(view: PageView) -> SlotContent:
     store, (trials, _) = view.store, _states(view)
-    lost = trials.filter(pl.col("state") == "not finite")
-    not_finite = lost.group_by(pl.col("why").alias("message"), maintain_order=True).agg(
-        pl.lit("no finite value").alias("reason"),
-        pl.len().cast(pl.Int64).alias("n"),
-        pl.col("trial").first().alias("example"),
-        pl.col("label").unique(maintain_order=True).alias("labels"),
+    not_finite = (
+        trials.filter(pl.col("state") == "not finite")
+        .group_by(pl.col("why").alias("message"), maintain_order=True)
+        .agg(
+            pl.lit("no finite value").alias("reason"),
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("trial").first().alias("example"),
+            pl.col("label").unique(maintain_order=True).alias("labels"),
+        )
     )
     not_finite = not_finite.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
     found = pl.concat([store.failures(grid_of(view).grid), not_finite], how="diagonal")
@@ -170,8 +173,8 @@ def _left_out(view: PageView) -> SlotContent:
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
-    lost = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
-    more = " ".join(map(sentence, lost))
+    others = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
+    more = " ".join(map(sentence, others))
     if found.is_empty():
         return SlotContent(message=more or "Nothing is left out.")
     message = f"Not served, since it could not be read: {count(found.height, 'file')}. The rest is shown. {more}"
