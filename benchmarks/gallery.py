@@ -1,7 +1,7 @@
 """Draws the pictures of docs/gallery/ that docs/gallery.md shows, which `python docs/generate/all.py` writes.
 
-python -m benchmarks.gallery               # from synthetic data and formulas, unless a picture is measured
-python -m benchmarks.gallery CAMPAIGN ...  # from the runs of campaigns; each picture says so in its metadata
+python -m benchmarks.gallery                 # from synthetic data and formulas, unless a picture is measured
+python -m benchmarks.gallery PAPER=CAMPAIGN  # from the runs of a paper's campaign, such as ssa=campaigns/ssa
 """
 
 import io
@@ -30,7 +30,7 @@ from dashboards.html.markup import tag, text  # noqa: E402
 from dashboards.papers.item import Drawn, Item  # noqa: E402
 from dashboards.papers.items import ITEMS  # noqa: E402
 from dashboards.theme.styles import REST, Style  # noqa: E402
-from runners.cli.resolve import load_paper, paper_files  # noqa: E402
+from runners.cli.resolve import load_paper  # noqa: E402
 from store import Store  # noqa: E402
 from store.published.tables import papers  # noqa: E402
 
@@ -40,6 +40,8 @@ WIDTH = 1000
 BADGE: Final = 132, 26
 """Width and height of the words "synthetic data" in the upper right corner of a picture."""
 _MARGIN: Final = 12
+MOST_CELLS: Final = 20
+"""Most cells of a grid that are drawn; panels of several models share the styles of operators."""
 
 
 def main(*campaigns: str) -> None:
@@ -47,9 +49,9 @@ def main(*campaigns: str) -> None:
     keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
     out = DOCS / "gallery"
     out.mkdir(exist_ok=True)
-    for campaign in campaigns:
+    for paper, _, campaign in (each.partition("=") for each in campaigns):
         with Store.open(Path(campaign)) as store:
-            grids = measured_grids(store, keys)
+            grids = measured_grids(store, paper, keys)
             found = gallery(store, {key: grid for key, (grid, _) in grids.items()})
         for item, drawn in found.drawn:
             if drawn.figure is None:
@@ -69,19 +71,15 @@ def main(*campaigns: str) -> None:
     print(f"{len(found.drawn)} items, pictures of {size / 1e6:.2f} MB")
 
 
-def measured_grids(store: Store, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Map the figures among `keys` to their grid in `store`, and to the scale and seeds of its runs."""
-    found, there = {}, store.grids()
-    for folder in paper_files():
-        papers_grids = load_paper(folder).registry
-        for item in ITEMS:
-            if item.paper != papers_grids.number or item.key not in keys or item.kind != "figure" or not item.needs:
-                continue
-            planned = papers_grids.item(f"{item.kind}{item.number}")
-            for scale in () if planned.reason else papers_grids.grid_item(planned.name).scales:
-                grid = papers_grids.grid_name(planned.name, scale)
-                if grid in there:
-                    found[item.key] = grid, f"scale {scale}, {len(store.grid(grid)['seeds'])} seeds"
+def measured_grids(store: Store, paper: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Map the paper's figures among `keys` to their grid in `store`, and to the scale and seeds of its runs."""
+    found, there, grids = {}, store.grids(), load_paper(paper).registry
+    for item in (each for each in ITEMS if each.paper == grids.number and each.key in keys and each.needs):
+        planned = grids.item(f"{item.kind}{item.number}")
+        for scale in () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales:
+            grid = grids.grid_name(planned.name, scale)
+            if grid in there:
+                found[item.key] = grid, f"scale {scale}, {len(store.grid(grid)['seeds'])} seeds"
     return found
 
 
@@ -155,7 +153,7 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
     """Draw items from grids of an open store; `grids` has the name of the grid by the key of the item."""
     operators = campaign_styles(store)
     drawn, styles = [], [REST, *operators.values()]
-    contexts = {grid: grid_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
+    contexts = {grid: grid_context(store, grid, operators, MOST_CELLS) for grid in dict.fromkeys(grids.values())}
     for each in (item for item in ITEMS if item.key in grids):
         about = contexts[grids[each.key]]
         found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]

@@ -63,8 +63,8 @@ def campaign_styles(store: Store) -> dict[str, Style]:
     return operator_styles(operators)
 
 
-def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> GridContext:
-    """The grid `grid` of `store`, in the styles that its campaign gives to `operators`."""
+def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: int = MOST_CURVES) -> GridContext:
+    """The grid `grid` of `store`, in the styles that its campaign gives to `operators`; `most` cells are drawn."""
     header = store.grid(grid)
     listed = store.sql(
         "SELECT cell, min(label) AS label, min(operator) AS operator, min(axes::VARCHAR) AS axes FROM grid_trial "
@@ -80,7 +80,7 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> Gri
         judged = measure
         found, problem = catch_user_error(lambda: averages(store, grid, judged))
         measure = None if found is None else measure
-    drawn = worth_drawing(cells, baseline, found, measure)
+    drawn = worth_drawing(cells, baseline, found, measure, most)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
     if BASELINE not in names and not header.get("baselines"):  # nobody reads a long list of levels in a sentence
         is_long = [cell.cell == baseline and name.count(BETWEEN) > 1 for cell, name in zip(cells, names, strict=True)]

@@ -27,7 +27,7 @@ from dashboards.papers.drawing import (
     lacking,
 )
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
+from dashboards.papers.reading import loss_words, read_counts, read_final, read_measurement, read_probe, split_cells
 from dashboards.theme.styles import REST
 from store.analysis.artefacts import arrays, artefacts
 
@@ -70,7 +70,7 @@ def draw_counts(
 
 def weight_sums(about: GridContext) -> Drawn:
     """000, figure 3: counts of all layers, with the recorded mean and median."""
-    found, left = _select(about, read_probe(about, "weight_sum_count", "sum"))
+    found, left = _select(about, read_counts(about, "weight_sum_count", "sum"))
     if found.is_empty():
         return Drawn(message=left.strip()) if left else lacking("weight_sum_count")
     mean, median = (

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,6 +19,7 @@ from gallery_campaign import (
     OVER_STEPS,
     STEPS,
     Harm,
+    Row,
     axes_of,
     figure_grids,
     grid_of,
@@ -38,6 +40,7 @@ from dashboards.papers import formulas
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import overlaid, printed_table
+from dashboards.papers.reading import read_counts
 from store import Store
 from store.published.tables import PublishedCell, cells
 
@@ -398,3 +401,18 @@ def test_the_pictures_of_the_documentation_have_the_captions_of_the_drawings(dra
                 captions[path.stem] = picture.info["Description"]
     now = {key: drawn[key].caption for key in captions}
     assert captions == now, "run `python -m benchmarks.gallery` and commit docs/gallery"
+
+
+def test_a_bin_without_a_row_counts_nothing(tmp_path: Path) -> None:
+    """Each of two layers has its queries in one bin, so the mean over layers is half of them in each."""
+    rows: list[Row] = [("probe", "weight_sum_count", {"sum": at}, layer, None) for layer, at in enumerate((0.5, 0.7))]
+    made = [replace(each, rows=rows) for each in figure_grids()["000-figures"]]
+    with Store.open(write_gallery(tmp_path / "runs", {"000-figures": made})) as store:
+        found = read_counts(grid_context(store, "000-figures", campaign_styles(store)), "weight_sum_count", "sum")
+        label = store.sql("SELECT DISTINCT cell, label FROM grid_trial")
+    names = dict(label.iter_rows())
+    assert set(found["n"]) == {3}
+    for cell, x, value in found.select("series", "x", "value").iter_rows():
+        layer = (0.5, 0.7).index(x)
+        planted_mean = fmean(known(names[cell], "weight_sum_count", {"sum": x}, seed, (layer,)) for seed in range(3))
+        assert value == pytest.approx(planted_mean / 2)
