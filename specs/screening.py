@@ -2,7 +2,8 @@
 
 Seven grids, one per task, with the same operators and seeds. Recall, induction, selective copy and the needle are
 trained on 32 tokens and compared on 64 or 128. Grammar, text and functions are compared on new data. A task deserves a
-larger grid if some variant differs from softmax on it.
+larger grid if some variant differs from softmax on it. An eighth grid asks why FoX stays at chance on induction: its
+forget gate starts at 0.5, 0.9 or 0.99.
 """
 
 from principled_components import ACCURACY, ERROR, LOSS, functions, grammar, induction, margin
@@ -53,7 +54,7 @@ text = Trial(
 )
 
 
-def screening(name: str, base: Trial, measure: Measure) -> Grid:
+def screening(name: str, base: Trial, measure: Measure, operators: dict[str, Operator] = operators) -> Grid:
     """Compare every operator with softmax on the task of `base`."""
     return Grid(
         name=f"{name}-screening",
@@ -72,3 +73,6 @@ needle_screening = screening("needle", needle, ACCURACY.changed(point={"length":
 grammar_screening = screening("grammar", grammar, LOSS)
 text_screening = screening("text", text, LOSS)
 functions_screening = screening("functions", functions, ERROR)
+start_screening = screening(
+    "start", induction, ACCURACY, {"softmax": softmax(), **{f"FoX from {f}": fox(forget=f) for f in (0.5, 0.9, 0.99)}}
+)
