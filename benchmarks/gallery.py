@@ -40,8 +40,8 @@ WIDTH = 1000
 BADGE: Final = 132, 26
 """Width and height of the words "synthetic data" in the upper right corner of a picture."""
 _MARGIN: Final = 12
-MOST_CELLS: Final = 20
-"""Most cells of a grid that are drawn; panels of several models share the styles of operators."""
+MOST_CELLS: Final = 10
+"""Cells of a grid that are drawn: the baseline and the best."""
 
 
 def main(*campaigns: str) -> None:
@@ -79,7 +79,10 @@ def measured_grids(store: Store, paper: str, keys: Sequence[str]) -> dict[str, t
         for scale in () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales:
             grid = grids.grid_name(planned.name, scale)
             if grid in there:
-                found[item.key] = grid, f"scale {scale}, {len(store.grid(grid)['seeds'])} seeds"
+                header = store.grid(grid)
+                few = f"; the baseline and the best {MOST_CELLS - 1} of {header['cells']} cells"
+                more = few if header["cells"] > MOST_CELLS else ""
+                found[item.key] = grid, f"scale {scale}, {len(header['seeds'])} seeds{more}"
     return found
 
 
