@@ -2,12 +2,14 @@
 
 python -m benchmarks.gallery                 # from synthetic data and formulas, unless a picture is measured
 python -m benchmarks.gallery PAPER=CAMPAIGN  # from the runs of a paper's campaign, such as ssa=campaigns/ssa
+
+Afterwards, `python docs/generate/all.py` writes on the page which pictures are measured.
 """
 
 import io
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -21,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from gallery_campaign import figure_grids, grid_of, table_grids, write_gallery  # noqa: E402
 
-from dashboards.data.grid_context import campaign_styles, grid_context  # noqa: E402
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context  # noqa: E402
 from dashboards.data.user_errors import catch_user_error  # noqa: E402
 from dashboards.figures.table import Sheet  # noqa: E402
 from dashboards.html.blocks import FigureBlock, key_legend, picture, state  # noqa: E402
@@ -29,7 +31,10 @@ from dashboards.html.document import document  # noqa: E402
 from dashboards.html.markup import tag, text  # noqa: E402
 from dashboards.papers.item import Drawn, Item  # noqa: E402
 from dashboards.papers.items import ITEMS  # noqa: E402
+from dashboards.papers.reading import split_cells  # noqa: E402
 from dashboards.theme.styles import REST, Style  # noqa: E402
+from grid import Grid  # noqa: E402
+from grid.errors import AblateError, NotFoundError, SpecError  # noqa: E402
 from runners.cli.resolve import load_paper  # noqa: E402
 from store import Store  # noqa: E402
 from store.published.tables import papers  # noqa: E402
@@ -41,23 +46,29 @@ BADGE: Final = 132, 26
 """Width and height of the words "synthetic data" in the upper right corner of a picture."""
 _MARGIN: Final = 12
 MOST_CELLS: Final = 10
-"""Cells of a grid that are drawn: the baseline and the best."""
+"""Cells of a grid that are drawn. Of more, those of the last model are."""
 
 
 def main(*campaigns: str) -> None:
     """Draw the items of the page that have no measured picture, or those that `campaigns` have measured."""
     keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
-    out = DOCS / "gallery"
+    out, count = DOCS / "gallery", 0
     out.mkdir(exist_ok=True)
-    for paper, _, campaign in (each.partition("=") for each in campaigns):
-        with Store.open(Path(campaign)) as store:
-            grids = measured_grids(store, paper, keys)
-            found = gallery(store, {key: grid for key, (grid, _) in grids.items()})
+    for paper, equals, campaign in (each.partition("=") for each in campaigns):
+        if not equals:
+            sys.exit(f"a campaign is given as PAPER=CAMPAIGN, such as ssa=campaigns/ssa; got {paper!r}")
+        try:
+            with Store.open(Path(campaign)) as store:
+                grids = measured_grids(store, paper, keys)
+                found = gallery(store, {key: grid for key, (grid, _) in grids.items()}, _few_cells)
+        except AblateError as error:
+            sys.exit(str(error))
         for item, drawn in found.drawn:
             if drawn.figure is None:
                 print(f"{item.key}: {drawn.message}")
         found = found._replace(drawn=[each for each in found.drawn if each[1].figure is not None])
         shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
+        count += len(found.drawn)
     if not campaigns:
         for old in out.glob("*.png"):
             if old.stem not in keys:
@@ -67,23 +78,40 @@ def main(*campaigns: str) -> None:
             with Store.open(root) as store:
                 found = gallery(store, {key: grid_of(key) for key in keys if origin_of(out / f"{key}.png") is None})
         shoot(found, out, {})
+        count = len(found.drawn)
     size = sum(path.stat().st_size for path in out.iterdir())
-    print(f"{len(found.drawn)} items, pictures of {size / 1e6:.2f} MB")
+    print(f"{count} items, pictures of {size / 1e6:.2f} MB")
 
 
 def measured_grids(store: Store, paper: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Map the paper's figures among `keys` to their grid in `store`, and to the scale and seeds of its runs."""
+    """Map the paper's figures among `keys` to their grid in `store` at its largest scale, and to scale and seeds.
+
+    Raises NotFoundError if the store has no grid of the paper, and SpecError if one is another grid or not finished.
+    """
     found, there, grids = {}, store.grids(), load_paper(paper).registry
     for item in (each for each in ITEMS if each.paper == grids.number and each.key in keys and each.needs):
         planned = grids.item(f"{item.kind}{item.number}")
-        for scale in () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales:
+        scales = () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales
+        for scale in scales:
             grid = grids.grid_name(planned.name, scale)
             if grid in there:
-                header = store.grid(grid)
-                few = f"; the baseline and the best {MOST_CELLS - 1} of {header['cells']} cells"
-                more = few if header["cells"] > MOST_CELLS else ""
-                found[item.key] = grid, f"scale {scale}, {len(header['seeds'])} seeds{more}"
+                require_finished(store, grids.grids[grid])
+                found[item.key] = grid, f"scale {scale}, a grid of {len(store.grid(grid)['seeds'])} seeds"
+                break
+    if not found:
+        raise NotFoundError(f"the campaign has no grid of {paper}; it has {', '.join(there) or 'none'}")
     return found
+
+
+def require_finished(store: Store, planned: Grid) -> None:
+    """Raise SpecError if the grid of this name in `store` has other axes, or a trial that is not ok."""
+    header = store.grid(planned.name)
+    if header["axes"] != planned.header()["axes"]:
+        raise SpecError(f"grid {planned.name!r} of the campaign is not that of the paper; its axes differ")
+    query = "SELECT count(*) FROM grid_trial JOIN trial USING (trial) WHERE grid = $grid AND status = 'ok'"
+    done = store.sql(query, {"grid": planned.name}).item()
+    if done != header["trials"]:
+        raise SpecError(f"{done} of {header['trials']} trials of grid {planned.name!r} are done; finish it first")
 
 
 def origin_of(picture: Path) -> str | None:
@@ -152,11 +180,14 @@ class Gallery(NamedTuple):
     """All that its figures use."""
 
 
-def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
+MakeContext = Callable[[Store, str, Mapping[str, Style]], GridContext]
+
+
+def gallery(store: Store, grids: Mapping[str, str], make_context: MakeContext = grid_context) -> Gallery:
     """Draw items from grids of an open store; `grids` has the name of the grid by the key of the item."""
     operators = campaign_styles(store)
     drawn, styles = [], [REST, *operators.values()]
-    contexts = {grid: grid_context(store, grid, operators, MOST_CELLS) for grid in dict.fromkeys(grids.values())}
+    contexts = {grid: make_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in (item for item in ITEMS if item.key in grids):
         about = contexts[grids[each.key]]
         found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
@@ -164,6 +195,16 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
         drawn.append((each, shown))
         styles += [*about.look.styles.values(), *(entry.style for entry in shown.legend.values())]
     return Gallery(drawn, styles)
+
+
+def _few_cells(store: Store, grid: str, operators: Mapping[str, Style]) -> GridContext:
+    """Draw all cells, or those of the last model if there are more than `MOST_CELLS`."""
+    about = grid_context(store, grid, operators, sys.maxsize)
+    models = split_cells(about, "model")
+    if len(about.drawn) <= MOST_CELLS or models.is_empty():
+        return about
+    last = set(models.filter(level=models["level"].to_list()[-1])["series"])
+    return about._replace(drawn=[cell for cell in about.drawn if cell in last])
 
 
 def gallery_html(found: Gallery) -> str:

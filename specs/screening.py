@@ -54,12 +54,12 @@ text = Trial(
 )
 
 
-def screening(name: str, base: Trial, measure: Measure, operators: dict[str, Operator] = operators) -> Grid:
-    """Compare every operator with softmax on the task of `base`."""
+def screening(name: str, base: Trial, measure: Measure, compared: dict[str, Operator] = operators) -> Grid:
+    """Compare operators with softmax on the task of `base`."""
     return Grid(
         name=f"{name}-screening",
         base=base,
-        axes=[over("operator", list(operators.values()), labels=list(operators))],
+        axes=[over("operator", list(compared.values()), labels=list(compared))],
         seeds=range(5),
         baseline={"operator": "softmax"},
         measure=measure,

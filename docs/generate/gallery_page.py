@@ -80,7 +80,7 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
         return [f"![{item.title}, by formulas]({picture})"]
     synthetic = f"![{item.title}, synthetic data]({picture})"
     if (origin := _measured_origin(item)) is not None:
-        return [f"![{item.title}, measured]({picture})", f"Measured: {origin}; see [results](results.md)."]
+        return [f"![{item.title}, measured]({picture})", f"Measured: small models, {origin}."]
     if published is None:
         return [f"Not drawn: {planned.reason}."] if planned.reason and item.kind == "table" else [synthetic]
     lacking = sorted({*item.needs} - {*published.result.rows["name"]})

@@ -192,6 +192,7 @@ def _along(view: PageView) -> SlotContent:
     found = probe_curves.along(view.store, reading, cells, axis)
     at = {name: value for name, value in reading.at.items() if name != axis}
     notes = _notes(view, found, without=axis)
+    notes += " A bin that a layer or a run lacks is left out of its mean." if axis == _BINS else ""
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
     return _lines(view, found, caption, axis, reading._replace(at=at))
 
