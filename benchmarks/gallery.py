@@ -46,7 +46,7 @@ BADGE: Final = 132, 26
 """Width and height of the words "synthetic data" in the upper right corner of a picture."""
 _MARGIN: Final = 12
 MOST_CELLS: Final = 10
-"""Cells of a grid that are drawn. Of more, those of the last model are."""
+"""Cells of a grid that are drawn. If there are more, those of the last model are."""
 
 
 def main(*campaigns: str) -> None:

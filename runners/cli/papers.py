@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Flag, Json
@@ -85,7 +85,16 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
         write_frame("papers", flat(cells), as_json=True)
     else:
         write_cells(cells)
-    tell(f"{root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it")
+    published = f"{PUBLISHED / paper / grid}.parquet has runs of it; " if _is_published(paper, grid) else ""
+    tell(f"{root} has no results of {grid}; {published}`ablate run {item} --scale {scale}` trains it")
+
+
+def _is_published(paper: str, grid: str) -> bool:
+    return (PUBLISHED / paper / f"{grid}.json").exists()
+
+
+PUBLISHED: Final = Path("results")
+"""Where a repository keeps the results of its grids, as `docs/results.md` shows them."""
 
 
 class ItemState(NamedTuple):
@@ -94,7 +103,7 @@ class ItemState(NamedTuple):
     paper: str
     item: str
     state: str
-    """planned, running, done, failed, "with <item>", or no grid."""
+    """planned, published (not run here, but in `results/`), running, done, failed, "with <item>", or no grid."""
     cells: int | None
     trials: int | None
     finished: int | None
@@ -128,7 +137,9 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
     states: Counter[str] = Counter(trial_state(layout, key).status if layout.exists() else "pending" for key in keys)
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
-    return ItemState(name, item.name, _word(states), cells, trials, states["ok"], flops, item.title)
+    word = _word(states)
+    word = "published" if word == "planned" and _is_published(name, grid.name) else word
+    return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title)
 
 
 def _word(states: Counter[str]) -> str:

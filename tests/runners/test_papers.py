@@ -43,10 +43,23 @@ def test_a_missing_corpus_can_be_planned_and_is_named(
     assert any(str(tmp_path / "fineweb") in why for why in plan["refused"])
 
 
-def test_states_come_from_the_campaign(tmp_path: Path) -> None:
+def test_states_come_from_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     states = {each.item: each for each in item_states("ssa", "cpu", tmp_path, count=False)}
     assert (states["table1"].state, states["table1"].cells, states["table1"].trials) == ("planned", 13, 39)
     assert (states["table5"].state, states["figure10"].state) == ("with table1", "no grid")
+
+
+def test_a_grid_of_results_is_published_until_it_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "ssa").mkdir(parents=True)
+    (tmp_path / "results" / "ssa" / "table1-cpu.json").touch()
+    states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
+    assert (states["table1"], states["table6"]) == ("published", "planned")
+    assert execute(["papers", "ssa:table1"]) == 0
+    assert "results/ssa/table1-cpu.parquet has runs of it; `ablate run ssa:table1" in capsys.readouterr().err
 
 
 def test_without_results_a_table_shows_the_printed_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
