@@ -140,17 +140,14 @@ def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> None:
         tab.add_style_tag(content="figure > details, figure > h3 { display: none; } thead th { position: static; }")
         for item, drawn in found.drawn:
             shot = tab.locator(f"[id='{item.key}']").screenshot(scale="css")
-            origin = "" if not item.needs else origins.get(item.key)
-            save_picture(shot, out / f"{item.key}.png", drawn.caption, origin)
+            origin = origins.get(item.key)
+            is_synthetic = bool(item.needs) and origin is None
+            save_picture(shot, out / f"{item.key}.png", drawn.caption, origin, synthetic=is_synthetic)
         browser.close()
 
 
-def save_picture(shot: bytes, path: Path, caption: str, origin: str | None) -> None:
-    """Write a PNG with at most 256 colours, which takes a third of the bytes.
-
-    `origin` is that of a measured picture, "" of one drawn from a formula, and None of synthetic data.
-    """
-    synthetic = origin is None
+def save_picture(shot: bytes, path: Path, caption: str, origin: str | None, *, synthetic: bool) -> None:
+    """Write a PNG with at most 256 colours, which takes a third of the bytes; `origin` is that of a measured one."""
     top = _MARGIN + (BADGE[1] if synthetic else 0)
     with Image.open(io.BytesIO(shot)) as drawing:
         picture = Image.new("RGB", (drawing.width + 2 * _MARGIN, drawing.height + top + _MARGIN), "white")
@@ -159,7 +156,7 @@ def save_picture(shot: bytes, path: Path, caption: str, origin: str | None) -> N
         picture.paste(draw_badge(), (picture.width - BADGE[0], 0))
     about = PngInfo()
     about.add_itxt("Description", caption)
-    if origin:
+    if origin is not None:
         about.add_itxt("Measured", origin)
     picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, pnginfo=about)
 
@@ -209,7 +206,7 @@ def _few_cells(store: Store, grid: str, operators: Mapping[str, Style]) -> GridC
 
 def gallery_html(found: Gallery) -> str:
     """All items in one offline HTML document."""
-    body = tag("p", text("Synthetic data and formulas: no model was trained for this."), class_="lead")
+    body = ""
     for paper, title in papers().items():
         items = [_block(item, drawn) for item, drawn in found.drawn if item.paper == paper]
         body += tag("section", tag("h2", text(f"{paper} {title}")) + "".join(items))

@@ -24,9 +24,8 @@ Row = Mapping[str, Any]
 def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
-    files = {
-        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"), key=_stem)
-    }
+    paths = sorted(RESULTS.glob("*.json"), key=lambda path: path.stem)
+    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
     sections = [_write_section(name, about, pictures) for name, about in files.items() if name.startswith("attention-")]
     training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
     overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
@@ -39,12 +38,8 @@ def make_performance_page() -> dict[str, str]:
         "overhead": overhead,
         "vectorised": vectorised,
     }
-    texts = {name: part if isinstance(part, str) else "\n".join(part) for name, part in parts.items()}
+    texts = {name: "\n".join(part) for name, part in parts.items()}
     return {"performance.md": fill_template("performance", texts), **pictures}
-
-
-def _stem(path: Path) -> str:
-    return path.stem
 
 
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
@@ -78,12 +73,13 @@ def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: 
     found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in sorted(about["rows"], key=lambda row: row["operator"] != _FUSED):
         if "error" not in row:
-            found.setdefault((row["operator"], row["path"]), {})[row["length"]] = row
+            own = {**row, "chosen": _is_chosen(row, about)}
+            found.setdefault((row["operator"], row["path"]), {})[row["length"]] = own
     parts, longest = [_describe(name, about)], lengths[-1]
     for what, title in (("forward", "Forward"), ("both", "Forward and backward")):
         lines = []
         for (operator, path), by_length in found.items():
-            ratios = [_write_ratio(by_length[each], about, what) if each in by_length else "" for each in lengths]
+            ratios = [_write_ratio(by_length[each], what) if each in by_length else "" for each in lengths]
             last = by_length.get(longest)
             share = "" if last is None else f"{last[f'{what}_roofline']:.0%}"
             extra = "" if last is None else f"{last['extra_bytes'] / 2**20:,.0f}"
@@ -94,15 +90,14 @@ def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: 
     bars: dict[str, dict[str, Row]] = {}
     for (operator, path), by_length in found.items():
         if operator != _FUSED and length in by_length:
-            row = by_length[length]
-            bars.setdefault(operator, {})[path] = {**row, "chosen": _is_chosen(row, about)}
+            bars.setdefault(operator, {})[path] = by_length[length]
     picture, title = f"performance/{name}-{length}.svg", _TITLE.format(length=length)
     pictures[picture] = draw_picture(title, [_Bars(bars)])
     return "\n".join([*parts, f"![{title}, by operator]({picture})\n"])
 
 
-def _write_ratio(row: Row, about: Row, what: str) -> str:
-    return f"{row[f'{what}_ratio']:.2f}{' ^' if _is_chosen(row, about) else ''}"
+def _write_ratio(row: Row, what: str) -> str:
+    return f"{row[f'{what}_ratio']:.2f}{' ^' if row['chosen'] else ''}"
 
 
 def _is_chosen(row: Row, about: Row) -> bool:

@@ -1,8 +1,8 @@
 """Compiles the forward pass of training, with its backward, into one graph; evaluations and probes are not compiled.
 
-"auto" compiles long training on CUDA, and trains without compilation if the compiler refuses; "on"
-compiles or fails. Shapes are static; if the length changes, one more graph with a dynamic length is compiled. Random
-numbers are the same as without compilation; results differ by rounding.
+"auto" compiles long training on CUDA, and trains without compilation if the compiler refuses; "on" compiles or fails.
+Shapes are static; if the length changes, one more graph with a dynamic length is compiled. Random numbers are the same
+as without compilation; results differ by rounding.
 """
 
 import os

@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.gallery import BADGE, draw_badge, shown_keys
+from benchmarks.gallery import BADGE, draw_badge, origin_of, shown_keys
 from dashboards.papers.items import ITEMS
 from runners.cli.resolve import load_paper, paper_files
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-PICTURES = {path.stem: path for path in (ROOT / "docs" / "gallery").glob("*.png")}
+FOLDER = ROOT / "docs" / "gallery"
+PICTURES = {path.stem: path for path in FOLDER.glob("*.png")}
 REMEDY = "run `python docs/generate/all.py`, then `python -m benchmarks.gallery`, and commit docs/"
-
-
-def is_measured(key: str) -> bool:
-    if key not in PICTURES:
-        return False
-    with Image.open(PICTURES[key]) as picture:
-        return "Measured" in picture.info
 
 
 def test_every_item_is_measured_drawn_or_not_drawn_for_a_reason() -> None:
@@ -33,7 +27,13 @@ def test_every_item_is_measured_drawn_or_not_drawn_for_a_reason() -> None:
             section = part.partition(f"\n### {item.name.capitalize()}: {item.title}\n")[2].partition("\n### ")[0]
             names = [f"{planned.of or planned.name}-{scale}" for scale in planned.scales]
             ran = [name for name in names if (ROOT / "results" / folder / f"{name}.json").exists()]
-            origin = "by formulas" if not item.needs else "measured" if is_measured(item.key) else "synthetic data"
+            origin = (
+                "by formulas"
+                if not item.needs
+                else "measured"
+                if origin_of(FOLDER / f"{item.key}.png")
+                else "synthetic data"
+            )
             drawn = f"![{item.title}, {origin}](gallery/{item.key}.png)" in section
             measured = bool(ran) and f"(results/{folder}-{ran[0]}.svg)" in section and "Measured" in section
             assert drawn != measured or "Not drawn: public" in section, (item.key, REMEDY)
@@ -51,4 +51,4 @@ def test_a_picture_says_synthetic_data_in_its_corner_unless_it_is_a_formula(key:
     with Image.open(PICTURES[key]) as picture:
         corner = picture.convert("RGB").crop((picture.width - BADGE[0], 0, picture.width, BADGE[1]))
     difference = np.abs(np.asarray(corner, dtype=float) - np.asarray(draw_badge(), dtype=float)).mean()
-    assert (difference < 10) == (bool(needs) and not is_measured(key)), REMEDY
+    assert (difference < 10) == (bool(needs) and origin_of(PICTURES[key]) is None), REMEDY

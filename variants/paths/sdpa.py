@@ -83,13 +83,13 @@ def scales_logits(operator: Operator) -> bool:
 
 def column_kernel(operator: Operator, heads: Heads) -> str | None:
     """Name the kernel of a GPU that computes a sink or a learned key beside half-precision heads; None without one."""
+    if heads.q.device.type != "cuda":
+        return None
     learned, sink = operator.extra.label != "none", operator.normaliser.label == "sink"
     causal = heads.mask is None and operator.visible.label == "everything" and heads.q.shape[-2] == heads.k.shape[-2]
     maps, own_value = not operator.merge.of_logits, operator.readout.label == "ground_value"
     refused = maps or own_value or heads.bias is not None or heads.dropout > 0 or scales_logits(operator)
-    if heads.q.device.type != "cuda" or learned == sink or not causal or refused:
-        return None
-    return find_kernel(heads.q, heads.v)
+    return None if learned == sink or not causal or refused else find_kernel(heads.q, heads.v)
 
 
 @final
@@ -158,13 +158,14 @@ class _Folded:
         column = None if self._pair is None or self._kernel is None else self._learned_column(q, scale, self._kernel)
         if operator.normaliser.label == "sink":
             sink = self._value["normaliser"]["logit"].to(self._working).expand_as(q[..., :1])
-            if self._kernel is None and not (self._grounded or heads.dropout or heads.bias is not None):
-                self._kernel = find_kernel(q, v)
-            if self._kernel is None:
+            kernel = self._kernel
+            if kernel is None and not (self._grounded or heads.dropout or heads.bias is not None):
+                kernel = find_kernel(q, v)
+            if kernel is None:
                 q, k = _with_sink(q, k, sink.to(q) / scale)
                 v = torch.cat((self._extra_value(None), v), -2)
             else:
-                column = Column(sink[..., 0], None, self._kernel)
+                column = Column(sink[..., 0], None, kernel)
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
         return self._attention(q, k, v.expand(*k.shape[:-1], -1), column, scale)
