@@ -56,6 +56,7 @@ class ProbeReading(NamedTuple):
         return " AND ".join(parts), given
 
 
+BINS: Final = "sum"  # the coordinate whose values are the middles of bins, by which a probe counts
 _FROM: Final = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)"
 
 
@@ -150,7 +151,8 @@ def along(
     """The mean along `axis`, over all layers and heads, or the layer of the reading: cell, x, n, value, low, high.
 
     `axis` is "step", "layer" or a coordinate. `low` and `high` are the t interval over seeds, or the mean over heads
-    (each averaged over seeds) less and plus their standard deviation; n counts seeds, or heads.
+    (each averaged over seeds) less and plus their standard deviation; n counts seeds, or heads. Along `BINS`, a bin
+    that a layer or a run of the cell lacks counts 0.
     """
     x = {"step": "p.step", "layer": "p.layer::BIGINT"}.get(axis, "p.point[$along]")
     where, given = reading.where(without=axis, last=axis != "step")
@@ -160,6 +162,15 @@ def along(
         f"SELECT g.cell, {each}, {x} AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} AND {x} IS NOT NULL "
         "GROUP BY ALL"
     )
+    if axis == BINS:
+        rows = f"SELECT g.cell, p.trial, p.layer, {x} AS x, p.value FROM {_FROM} WHERE {where} AND {x} IS NOT NULL"
+        source = f"""
+            WITH counted AS ({rows}),
+                 runs AS (SELECT cell, trial, count(DISTINCT layer) AS layers FROM counted GROUP BY ALL),
+                 bins AS (SELECT DISTINCT cell, x FROM counted)
+            SELECT cell, trial, x, coalesce(sum(value), 0) / any_value(layers) AS value
+            FROM runs JOIN bins USING (cell) LEFT JOIN counted USING (cell, trial, x) GROUP BY cell, trial, x
+        """
     return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), given), cells, "x")  # type: ignore[arg-type]
 
 

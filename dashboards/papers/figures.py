@@ -13,7 +13,7 @@ from dashboards.figures.attention import layers_of
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.histogram import draw_histogram, of_bins
 from dashboards.figures.lines import Drawing, Panel, Series, of_cells
-from dashboards.figures.probe_curves import names
+from dashboards.figures.probe_curves import BINS, names
 from dashboards.figures.training import curves
 from dashboards.papers.drawing import (
     OVER_SEEDS,
@@ -27,7 +27,7 @@ from dashboards.papers.drawing import (
     lacking,
 )
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import loss_words, read_counts, read_final, read_measurement, read_probe, split_cells
+from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
 from dashboards.theme.styles import REST
 from store.analysis.artefacts import arrays, artefacts
 
@@ -70,7 +70,7 @@ def draw_counts(
 
 def weight_sums(about: GridContext) -> Drawn:
     """000, figure 3: counts of all layers, with the recorded mean and median."""
-    found, left = _select(about, read_counts(about, "weight_sum_count", "sum"))
+    found, left = _select(about, read_probe(about, "weight_sum_count", BINS))
     if found.is_empty():
         return Drawn(message=left.strip()) if left else lacking("weight_sum_count")
     mean, median = (

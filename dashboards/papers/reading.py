@@ -45,25 +45,6 @@ def read_probe(
     return _sort(found.rename({"cell": "series"}), about.drawn)
 
 
-def read_counts(about: GridContext, name: str, axis: str) -> pl.DataFrame:
-    """Read a probe that counts by bins along `axis`, averaged over layers and runs; a bin without a row counts 0.
-
-    n is the number of runs.
-    """
-    rows = """
-        WITH counted AS (
-            SELECT g.cell, p.trial, p.layer, p.point[$axis] AS x, p.value FROM (
-                FROM v_probe WHERE name = $name QUALIFY step = max(step) OVER (PARTITION BY trial)
-            ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND t.status = 'ok'
-        )
-        SELECT cell AS series, x, sum(value) / any_value(places) AS value, any_value(runs) AS n FROM counted JOIN (
-            SELECT cell, count(DISTINCT (trial, layer)) AS places, count(DISTINCT trial) AS runs
-            FROM counted GROUP BY cell
-        ) USING (cell) GROUP BY cell, x
-    """
-    return _sort(about.store.sql(rows, {"grid": about.grid, "name": name, "axis": axis}), about.drawn)
-
-
 def read_measurement(
     about: GridContext, name: str, *axes: str, at: Point | None = None, scale: Scale = "linear"
 ) -> pl.DataFrame:

@@ -40,7 +40,7 @@ from dashboards.papers import formulas
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import overlaid, printed_table
-from dashboards.papers.reading import read_counts
+from dashboards.papers.reading import read_probe
 from store import Store
 from store.published.tables import PublishedCell, cells
 
@@ -408,7 +408,7 @@ def test_a_bin_without_a_row_counts_nothing(tmp_path: Path) -> None:
     rows: list[Row] = [("probe", "weight_sum_count", {"sum": at}, layer, None) for layer, at in enumerate((0.5, 0.7))]
     made = [replace(each, rows=rows) for each in figure_grids()["000-figures"]]
     with Store.open(write_gallery(tmp_path / "runs", {"000-figures": made})) as store:
-        found = read_counts(grid_context(store, "000-figures", campaign_styles(store)), "weight_sum_count", "sum")
+        found = read_probe(grid_context(store, "000-figures", campaign_styles(store)), "weight_sum_count", "sum")
         label = store.sql("SELECT DISTINCT cell, label FROM grid_trial")
     names = dict(label.iter_rows())
     assert set(found["n"]) == {3}

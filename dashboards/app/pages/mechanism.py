@@ -26,7 +26,6 @@ _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 _COUNTS: Final = ("weight_sum_count", "sink_sequences", "raw_sink_sequences")
 """Rows whose mean over places says nothing of a cell."""
 ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
-_BINS: Final = "sum"  # the coordinate whose values are the middles of bins
 
 
 class MechanismAddress(measures.MeasuredAddress):
@@ -135,7 +134,7 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
 
 def _refuse_bins(view: PageView) -> None:
     """Raise Unknown if the probe counts by bins, so that its other figures mean nothing."""
-    if _BINS in _places(view).coordinates:
+    if probe_curves.BINS in _places(view).coordinates:
         raise Unknown(f"{_probe(view)!r} counts by bins, which stand below: {ALONG.lower()}")
 
 
@@ -192,7 +191,6 @@ def _along(view: PageView) -> SlotContent:
     found = probe_curves.along(view.store, reading, cells, axis)
     at = {name: value for name, value in reading.at.items() if name != axis}
     notes = _notes(view, found, without=axis)
-    notes += " A bin that a layer or a run lacks is left out of its mean." if axis == _BINS else ""
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
     return _lines(view, found, caption, axis, reading._replace(at=at))
 
@@ -247,7 +245,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     wide = {axis: values for axis, values in places.coordinates.items() if len(values) > 1}
     at = []
     for axis, values in wide.items():
-        if axis in chosen and axis != _BINS:
+        if axis in chosen and axis != probe_curves.BINS:
             offered = ({"": "all"} if places.bare[axis] else {}) | options(f"{value:g}" for value in values)
             usual = "" if chosen[axis] is None else f"{chosen[axis]:g}"
             at.append(Control(f"at:{axis}", axis, "choice", offered, usual=usual))
