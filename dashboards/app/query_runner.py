@@ -11,10 +11,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 from weakref import ReferenceType, ref
 
 import polars as pl
@@ -52,27 +53,84 @@ class QueryAnswer(NamedTuple):
     at: datetime  # when it was asked
 
 
+@final
+class _QueryProcess:
+    """A process that answers one query, and a directory for what its engine spills."""
+
+    def __init__(self) -> None:
+        self._spill = TemporaryDirectory(prefix="ablate-query-")  # the engine cannot clean up when it is killed
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dashboards.app.query_runner"],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "TMPDIR": self._spill.name, "POLARS_MAX_THREADS": "1"},
+        )
+
+    def close(self) -> None:
+        """Kill the process, if it runs, and remove its directory."""
+        self.process.kill()
+        with suppress(BrokenPipeError), self.process:  # closes its pipes and waits for it
+            pass
+        self._spill.cleanup()
+
+
+@final
+class SpareProcess(AbstractContextManager["SpareProcess"]):
+    """Inside, one process waits for the next query, because Python and its imports take a second to start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = False
+        self._spare: _QueryProcess | None = None
+
+    def __enter__(self) -> Self:
+        self._wanted = True
+        self.refill()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._wanted, spare, self._spare = False, self._spare, None
+        if spare is not None:
+            spare.close()
+
+    def take(self) -> _QueryProcess:
+        """Return the process that waits, or a new one."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None and spare.process.poll() is not None:  # the system ended it
+            spare.close()
+            spare = None
+        return spare or _QueryProcess()
+
+    def refill(self) -> None:
+        """Start the process that waits next, if one is wanted."""
+        with self._lock:
+            if self._wanted and self._spare is None:
+                self._spare = _QueryProcess()
+
+
+SPARE: Final = SpareProcess()
+
+
 def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S) -> QueryAnswer:
-    """Run one reading statement in a new process, and kill it at its limits.
+    """Run one reading statement in a process of its own, and kill it at its limits.
 
     Raises Unknown at a limit of time, memory or size; else as `Store.sql`.
     """
     at = datetime.now()
-    command = [sys.executable, "-m", "dashboards.app.query_runner"]
     asked = json.dumps({"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most})
-    with TemporaryDirectory(prefix="ablate-query-") as spill:  # the engine cannot clean up when it is killed
-        environment = {**os.environ, "TMPDIR": spill, "POLARS_MAX_THREADS": "1"}
-        here = Path(__file__).parents[2]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=here, env=environment) as process:
-            assert process.stdout is not None
-            process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
-            try:
-                out, errors = process.communicate(asked.encode(), timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                raise Unknown(_too_long(limit_s)) from None
-            finally:
-                process.kill()
+    with closing(SPARE.take()) as worker:
+        process = worker.process
+        assert process.stdout is not None
+        process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
+        try:
+            out, errors = process.communicate(asked.encode(), timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Unknown(_too_long(limit_s)) from None
     if process.returncode == -signal.SIGXCPU:
         raise Unknown(_too_long(limit_s))
     if process.returncode < 0:  # the engine, or polars, aborts where it gets no memory
@@ -98,7 +156,10 @@ def _main() -> None:
         resource.setrlimit(kind, (limit, limit if kind != resource.RLIMIT_CPU else limit + 1))
     sys.stdout.buffer.write(b"ready\n")
     sys.stdout.flush()
-    asked = json.load(sys.stdin)
+    text = sys.stdin.read()
+    if not text:  # nobody asked before the dashboard ended
+        return
+    asked = json.loads(text)
     body = io.BytesIO()
     try:
         frame, took_s = _ask(Layout(Path(asked["root"])), asked["query"], asked["most"])
@@ -173,6 +234,7 @@ class QueryRunner:
             return error.with_traceback(None)  # frames of the stack hold the store
         finally:
             self._places.release()
+            SPARE.refill()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import waitress  # type: ignore[import-untyped]
 
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.pages import PAGES
+from dashboards.app.query_runner import SPARE
 from dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
 from grid.errors import EnvironmentProblem
 from grid.operator_view import OperatorCatalogue
@@ -51,8 +52,9 @@ def serve(
     campaigns.follow()
     try:
         named = f"[{host}]" if ":" in host else host
-        ready(f"http://{named}:{where}/{f'?token={token}' if token else ''}")
-        server.run()
+        with SPARE:
+            ready(f"http://{named}:{where}/{f'?token={token}' if token else ''}")
+            server.run()
     finally:
         server.close()
         campaigns.close()

@@ -23,7 +23,7 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
-from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryAnswer, QueryRunner, run_in_process
+from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryAnswer, QueryRunner, SpareProcess, run_in_process
 from dashboards.data.grid_context import campaign_styles
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, draw_chart, group_styles, select_rows
@@ -124,6 +124,21 @@ def test_a_process_answers_as_the_store_does(store: Store) -> None:
         store.sql("SELECT lable FROM grid_trial")
     with pytest.raises(SpecError, match=re.escape(str(caught.value))):
         run_in_process(store, "SELECT lable FROM grid_trial", 1)
+
+
+def test_a_process_waits_for_the_next_query(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with SpareProcess() as spare:
+        monkeypatch.setattr("dashboards.app.query_runner.SPARE", spare)
+        (waits,) = tmp_path.iterdir()  # one directory per process
+        assert QueryRunner().answer(store, "SELECT 1 AS one", 1).frame.rows() == [(1,)]
+        assert not waits.exists()
+        worker = spare.take()
+        worker.process.kill()
+        worker.process.wait()
+        monkeypatch.setattr(spare, "_spare", worker)  # the system ended it while it waited
+        assert QueryRunner().answer(store, "SELECT 2 AS two", 1).frame.rows() == [(2,)]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_cannot_write(store: Store, tmp_path: Path) -> None:
