@@ -1,10 +1,11 @@
 """Compile the Triton kernels for an H100 without a GPU; print registers, stack and shared memory of each as JSON.
 
-TRITON_INTERPRET=0 PYTHONPATH=. python tests/compile_kernels.py [--all]
-
-By default these are the cases that need most registers; with `--all`, every switch of the kernels, which takes an hour.
+PYTHONPATH=. python tests/compile_kernels.py > tests/variants/h100_kernels.json     cases that need most registers
+PYTHONPATH=. python tests/compile_kernels.py NUMBER                                 one of these
+PYTHONPATH=. python tests/compile_kernels.py --all                                  every switch, which takes an hour
 """
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
+
+os.environ["TRITON_INTERPRET"] = "0"  # counts when triton is imported
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -121,13 +124,25 @@ def read_usage(cubin: bytes) -> dict[str, int]:
     return {"registers": int(registers), "stack": int(stack)}
 
 
+def fingerprint() -> str:
+    """Hash what the compiled kernels follow from: their source, their tiles, this file and the version of Triton."""
+    files = [Path(__file__), *sorted((Path(__file__).parent.parent / "variants" / "paths").glob("triton_*.py"))]
+    versioned = [triton.__version__.encode(), *(file.read_bytes() for file in files)]
+    return hashlib.sha256(b"".join(versioned)).hexdigest()
+
+
+def compile_case(case: Case) -> dict[str, Any]:
+    """Compile a case with its tile; return its switches and what it uses."""
+    tiles = find_tiles((case.width, case.width, case.width * case.gated), single=case.dtype == "fp32")
+    return {**case._asdict(), **compile_kernel(case, getattr(tiles, case.kernel))}
+
+
 def main() -> None:
-    """Compile each case with its tile."""
-    assert os.environ["TRITON_INTERPRET"] == "0"
-    for case in all_cases() if "--all" in sys.argv else SAMPLE:
-        tiles = find_tiles((case.width, case.width, case.width * case.gated), single=case.dtype == "fp32")
-        used = compile_kernel(case, getattr(tiles, case.kernel))
-        sys.stdout.write(json.dumps({**case._asdict(), **used}) + "\n")
+    """Compile what the arguments ask for."""
+    asked = sys.argv[1:]
+    cases = all_cases() if asked == ["--all"] else [SAMPLE[int(asked[0])]] if asked and asked[0].isdigit() else SAMPLE
+    rows = ",\n".join(json.dumps(compile_case(case)) for case in cases)
+    sys.stdout.write(f'{{"fingerprint": "{fingerprint()}", "kernels": [\n{rows}\n]}}\n')
 
 
 if __name__ == "__main__":
