@@ -1,5 +1,6 @@
 """Origin of a file: the project, an installed package, or the user."""
 
+import os
 import sysconfig
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
 FACADE = ("ablate.py", "ablate.pyi")
 """Modules next to the packages, for one import by users."""
+
+_OWN = (*(f"{PROJECT / name}{os.sep}" for name in PACKAGES), *(str(PROJECT / name) for name in FACADE))
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """Package directories that `sysconfig` may not list, such as the user site."""
@@ -24,28 +27,24 @@ def package_of(module: ModuleType) -> str | None:
 @cache
 def is_project(file: str) -> bool:
     """Return True if `file` belongs to the project."""
-    path = Path(file).resolve()
-    return any(path.is_relative_to(PROJECT / name) for name in (*PACKAGES, *FACADE))
+    return os.path.realpath(file).startswith(_OWN)
 
 
 @cache
 def is_installed(file: str) -> bool:
     """Return True for the standard library, installed packages, and code without a file."""
-    path = Path(file)
     if is_project(file):
         return False
-    return not path.is_file() or not _PACKAGES.isdisjoint(path.parts) or any(map(path.is_relative_to, _places()))
+    return not Path(file).is_file() or not _PACKAGES.isdisjoint(Path(file).parts) or file.startswith(_places())
 
 
 @cache
 def is_standard(file: str) -> bool:
     """Return True for the standard library and code without a file."""
-    return not Path(file).is_file() or (
-        _PACKAGES.isdisjoint(Path(file).parts) and Path(file).is_relative_to(_places()[0])
-    )
+    return not Path(file).is_file() or (_PACKAGES.isdisjoint(Path(file).parts) and file.startswith(_places()[0]))
 
 
 @cache
 def _places() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    return tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return tuple(f"{paths[name]}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -5,6 +5,7 @@ import modules of its directory, after those that are installed; the working dir
 """
 
 import importlib.util
+import os
 import re
 import sys
 from pathlib import Path
@@ -83,12 +84,13 @@ SPEC_FOLDERS: list[Path] = []
 
 def _find_imports_in(folder: Path) -> None:
     """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
+    others = tuple(f"{each}{os.sep}" for each in SPEC_FOLDERS)
     for name, module in list(sys.modules.items()):
-        file = Path(str(getattr(module, "__file__", None)))
-        is_theirs = any(map(file.is_relative_to, SPEC_FOLDERS)) and not file.is_relative_to(folder)
-        top = folder / name.partition(".")[0]
-        if is_theirs and SOURCE not in vars(module) and (top.with_suffix(".py").exists() or top.is_dir()):
-            del sys.modules[name]
+        file = str(getattr(module, "__file__", None))  # as text: there are thousands of modules
+        if file.startswith(others) and not file.startswith(f"{folder}{os.sep}") and SOURCE not in vars(module):
+            top = folder / name.partition(".")[0]
+            if top.with_suffix(".py").exists() or top.is_dir():
+                del sys.modules[name]
     earlier = set(map(str, SPEC_FOLDERS))
     theirs = [each for each in sys.path if each not in earlier]
     SPEC_FOLDERS[:] = [*(each for each in SPEC_FOLDERS if each != folder), *([] if str(folder) in theirs else [folder])]
