@@ -212,13 +212,13 @@ def export(
     grid: OneGrid = None,
     page: ExportPage = ExportPage(),
 ) -> None:
-    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
+    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard or W&B; docs/export.md has all.
 
     Parameters
     ----------
     what
-        verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query. tensorboard writes a
-        directory of event files.
+        verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query. tensorboard and
+        wandb write a directory of runs.
     to
         The file to write; its suffix sets the format: .csv, .parquet, .tex, .md. - writes to stdout and needs --format.
     kind
@@ -226,10 +226,10 @@ def export(
     """
     from store.export.formats import FORMATS, format_of
 
-    if what == "tensorboard":
+    if what in _TRACKERS:
         if Path(to).suffix.lstrip(".") in FORMATS:
-            raise SpecError(f"tensorboard writes a directory of event files; got the file {to!r}, name a directory")
-        _export_runs(Path(to), campaign, grid)
+            raise SpecError(f"{what} writes a directory of runs; got the file {to!r}, name a directory")
+        _export_runs(what, Path(to), campaign, grid)
         return
     _require_file(to, kind)
     suffix = kind or format_of(Path(to))
@@ -257,15 +257,21 @@ def _require_file(to: str, kind: str | None) -> None:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
-def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> None:
+_TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
+"""What reads the runs that are written for a tracker."""
+
+
+def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | None) -> None:
     from runners.tasks.optional_packages import require_package
     from store.export.tensorboard import write_tensorboard
+    from store.export.wandb_offline import write_wandb
 
-    require_package("tensorboard", by="`ablate export tensorboard`", extra="tensorboard")
+    require_package(tracker, by=f"`ablate export {tracker}`", extra=tracker)
     with open_campaign(campaign) as store:
         read_warnings(store)
-        runs = write_tensorboard(store, choose_grid(store, grid), folder)
-    tell(f"{format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
+        write_runs = write_tensorboard if tracker == "tensorboard" else write_wandb
+        runs = write_runs(store, choose_grid(store, grid), folder)
+    tell(f"{format_count(runs, 'run')} for `{_TRACKERS[tracker].format(folder)}`")
     write(str(folder.resolve()))
 
 
