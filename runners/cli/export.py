@@ -258,7 +258,7 @@ def _require_file(to: str, kind: str | None) -> None:
 
 
 _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
-"""What reads the runs that are written for a tracker."""
+"""Commands that read the runs, by tracker."""
 
 
 def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | None) -> None:
