@@ -30,9 +30,9 @@ from variants.paths.triton_ops import Tile, find_tiles
 KERNELS = {"forward": forward, "queries": backward_queries, "keys": backward_keys}
 SINGLE = "*fp32"
 RULES = (
-    ("exponential", "total"), ("exponential", "ground"), ("signed_exponential", "total"), ("ssa", "total"),
-    ("ssa", "ground"), ("sigmoid", "total"), ("sigmoid", "ground"), ("sigmoid", "none"), ("elu_plus_one", "total"),
-    ("elu_plus_one", "ground"), ("elu_plus_one", "none"),
+    ("exponential", "total"), ("exponential", "ground"), ("exponential", "sink"), ("signed_exponential", "total"),
+    ("ssa", "total"), ("ssa", "ground"), ("sigmoid", "total"), ("sigmoid", "ground"), ("sigmoid", "none"),
+    ("elu_plus_one", "total"), ("elu_plus_one", "ground"), ("elu_plus_one", "none"),
 )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def all_cases() -> Iterator[Case]:
 SAMPLE = [
     *(Case(*each, "ssa", "ground") for each in product(KERNELS, ("bf16", "fp32"), (64, 128), (False, True))),
     *(Case(kernel, "bf16", 128, gated=True, score="sigmoid", normalised="ground", shifted=True) for kernel in KERNELS),
+    *(Case(kernel, "bf16", 128, gated=True, score="exponential", normalised="sink") for kernel in KERNELS),
 ]
 """Cases of every entry of `TILES` that need most registers and shared memory."""
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from variants import Heads, Operator, causal, entmax15, fox, principled, sparsemax, ssa
+from variants import Heads, Operator, causal, entmax15, fox, learned_sink, principled, sparsemax, ssa
 from variants.attend import definition, prepare
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
@@ -15,6 +15,7 @@ from variants.papers.principled import principled_ground, principled_margin
 from variants.stages.positions.none import NoPositions
 
 GROUND: dict[str, Any] = {"normaliser": {"kind": "ground"}}
+SINK: dict[str, Any] = {"kind": "sink", "logit": {"init": 0.5, "per": "query"}}
 GATE: dict[str, Any] = {"gate": {"kind": "suppress", "width": 4}}
 ONE_SCORE_OPERATORS = [
     principled("query", gate_width=4),
@@ -34,6 +35,12 @@ ONE_SCORE_OPERATORS = [
     Operator(score={"kind": "ssa"}, visible={"kind": "prefix", "length": 7}, output_gate={"kind": "per_head"}),
     Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
 ]
+SINKS = [
+    learned_sink(),
+    Operator(normaliser=SINK, visible={"kind": "window", "size": 5}, readout={"kind": "ground_value"}, **GATE),
+    Operator(normaliser=SINK, margin={"kind": "ssmax"}),
+]
+"""Operators that the path "triton" computes besides."""
 """Operators that the paths "cpu" and "triton" compute.
 
 Random numbers differ by as much as a choice accepts, whatever it says itself, so one of each is enough.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entries, outcome, tied_inputs, turn
+from path_outcomes import GROUND, ONE_SCORE_OPERATORS, SINKS, defined, masks, most_entries, outcome, tied_inputs, turn
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
@@ -22,8 +22,8 @@ from variants.paths.choose import choose
 
 pytest.importorskip("triton")
 
-OPERATORS = [each for each in ONE_SCORE_OPERATORS if path.cannot(each) is None]
-PRINCIPLED, SSA, SIGNED = (OPERATORS[at] for at in (0, 4, -1))
+OPERATORS = [each for each in (*ONE_SCORE_OPERATORS, *SINKS) if path.cannot(each) is None]
+PRINCIPLED, SSA, SIGNED, SINK = (OPERATORS[at] for at in (0, 4, -4, -2))
 WINDOW = next(each for each in OPERATORS if each.visible.kind == "window")
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 
@@ -56,15 +56,16 @@ def test_heads_of_any_width(operator: Operator, channels: int) -> None:
     assert_small_errors(operator, random_inputs(operator, batch=1, fitted=fitted, length=33).to(torch.float32))
 
 
+@pytest.mark.parametrize("operator", [PRINCIPLED, SINK], ids=["ground", "sink"])
 @pytest.mark.parametrize(("mask", "per"), [("padding", "head"), ("encoder", "query"), ("holes", "query")])
-def test_masks_hide_keys(mask: str, per: str) -> None:
-    inputs = random_inputs(PRINCIPLED, length=33)
+def test_masks_hide_keys(operator: Operator, mask: str, per: str) -> None:
+    inputs = random_inputs(operator, length=33)
     if per == "head":
         inputs = inputs._replace(numbers={name: x[:1, :, :1] for name, x in inputs.numbers.items()})
-    assert_small_errors(PRINCIPLED, inputs, masks(33)[mask])
+    assert_small_errors(operator, inputs, masks(33)[mask])
 
 
-@pytest.mark.parametrize("operator", [PRINCIPLED, SSA, SIGNED, WINDOW], ids=lambda each: each.label)
+@pytest.mark.parametrize("operator", [PRINCIPLED, SSA, SIGNED, WINDOW, SINK], ids=lambda each: each.label)
 def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
     """The definition gets the same rounded inputs; both round the output."""
     given = random_inputs(operator, length=70).to(torch.float32)
@@ -119,6 +120,7 @@ def test_a_compiler_traces_the_path() -> None:
     ("score", "normalised", "gated", "masked"),
     [
         ("exponential", "total", False, False),
+        ("exponential", "sink", True, True),
         ("ssa", "ground", True, True),
         ("signed_exponential", "total", False, True),
         ("sigmoid", "none", True, False),
@@ -127,7 +129,7 @@ def test_a_compiler_traces_the_path() -> None:
 def test_pytorch_accepts_the_operations(score: str, normalised: str, gated: bool, masked: bool) -> None:
     from variants.paths.triton_ops import score_attention
 
-    there = (True, gated, score == "ssa", score == "sigmoid", normalised == "ground")
+    there = (True, gated, score == "ssa", score == "sigmoid", normalised in ("ground", "sink"))
     factor, *numbers = (torch.rand(2, 17) if each else None for each in there)
     gates = [torch.randn(1, 2, 17, 4) if gated else None for _ in range(2)]
     given = [*(torch.randn(1, 2, 17, 8) for _ in range(3)), factor, *gates, *numbers]
@@ -211,7 +213,7 @@ def test_kernels_fit_an_h100() -> None:
         record = compile_kernels()
     kernels = record["kernels"]
     assert one["kernels"] == kernels[5:6]
-    assert len(kernels) == 27
+    assert len(kernels) == 30
     precisions = {"bf16": "half", "fp32": "single"}
     assert {(precisions[each["dtype"]], each["width"], each["gated"]) for each in kernels} == {*TILES}
     for each in kernels:
@@ -253,3 +255,11 @@ def test_scaled_logits_in_half_precision_run_on_tensor_cores() -> None:
     ]
     assert choose(Operator(**margin), long).path.name == "sdpa"
     assert choose(Operator(**margin, extra={"kind": "key_bias"}), half).path.name == "sdpa"
+
+
+def test_masked_sinks_in_half_precision_run_on_tensor_cores() -> None:
+    """Path "sdpa" computes a sink beside a fused kernel if nothing but the order of tokens hides keys."""
+    half, sink = GPU._replace(queries=1024, keys=1024, dtype=torch.bfloat16), Operator(normaliser={"kind": "sink"})
+    window = sink.changed(visible={"kind": "window", "size": 64})
+    cases = [(sink, half), (sink, half._replace(masked=True)), (window, half), (window, half._replace(biased=True))]
+    assert [choose(*each).path.name for each in cases] == ["sdpa", "triton", "triton", "sdpa"]

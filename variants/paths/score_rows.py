@@ -37,7 +37,8 @@ _KINDS = {
 _DOT = Dot()
 _BESIDE_FORGETTING = {"visible": "everything", "margin": "none", "transform": "none", "score": "exponential"}
 _NORMALISED: dict[str, Normalised] = {
-    "total": "total", "absolute": "total", "ground": "ground", "sparsemax": "sparsemax", "entmax15": "entmax15"
+    "total": "total", "absolute": "total", "ground": "ground", "sparsemax": "sparsemax", "entmax15": "entmax15",
+    "sink": "sink",
 }  # fmt: skip
 
 
@@ -49,6 +50,8 @@ def cannot_fold(operator: Operator, path: str, **kinds: tuple[str, ...]) -> str 
         if (given := getattr(operator, stage).label) != label:
             return f"{path} computes forgetting with {stage} {label!r} only, not {given!r}"
     score, normaliser = operator.score.label, operator.normaliser.label
+    if normaliser == "sink" and score != "exponential":
+        return f"{path} computes a sink with score 'exponential' only, not {score!r}"
     if normaliser == "ground" and operator.margin.label != "none" and score != "exponential":
         return f"{path} computes a margin over the threshold with score 'exponential' only, not {score!r}"
     return None
@@ -82,7 +85,7 @@ class ScoreRows(NamedTuple):
     gamma: Tensor | None
     """The ground state's threshold."""
     floor: Tensor | None
-    """The logarithm of the score at the threshold, under the margin."""
+    """The logarithm of the score at the threshold, under the margin; of a sink, its logit."""
 
 
 def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> ScoreRows:
@@ -94,7 +97,7 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Sc
     factors = [] if c is None else [c]
     factors += [1 / value["transform"]["tau"]] if operator.transform.label == "temperature" else []
     factors += [score["b"]] if operator.score.label == "ssa" else []
-    floor = None
+    floor = value["normaliser"].get("logit")  # of a sink
     if (gamma := operator.normaliser.relevance(**value["normaliser"])) is not None:
         floor = gamma if c is None else c * gamma
         if operator.score.label != "exponential":

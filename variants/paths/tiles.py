@@ -33,7 +33,7 @@ HIDDEN = -1e30
 """The logarithm of a hidden key's score; finite, so that 0 times it is 0."""
 
 ScoreKind = Literal["exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"]
-Normalised = Literal["total", "ground", "none", "sparsemax", "entmax15"]
+Normalised = Literal["total", "ground", "none", "sparsemax", "entmax15", "sink"]
 
 POWERS: Final[Mapping[str, int]] = {"sparsemax": 1, "entmax15": 2}
 """m of the normalisers that project."""

@@ -20,7 +20,7 @@ from variants.paths.tiles import Given
 
 WIDEST = 128
 """Channels of the widest head, and of the widest gate."""
-_NORMALISERS = ("total", "absolute", "ground", "none", "count")
+_NORMALISERS = ("total", "absolute", "ground", "none", "count", "sink")
 _INSTALLED = find_spec("triton") is not None
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LOG2_E = 1 / math.log(2)

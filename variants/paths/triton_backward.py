@@ -3,6 +3,7 @@
 With a, l, w, L, t of `variants.paths.triton_kernels`, and D from `variants.paths.triton_ops`:
 
     dl = |w| (sign(f) dp - A D)             dp = do.v - dground      A = 1 if l >= t or there is no t
+    dl = |w| (sign(f) do.v - D)             with a sink
     da = dl l'(a)
 
 Each gradient has one writer, which adds in the same order every time.
@@ -46,7 +47,7 @@ def _gradients(
     w = tl.exp2(log - logs)
     if NORMALISED == "ground":
         dl = w * (sign * (dp - dground) - tl.where(log >= floor, shared, 0.0))
-    elif NORMALISED == "total":
+    elif NORMALISED == "total" or NORMALISED == "sink":
         dl = w * (sign * dp - shared)
     else:
         dl = w * sign * dp

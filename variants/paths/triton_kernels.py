@@ -5,7 +5,7 @@ All is in base 2, where an exponential is one instruction. For query i and key j
     a = c q.k - s log2(1 + 2^-g) + h        g = gate_scale q_gate.k_gate
     l = log2 |f(a)|                         f by SCORE; "ssa" has n, and a in natural units
     w = sign(f) 2^(l - L)                   L = log2 Z, or 0 if scores are the weights
-    Z = sum_j 2^max(l, t)                   "ground"; without t: "total"
+    Z = sum_j 2^max(l, t)                   "ground"; without t: "total"; 2^t + sum_j 2^l: "sink"
 
 A tile has ROWS queries and KEYS keys. Channels of queries, values and the gate are WIDTH, WIDTH_V and WIDTH_G, and the
 next powers of 2 are BLOCK, BLOCK_V and BLOCK_G. Entries beyond the length are 0 and are not stored. Names in
@@ -78,7 +78,7 @@ def load_numbers(
         row(strength, n, places, length, GATED),
         row(exponent, n, places, length, SCORE == "ssa"),
         row(shift, n, places, length, SHIFTED),
-        row(floor, n, places, length, NORMALISED == "ground"),
+        row(floor, n, places, length, NORMALISED == "ground" or NORMALISED == "sink"),
     )
 
 
@@ -178,7 +178,7 @@ def forward(
     CAUSAL: tl.constexpr, GATED: tl.constexpr, SHIFTED: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
     FAST: tl.constexpr,
 ):  # fmt: skip
-    """Compute a block of queries: the output, L, the ground state's weight, and the part of Z that is t."""
+    """Compute a block of queries: output, L, weight of the ground state or sink, and the part of Z that is t."""
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
     output_at, _, _, _ = results
@@ -186,8 +186,9 @@ def forward(
     queries = first + tl.arange(0, ROWS)
     values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
     zero = tl.zeros([ROWS], tl.float32)
-    largest = values[4] if NORMALISED == "ground" else zero - float("inf")
-    state = (tl.zeros([ROWS, BLOCK_V], tl.float32), largest, zero, zero, zero)
+    largest = values[4] if NORMALISED == "ground" or NORMALISED == "sink" else zero - float("inf")
+    total = zero + 1.0 if NORMALISED == "sink" else zero
+    state = (tl.zeros([ROWS, BLOCK_V], tl.float32), largest, total, zero, zero)
     own = load(head_of(q, q_strides, n, heads), queries, q_strides[2], length, WIDTH, BLOCK)
     gate = own
     if GATED:
@@ -214,7 +215,7 @@ def forward(
 
 @triton.jit
 def _normalise(state, floor, results, n, queries, length, NORMALISED: tl.constexpr):
-    """Divide sums by Z; store L, the ground state's weight, and the part of Z that is t."""
+    """Divide sums by Z; store L, the weight of the ground state or sink, and the part of Z that is t."""
     output, largest, total, short, below = state
     _, logs, ground, floors = results
     if NORMALISED == "none":
@@ -226,6 +227,8 @@ def _normalise(state, floor, results, n, queries, length, NORMALISED: tl.constex
         largest = tl.where(largest == -float("inf"), 0.0, largest)
         output = output / whole[:, None]
         store_row(logs, n, queries, length, largest + tl.log2(whole))
+        if NORMALISED == "sink":
+            store_row(ground, n, queries, length, tl.exp2(floor - largest) / whole)
         if NORMALISED == "ground":
             store_row(ground, n, queries, length, tl.where(empty, 1.0, short / whole))
             store_row(floors, n, queries, length, below * tl.exp2(floor - largest) / whole)

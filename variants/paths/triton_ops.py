@@ -4,6 +4,8 @@ With w, L, t, do as there, the backward kernels are given, per query:
 
     D = do.o - dground (1 - ground)        dground: gradient of the ground state's weight
     dt = -D (the part of Z that is t)
+    D = do.o + dground ground              with a sink, whose weight is `ground`
+    dt = (dground - D) ground
 
 Gradients have one writer each, so that results are the same bits every time, whatever else is in the batch.
 """
@@ -62,7 +64,7 @@ def find_tiles(widths: tuple[int, int, int], *, single: bool) -> Tiles:
 
 
 def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute sum_j w_ij v_j [B, H, T, D_v] and the ground state's weight [B H, T], 0 without one.
+    """Compute sum_j w_ij v_j [B, H, T, D_v] and the weight of the ground state or sink [B H, T], 0 without one.
 
     q, k are [B, H, T, D], v [B, H, T, D_v], gates [B, H, T, G], of one dtype. Numbers are [B H, T] in float32 and in
     base 2; `factor` is not None. `shown` is boolean and broadcasts to [B, H, T, T].
@@ -77,7 +79,7 @@ def score_attention(
     strength: Tensor | None, exponent: Tensor | None, shift: Tensor | None, floor: Tensor | None, shown: Tensor | None,
     score: str, normalised: str, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Compute the output, L, the ground state's weight and the part of Z that is t."""
+    """Compute the output, L, the weight of the ground state or sink and the part of Z that is t."""
     call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
     output, logs = _output(v, normalised), torch.empty_like(factor)
     ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
@@ -134,7 +136,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     *tensors, score, normalised, causal = inputs
     ctx.rule = Rule(score, normalised, causal)
     ctx.save_for_backward(*tensors, *output)
-    ctx.mark_non_differentiable(*output[1:2], *output[3:], *([] if normalised == "ground" else output[2:3]))
+    ctx.mark_non_differentiable(*output[1:2], *output[3:], *([] if normalised in ("ground", "sink") else output[2:3]))
 
 
 def _differentiate(
@@ -146,6 +148,9 @@ def _differentiate(
     if ctx.rule.normalised == "ground":
         shared = shared - dground * (1 - ground)
         dfloor = -LN2 * shared * floors
+    elif ctx.rule.normalised == "sink":
+        shared = shared + dground * ground
+        dfloor = LN2 * (dground - shared) * ground
     slopes = score_attention_backward(*tensors, logs, doutput, shared.contiguous(), dground.contiguous(), *ctx.rule)
     found = [None if x is None else slope for x, slope in zip(tensors[:9], slopes, strict=True)]
     return (*found, dfloor, None, None, None, None)
