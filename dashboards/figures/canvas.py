@@ -12,6 +12,7 @@ import polars as pl
 from dashboards.data.formatting import change, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
+from grid.names import shorten
 from store.analysis.verdicts import GridMeasure
 
 TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
@@ -200,10 +201,9 @@ def break_name(name: str, longest: int = 26) -> str:
     return "<br>".join(plain(cut(line, max(longest, 40))) for line in lines)
 
 
-def one_line(name: str, longest: int = 56) -> str:
-    """A long name as plotly shows it literally, in one line; what is cut is its middle, as levels stand at its end."""
-    first = longest // 4
-    return plain(name if len(name) <= longest else f"{name[:first]}…{name[first + 1 - longest :]}")
+def one_line(names: Sequence[str], longest: int = 56) -> list[str]:
+    """Names as plotly shows them literally, in a line each; long ones lose their middle and stay different."""
+    return [plain(name) for name in shorten(names, longest)]
 
 
 def cut(name: str, most: int) -> str:
@@ -211,10 +211,10 @@ def cut(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
-    """Write a title above a panel, in one line; `at` is the panel's corner: x, y, xref, yref, yshift."""
+def panel_title(figure: go.Figure, title: str, **at: Any) -> None:
+    """Write a title of `one_line` above a panel; `at` is the panel's corner: x, y, xref, yref, yshift."""
     look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
-    figure.add_annotation(text=one_line(title, longest), **look, **at)
+    figure.add_annotation(text=title, **look, **at)
 
 
 def least_width(figure: go.Figure) -> int:

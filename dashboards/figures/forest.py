@@ -54,11 +54,10 @@ def draw_differences(
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
     rows, scale = list(found.iter_rows(named=True)), measure.scale
     roomy = len(rows) <= _ROOMY
-    names = [
-        (break_name if roomy else one_line)(look.names[row["cell"]])
-        + (", unpaired" if row["method"] == "Welch" else "")
-        for row in rows
-    ]
+    names = [look.names[row["cell"]] for row in rows]
+    names = list(map(break_name, names)) if roomy else one_line(names)
+    unpaired = [", unpaired" if row["method"] == "Welch" else "" for row in rows]
+    names = [name + note for name, note in zip(names, unpaired, strict=True)]
     lines = max((name.count("<br>") for name in names), default=0)
     title = change_title(measure, unit, "difference in")
     figure = canvas(rows_height(len(rows), (30 if roomy else 24) + 18 * lines), x=title)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.figures.canvas import canvas, panel_title, upright
+from dashboards.figures.canvas import canvas, one_line, panel_title, upright
 
 TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
 _NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own
@@ -50,9 +50,9 @@ def panels(
 def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[str]) -> None:
     """Write a title above each panel, in one line."""
     columns = len({figure.layout[f"xaxis{place['xaxis'][1:]}"].domain for place in places})
-    for place, title in zip(places, titles, strict=True):
+    for place, title in zip(places, one_line(titles, _LETTERS // columns), strict=True):
         corner = {"x": 0, "y": 1, "xref": f"{place['xaxis']} domain", "yref": f"{place['yaxis']} domain", "yshift": 3}
-        panel_title(figure, title, _LETTERS // columns, **corner)
+        panel_title(figure, title, **corner)
     figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM)
 
 
@@ -61,19 +61,21 @@ def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2)
 
     Annotations of a figure refer to its axes and stay with it, and so does a bar of colours.
     """
-    rows = [drawn[i : i + columns] for i in range(0, len(drawn), columns)]
+    width = (1 - _ACROSS * (columns - 1)) / columns
+    titles = one_line([title for title, _ in drawn], round(_LETTERS * width))
+    titled = [(title, panel) for title, (_, panel) in zip(titles, drawn, strict=True)]
+    rows = [titled[i : i + columns] for i in range(0, len(drawn), columns)]
     heights = [max(figure.layout.height for _, figure in row) for row in rows]
     heads = [_ABOVE + max(figure.layout.margin.t for _, figure in row) for row in rows]
     total = sum(heights) + sum(heads) + _BELOW * (len(rows) - 1)
     figure, used, top = canvas(total), 0, total
-    width = (1 - _ACROSS * (columns - 1)) / columns
     for row, height, head in zip(rows, heights, heads, strict=True):
         for column, (title, panel) in enumerate(row):
             left = column * (width + _ACROSS)
             box = (left, left + width, (top - head - height) / total, (top - head) / total)
             used = _add(figure, panel, box, used)
             corner = {"x": left, "y": box[3], "xref": "paper", "yref": "paper", "yshift": panel.layout.margin.t - 4}
-            panel_title(figure, title, round(_LETTERS * width), **corner)
+            panel_title(figure, title, **corner)
         top -= height + head + _BELOW
     return figure.update_layout(barmode="group", bargap=0.25)
 

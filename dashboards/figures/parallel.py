@@ -93,7 +93,8 @@ def draw_parallel(
     kept = set(within(found, axes, ranges)["cell"])
     # one trace for all cells without a style, and one for those outside: a thousand stay quick
     rest: dict[bool, list[list[float | None]]] = {inside: [[], []] for inside in (False, True)}
-    for row in found.iter_rows(named=True):
+    names = one_line([look.names[cell] for cell in found["cell"]])
+    for row, name in zip(found.iter_rows(named=True), names, strict=True):
         style, values = look.styles[row["cell"]], [row[axis.name] for axis in axes]
         heights = [axis.height(value) for axis, value in zip(axes, values, strict=True)]
         if style == REST or row["cell"] not in kept:
@@ -107,7 +108,7 @@ def draw_parallel(
         ]
         trace = points(range(len(axes)), heights, style, told, mode="lines+markers", marker_size=7)
         trace.update(line={"color": style.color, "dash": style.dash, "width": 2}, hovertemplate="%{customdata}")
-        figure.add_trace(trace.update(name=one_line(look.names[row["cell"]]), legendgroup=row["cell"]))
+        figure.add_trace(trace.update(name=name, legendgroup=row["cell"]))
     for inside, (xs, ys) in rest.items():
         stroke = {"color": REST.color + ("" if inside else _FAINT), "width": 1}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=stroke, hoverinfo="skip", legendgroup="rest")

@@ -105,7 +105,8 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     line = {"color": INK, "width": 2.5, "shape": "hv" if found.x.better == "lower" else "vh"}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
-    names = {cell: one_line(look.names[cell], 30) for cell in best["cell"]} if best.height <= _MOST_NAMES else {}
+    named = best["cell"].to_list() if best.height <= _MOST_NAMES else []
+    names = dict(zip(named, one_line([look.names[cell] for cell in named], 30), strict=True))
     groups: dict[str, list[Row]] = {}  # cells without a style of their own together: a thousand of them stay quick
     for row in found.frame.drop_nulls(["x", "value"]).to_dicts():
         alone = look.styles[row["cell"]] != REST

@@ -24,6 +24,7 @@ from dashboards.figures.canvas import (
     one_line,
     value_axis,
 )
+from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, verdicts
@@ -156,6 +157,19 @@ def test_the_interval_that_decides_is_thinner_and_names_have_room(about: GridCon
     assert short < 388 < long
 
 
+def test_cells_with_long_names_have_rows_and_panels_of_different_names(about: GridContext) -> None:
+    names = [f"SSA · predicted {level} · {'a_long_name_' * 4}" for level in "abcdefghijklmno"]
+    found = forest.differences(verdicts(about.store, "known"), MEASURE, 20).tail(1)
+    rows = pl.concat([found.with_columns(cell=pl.lit(name)) for name in names])
+    drawn = forest.draw_differences(rows, CellLook(dict(zip(names, names, strict=True)), {}), MEASURE, WORDS)
+    shown = drawn.layout.yaxis.ticktext
+    assert len(set(shown)) == len(names)
+    assert max(map(len, shown)) == 56
+    figure, places = panels(len(names), 100)
+    title_panels(figure, places, names)
+    assert len({note.text for note in figure.layout.annotations}) == len(names)
+
+
 def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:
     shifts = {"narrow": 0.0, "wide": 0.4}
     campaign = write_campaign(
@@ -233,6 +247,6 @@ def test_a_wild_interval_does_not_flatten_the_values_and_an_ordinary_one_is_show
 
 def test_a_cut_never_goes_through_an_entity() -> None:
     for name in ("x" * place + "<&>%{" + "y" * 40 for place in range(34, 42)):
-        for shown in (break_name(name), one_line(name)):
+        for shown in (break_name(name), *one_line([name])):
             assert plain(unescape(shown)) == shown
             assert "…" in shown
