@@ -94,6 +94,16 @@ class Engine:
         """Read a query string, or the saved view that it names. Raises Unknown, and as saved texts."""
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
+    def check(self, campaign: str, page: AppPage, search: str) -> None:
+        """Check that all that an address names exists, without slots. Raises as `address`, `view` and the controls."""
+        address = self.address(campaign, page, search)
+        if not search or not self.campaigns.moment(campaign):
+            return  # nothing is named, or nothing can be read yet
+        with self.campaigns.reading(campaign) as store:
+            view = self.view(store, campaign, page, address)
+            if page.checks:
+                _controls(page, view)
+
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
         operators = campaign_styles(store)

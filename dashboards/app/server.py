@@ -24,7 +24,7 @@ from dashboards.data.user_errors import Unknown, catch_user_error, sentence
 from dashboards.html.document import variables
 from dashboards.html.markup import text
 from dashboards.theme.styles import dark_partners
-from grid.errors import AblateError
+from grid.errors import AblateError, NotFoundError, SpecError
 from grid.operator_view import OperatorCatalogue
 
 _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
@@ -73,7 +73,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
 
     @server.after_request
     def headers(response: Response) -> Response:
-        if _is_page(response) and catch_user_error(lambda: engine.address(*engine.place(request.path), _search()))[1]:
+        if _is_page(response) and _is_in_vain(engine):
             response.status_code = 404
         _compress(response)
         response.headers["Content-Security-Policy"] = policy
@@ -89,6 +89,15 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
 
 def _search() -> str:
     return request.query_string.decode("utf-8", "replace")
+
+
+def _is_in_vain(engine: Engine) -> bool:
+    """True if the address names something that does not exist."""
+    try:
+        engine.check(*engine.place(request.path), _search())
+    except AblateError as error:
+        return isinstance(error, NotFoundError | SpecError)
+    return False
 
 
 def _is_page(response: Response) -> bool:

@@ -209,6 +209,27 @@ def test_a_page_that_cannot_be_shown_is_not_found(runs: Path) -> None:
         assert client.get(address).status_code == 200, address
 
 
+NAMED_IN_VAIN = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
+
+
+@pytest.mark.parametrize("address", NAMED_IN_VAIN)
+def test_what_an_address_names_in_vain_is_not_found_before_a_part_is_made(runs: Path, address: str) -> None:
+    made: list[PageView] = []
+
+    def note(view: PageView) -> SlotContent:
+        made.append(view)
+        return SlotContent()
+
+    noting = [page._replace(slots=[slot._replace(make=note) for slot in page.slots]) for page in PAGES]
+    campaigns = Campaigns([runs])
+    client = make_app(campaigns, noting).server.test_client()
+    with campaigns.reading("runs"):  # the first reader brings in the results
+        pass
+    assert client.get(f"/runs/{address}").status_code == 404
+    assert client.get(f"/runs/{address.partition('?')[0]}").status_code == 200
+    assert made == []
+
+
 def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
     client = make_app(Campaigns([runs]), PAGES).server.test_client()
     scripts = re.findall(r'"(/_dash-component-suites/[^"]+)"', client.get("/").text)

@@ -213,6 +213,7 @@ SQL = AppPage(
         Slot("schema", "Schema", _schema, "words"),
     ),
     of="campaign",
+    checks=False,  # they run the query
 )
 
 
