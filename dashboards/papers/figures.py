@@ -101,7 +101,10 @@ def weight_sums_by_head(about: GridContext) -> Drawn:
 
 
 def _select(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """The rows of the largest model whose sums are not always 1, and a sentence about the others."""
+    """The rows of the largest model and of the paper's operators, and sentences about the others.
+
+    Their sums are not always 1. If a kind of operator has variants, the paper's is a learned sink or N of context.
+    """
     sums = read_final(about, "weight_sum").select("series", sum="value")
     fixed = set(sums.filter((pl.col("sum") - 1).abs() < 1e-6)["series"])
     said = []
@@ -115,7 +118,23 @@ def _select(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame, str]
         largest = there["level"].to_list()[-1]
         kept = kept.filter(pl.col("series").is_in(there.filter(pl.col("level") == largest)["series"].to_list()))
         said.append(f"Shown: the last model, {largest}.")
+    others = set(kept["series"]) - _printed(about, kept["series"].unique())
+    if operators := [cell.operator for cell in about.cells if cell.cell in others]:
+        kept = kept.filter(~pl.col("series").is_in(list(others)))
+        said.append(f"Not in the paper's figure: {join_words(operators)}.")
     return kept, "".join(f" {each}" for each in said)
+
+
+def _printed(about: GridContext, cells: pl.Series) -> set[str]:
+    """Return the cells of each kind of operator that the paper has, or all cells of a kind if it has none of them."""
+    found = about.store.sql(
+        "SELECT DISTINCT g.cell, concat(t.spec->>'$.operator.normaliser.kind', t.spec->>'$.operator.rescale.kind') AS "
+        "kind, coalesce(json_array_length(t.spec->'$.operator.normaliser.logit.per'), 0) > 0 OR "
+        "coalesce(t.spec->>'$.operator.rescale.n', '') = 'context' AS printed "
+        "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND list_contains($cells, g.cell)",
+        {"grid": about.grid, "cells": cells.to_list()},
+    )
+    return set(found.filter(pl.col("printed") == pl.col("printed").max().over("kind"))["cell"])
 
 
 _Weights = npt.NDArray[np.float64]

@@ -19,6 +19,7 @@ from gallery_campaign import (
     OVER_STEPS,
     STEPS,
     Harm,
+    Made,
     Row,
     axes_of,
     figure_grids,
@@ -324,6 +325,28 @@ def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[
     count = planted("affine_scaled · 3B", "weight_sum_count", {"sum": 0.75}, LAYERS)
     median = planted("affine_scaled · 3B", "weight_sum_median", {}, LAYERS)
     assert (row["count"], row["median"]) == pytest.approx((count, median))
+
+
+def test_sums_of_weights_are_of_the_variants_that_the_paper_draws(tmp_path: Path) -> None:
+    sums: list[Row] = [
+        ("probe", "weight_sum_count", {"sum": 0.8}, 0, None),
+        *(("probe", f"weight_sum_{name}", {}, 0, None) for name in ("mean", "median")),
+        ("probe", "weight_sum", {}, 0, 0),
+    ]
+    specs = {
+        "Sink": {"normaliser": {"kind": "sink", "logit": {"per": ["layer", "head"]}}},
+        "Off by one": {"normaliser": {"kind": "sink", "logit": {"per": []}}},
+        "Affine": {"normaliser": {"kind": "total"}, "rescale": {"kind": "affine", "n": "visible"}},
+        "N of context": {"normaliser": {"kind": "total"}, "rescale": {"kind": "affine", "n": "context"}},
+    }
+    made = [Made(name, {"operator": spec}, {"operator": name}, sums) for name, spec in specs.items()]
+    with Store.open(write_gallery(tmp_path / "runs", {"whole": made, "fixed": made[1:3]})) as store:
+        for key, column in (("000-figure-3", "series"), ("000-figure-5", "panel")):
+            whole, fixed = make(store, "whole", key), make(store, "fixed", key)
+            assert set(whole.data[column]) == {"Sink", "N of context"}
+            assert "Not in the paper's figure: Off by one and Affine." in whole.caption
+            assert set(fixed.data[column]) == {"Off by one", "Affine"}
+            assert "Not in the paper's figure" not in fixed.caption
 
 
 def test_formulas_are_what_the_papers_write() -> None:
