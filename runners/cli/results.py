@@ -311,7 +311,7 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
         """
         SELECT DISTINCT name, point, value FROM v_final
         WHERE trial = $key AND source = 'evaluation' AND NOT coalesce(map_contains(point, 'position'), false)
-        ORDER BY name, CAST(point AS VARCHAR)
+        ORDER BY name, point
         """,
         {"key": key},
     )

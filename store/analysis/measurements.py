@@ -31,7 +31,7 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
     in `Store.final`.
     """
     found = store.sql(
-        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point::VARCHAR",
+        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point",
         {"grid": grid},
     )
     judged = set(found.filter(source="evaluation")["name"])

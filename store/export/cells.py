@@ -93,7 +93,7 @@ def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float
 def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
     found = store.sql(
         "SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name "
-        "QUALIFY source = min(source) OVER () ORDER BY point::VARCHAR",
+        "QUALIFY source = min(source) OVER () ORDER BY point",
         {"grid": grid, "name": name},
     )
     if found.is_empty():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from known_campaign import Planted, open_view, plant, show_slot
-from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
@@ -114,6 +114,19 @@ def test_cells_are_paired_by_seed_with_an_interval(tmp_path: Path) -> None:
         assert [row[name] for name in ("difference", "low", "high")] == pytest.approx([1.1, 1.1 - half, 1.1 + half])
         assert "SSA against softmax, 3 pairs: mse@sigma_f=5,sigma_x=1 +1.1 (0.852 to 1.35)" in shown.answer
         assert "seeds of SSA" in show(found, "pairs", other, again).message
+
+
+def test_the_point_of_the_measure_comes_first_and_other_points_by_number(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_x=(1,))
+    runs = [campaign.line(operator, 0)["trial"] for operator in ("softmax", "SSA")]
+    points = [f"sigma_f={point},sigma_x=1" for point in range(1, 11)]
+    with open_view(tmp_path, DIFF) as found:
+        shown = show(found, "pairs", *runs)
+        paired = [each for each in shown.data["measurement"] if each.startswith("mse")]
+        assert paired == [f"mse@{point}" for point in (points[4], *points[:4], *points[5:])]
+        assert paired[0] in shown.answer
+        listed = [name for name in show(found, "results", *runs).data["field"] if name.startswith("mse")]
+        assert [int(name.split()[2].strip(",")) for name in listed] == [*range(1, 11)]
 
 
 SUBMISSIONS = ("20260921T141320-0a1b2c", "20260922T141320-0a1b2c")

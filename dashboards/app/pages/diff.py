@@ -73,7 +73,7 @@ def results(store: Store, key: str) -> dict[str, Any]:
     ).row(0, named=True)
     last = store.sql(
         "SELECT DISTINCT name, point, value FROM v_final WHERE trial = $key "
-        "QUALIFY source = min(source) OVER (PARTITION BY name) ORDER BY name, point::VARCHAR",  # not a metric so called
+        "QUALIFY source = min(source) OVER (PARTITION BY name) ORDER BY name, point",  # not a metric so called
         {"key": key},
     )
     values = {f"{name} {point(dict(at))}".strip(): value for name, at, value in last.iter_rows()}

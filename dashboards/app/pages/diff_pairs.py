@@ -10,13 +10,13 @@ from dashboards.app.table_columns import BY_SIZE, columns
 from dashboards.data.formatting import count, number
 from dashboards.data.user_errors import Unknown
 from store.analysis.measurements import text_of
+from store.database.queries import agrees
 from store.statistics import Paired, t_interval
 from store.statistics.paired_differences import or_null
 
 _SHARED: Final = """
-    SELECT a.grid, a.cell AS one, b.cell AS other, a.label AS one_label, b.label AS other_label,
-           g.measure->>'name' AS measure
-    FROM grid_trial a JOIN grid_trial b USING (grid) JOIN grid g USING (grid)
+    SELECT a.grid, a.cell AS one, b.cell AS other, a.label AS one_label, b.label AS other_label
+    FROM grid_trial a JOIN grid_trial b USING (grid)
     WHERE a.trial = $one AND b.trial = $other ORDER BY grid LIMIT 1
 """
 _PAIRS: Final = """
@@ -24,7 +24,7 @@ _PAIRS: Final = """
            avg(b.value - a.value) AS difference, stddev_samp(b.value - a.value) AS sd
     FROM v_final a JOIN v_final b USING (grid, seed, name, point, source)
     WHERE a.grid = $grid AND a.cell = $one AND b.cell = $other AND isfinite(a.value) AND isfinite(b.value)
-    GROUP BY name, point, source ORDER BY name <> $measure, difference = 0, source, name, point::VARCHAR
+    GROUP BY name, point, source ORDER BY name <> $measure, NOT ({at}), difference = 0, source, name, point
 """
 
 
@@ -36,8 +36,10 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     about = found.row(0, named=True)
     if about["one"] == about["other"]:
         return SlotContent(message=f"Both runs are seeds of {about['one_label']}, so that there is nothing to pair.")
-    given = {name: about[name] for name in ("grid", "one", "other")} | {"measure": about["measure"] or ""}
-    rows = view.store.sql(_PAIRS, given)
+    measure = view.store.grid(about["grid"])["measure"] or {}
+    at, coordinates = agrees(measure.get("point") or {})
+    given = {name: about[name] for name in ("grid", "one", "other")} | {"measure": measure.get("name", "")}
+    rows = view.store.sql(_PAIRS.format(at=at), given | coordinates)
     if rows.is_empty():
         return SlotContent(message="No seed of both cells has finished with a value yet.")
     spread = rows["sd"].fill_null(float("nan")).to_numpy()

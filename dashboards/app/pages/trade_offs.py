@@ -59,7 +59,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     found = measurements(view.store, about.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
-        "ORDER BY p.name, p.point::VARCHAR",
+        "ORDER BY p.name, p.point",
         {"grid": about.grid},
     )
     names = {name for name, _ in found.values()}
