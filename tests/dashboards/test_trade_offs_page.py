@@ -13,7 +13,9 @@ from scipy import stats
 
 from dashboards.app.page import SlotContent
 from dashboards.app.pages.trade_offs import TRADE_OFFS
+from dashboards.data.grid_context import MOST_CURVES
 from dashboards.figures.pareto import on_steps
+from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.pareto import read_objectives
 from store.analysis.verdicts import measure_of, runs
@@ -220,6 +222,18 @@ def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(t
     assert shown.figure is not None
     drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
     assert drawn == {100: True, 200: True, 300: False}
+
+
+def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) -> None:
+    names = [f"operator {place}" for place in range(MOST_CURVES + 3)]
+    cost = {name: 100.0 * place for place, name in enumerate(names, start=1)}
+    planted = Planted(lambda line: cost[line["operator"]], cost=lambda line: {"train_s": cost[line["operator"]]})
+    shown = scatter(plant(tmp_path / "runs", names, range(2), planted), "")
+    assert "Grey: 3 other cells." in shown.caption
+    (entry,) = (key for key in shown.legend if key.style == REST)
+    assert entry.note == "3"
+    grey = [trace for trace in shown.figure.data if trace.legendgroup == entry.key and trace.mode == "markers+text"]
+    assert sum(len(trace.x) for trace in grey) == 3
 
 
 def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Seen) -> None:

@@ -17,7 +17,7 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.theme.styles import INK, shared_style
+from dashboards.theme.styles import INK, REST, shared_style
 from store.analysis.measurements import measurements, text_of
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
@@ -125,6 +125,9 @@ def _scatter(view: PageView) -> SlotContent:
     if not against.way.known and view.address.against_better is None:
         caption += f" The direction of {against.title} is unknown; lower is taken as better."
     legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
+    if others := frame.height - len(legend):
+        caption += f" Grey: {count(others, 'other cell')}."
+        legend.append(Key(REST, "other cells", "rest", str(others)))
     legend.append(Key(shared_style(INK), "best of both", "steps"))
     message = answer = ""
     if missing:
