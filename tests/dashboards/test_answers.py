@@ -135,16 +135,19 @@ def test_a_row_of_verdicts_has_its_interval_and_opens_its_reason(page: Page, sit
     page.goto(f"{site.url}/runs/compare")
     page.locator("#slot-verdicts svg.interval").first.wait_for()
     places = """(drawings) => drawings.map((each) => {
-        const box = each.querySelector(".bar"), start = box.x.baseVal.value;
-        return [start, each.querySelector("circle").cx.baseVal.value, start + box.width.baseVal.value];
+        const [own, decides] = [".bar", ".thin"].map((name) => each.querySelector(name));
+        const ends = (box) => [box.x.baseVal.value, box.x.baseVal.value + box.width.baseVal.value];
+        const [[low, high], [least, greatest]] = [ends(own), ends(decides)];
+        return [least, low, each.querySelector("circle").cx.baseVal.value, high, greatest];
     })"""
     drawn = page.locator("#slot-verdicts svg.interval").evaluate_all(places)
-    assert all(low <= point <= high for low, point, high in drawn)
+    assert all(ends == sorted(ends) for ends in drawn)
+    assert any(ends[0] < ends[1] for ends in drawn)
     shown = page.locator("#slot-verdicts .ag-cell[col-id=difference]").all_inner_texts()
     differences = [float(text.replace("\u2212", "-").removesuffix(" %")) for text in shown]
     assert len(differences) == len(drawn) > 1
     order = sorted(range(len(drawn)), key=lambda at: differences[at])
-    assert order == sorted(order, key=lambda at: drawn[at][1])
+    assert order == sorted(order, key=lambda at: drawn[at][2])
     table = page.locator("#slot-verdicts")
     reason = table.get_by_text("5 pairs)").first
     assert not reason.is_visible()

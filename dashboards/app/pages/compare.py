@@ -103,14 +103,15 @@ def list_verdicts(view: PageView) -> SlotContent:
     about, measure, found = judge_view(view)
     ordered = best_first(found, measure)
     rows = captions.verdict_words(about, measure, ordered).with_columns(
-        ordered["low"], ordered["high"], ordered["difference"].alias("change")
+        *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change"))
     )
     scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
         f"{captions.summarise_verdicts(found, _baseline_name(view))} Compared by {measures.words(view)}, "
         f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
         f"all comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
-        f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; shaded: differences that count as equal."
+        f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; thin: corrected for all of them; shaded: "
+        "differences that count as equal."
     )
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
@@ -122,7 +123,7 @@ def list_verdicts(view: PageView) -> SlotContent:
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "variant": link("compare", "cell", minWidth=200, flex=2, wrapText=True, autoHeight=True),
     **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
-    **{name: {"hide": True} for name in ("low", "high", "change")},
+    **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "reason": FOLD,
 }
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""

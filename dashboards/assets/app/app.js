@@ -315,7 +315,7 @@
     return window.React.createElement("details", { className: "fold" }, summary, window.React.createElement("p", null, String(props.value)));
   };
 
-  // an interval with its difference on the axis of the forest plot; the margin is shaded
+  // an interval, the thin one that decides, and the difference on the axis of the forest plot; the margin is shaded
   parts.AblateInterval = ({ data, value, range: [low, high], rope }) => {
     if (data.low === null || data.high === null) return value ?? "–";
     const draw = window.React.createElement, width = 120;
@@ -323,6 +323,7 @@
     const bar = (className, from, to, y, height) =>
       draw("rect", { className, x: at(from), y, width: Math.max(1, at(to) - at(from)), height });
     const parts = [bar("rope", -rope, rope, 0, 16), bar("zero", 0, 0, 0, 16), bar("bar", data.low, data.high, 6, 4)];
+    if (data.corrected_low !== null) parts.push(bar("bar thin", data.corrected_low, data.corrected_high, 7.5, 1));
     const point = draw("circle", { cx: at(data.change), cy: 8, r: 4 });
     const drawn = draw("svg", { className: "interval", width, height: 16, "aria-hidden": true }, ...parts, point);
     return draw("span", { className: "interval" }, drawn, value);
