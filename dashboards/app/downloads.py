@@ -93,7 +93,8 @@ def _encode(shown: SlotContent, title: str, end: str, statements: Sequence[str],
         of = shown.measured
         measure = f" {', '.join(filter(None, (of['measure'], of['unit'])))} ({of['better']} is better)." if of else ""
         said = split_caption(shown.caption)[0]
-        return latex_file(shown.data, f"{title}. {said}{'' if 'is better' in said else measure}")
+        hidden = [each["field"] for each in shown.columns if each.get("hide")]
+        return latex_file(shown.data.drop(hidden), f"{title}. {said}{'' if 'is better' in said else measure}")
     constant = [pl.lit(value).alias(name) for name, value in shown.measured.items() if name not in shown.data.columns]
     return encode(shown.data.with_columns(constant) if end in ("csv", "parquet") else shown.data, end)
 

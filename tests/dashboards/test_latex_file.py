@@ -1,5 +1,6 @@
 """Files of figures and tables carry the measure, its unit and its direction; LaTeX has real minus signs."""
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -52,3 +53,10 @@ def test_files_have_the_measure_its_unit_and_its_direction(tmp_path: Path) -> No
                 ("mse@sigma_f=5,sigma_x=1", "squared output units", "lower")
             }
             assert "is better" in download(engine, "runs", page, slot, "tex", "").get_data(as_text=True)
+        rows = pl.read_csv(download(engine, "runs", "curves", "curves", "csv", "?metric=loss").get_data())
+        assert set(rows.select("metric", "unit", "better").rows()) == {("loss", None, "lower")}
+        heads = (
+            download(engine, "runs", "compare", "verdicts", "tex", "").get_data(as_text=True).partition("midrule")[0]
+        )
+        assert "p (Holm)" in heads
+        assert not {"low", "high", "change", "corrected"} & set(re.findall("[a-z]+", heads.partition("toprule")[2]))
