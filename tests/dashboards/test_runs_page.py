@@ -207,3 +207,17 @@ def test_a_pinned_run_is_part_of_every_comparison_and_no_late_answer_undoes_it(
         page.locator(".ag-row[row-index='3'] .ag-selection-checkbox input").click()
         page.locator(".picked a", has_text="What differs between these (").wait_for()
         assert "pin=" in page.url
+
+
+@pytest.mark.browser
+def test_paper_has_every_row_of_a_table_that_scrolls(page: Tab, serve_site: ServeSite, tmp_path: Path) -> None:
+    write_campaign(tmp_path / "tall", operators=("softmax",), seeds=range(60), steps=2, sigma_f=(5,), sigma_x=(1,))
+    with serve_site([tmp_path / "tall"]) as site:
+        page.goto(f"{site.url}/tall/runs")
+        page.wait_for_selector(".ag-row[row-index='3']")
+        rows = "document.querySelectorAll('.ag-center-cols-container .ag-row').length"
+        page.emulate_media(media="print")
+        assert page.evaluate(f"() => {{ dispatchEvent(new Event('beforeprint')); return {rows}; }}") == 60
+        page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        page.emulate_media(media="screen")
+        page.wait_for_function(f"() => {rows} < 60")

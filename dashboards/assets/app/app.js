@@ -342,6 +342,14 @@
   functions.ablateShort = (text) => (/^-?\d+\.\d{6,}(e[-+]?\d+)?$/.test(text) ? String(Number(Number(text).toPrecision(6))) : text);
   functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
+  // a tall table has only the rows in view; paper takes all, and does not wait for React
+  for (const [event, layout] of [["beforeprint", "print"], ["afterprint", "normal"]])
+    window.addEventListener(event, () => {
+      const tables = [...document.querySelectorAll("#page .ag-theme-quartz")].map(({ id }) => window.dash_ag_grid.getApi(id));
+      const tall = tables.filter((table) => table.getGridOption("domLayout") !== "autoHeight");
+      window.ReactDOM.flushSync(() => tall.forEach((table) => table.setGridOption("domLayout", layout)));
+    });
+
   system.addEventListener("change", tell);
   tell();
 })();
