@@ -152,7 +152,7 @@ def _gain(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
         return _NO_SOFTMAX
     one, other = (_score(cell, each, given) for each in (own, base))
     if one.point != other.point:
-        return Measured({}, why="softmax was judged at another point")
+        return Measured({}, why="softmax was evaluated at another point")
     both = {seed: 100 * (value / other.runs[seed] - 1) for seed, value in one.runs.items() if other.runs.get(seed)}
     return Measured(both, one.point, one.points, one.why or other.why or "softmax has no value of the same seed")
 

@@ -202,7 +202,7 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the
         printed value lies against the interval of your own mean) and word (of the claim that the cell makes, if this
-        own cell was judged beside it). All null if the paper contradicts itself, and then `note` says so.
+        own cell was compared with it). All null if the paper contradicts itself, and then `note` says so.
     """
     mean, printed, low, high = (pl.col(name) for name in ("mean", "value_", "low", "high"))
     ratio = pl.when((printed > 0) & (mean > 0)).then((mean / printed).log())

@@ -107,7 +107,7 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
 
 
 def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
-    """Return an entry per cell. A cell with a failed run is not judged."""
+    """Return an entry per cell. A cell with a failed run has no verdict."""
     failed = (pl.col("status") == "failed") | ~pl.col("value").fill_null(0.0).is_finite()
     rows = [part for _, part in values.with_columns(failed=failed).group_by("cell", maintain_order=True)]
     finite = [dict(part.filter(pl.col("value").is_finite()).select("seed", "value").iter_rows()) for part in rows]
@@ -249,7 +249,7 @@ def caption(table: CellTable) -> str:
         is_bold = any(entry.best for entry in entries)
         said.append(_BOLD.format(level) if is_bold else f"{_NO_BOLD}: no cell is shown to be worse than the best.")
     if any(0 < entry.seeds < entry.planned for entry in entries):
-        said.append("a/b: a of b planned seeds have a value; with a failed one the cell is not judged.")
+        said.append("a/b: a of b planned seeds have a value; a cell with a failed one has no verdict.")
     marks = [mark for mark in _MARKS if any(entry.missing == mark for entry in entries)]
     said += [f"{_MARKS[mark]}: {_MEANT[mark]}." for mark in marks]
     return " ".join(said)
