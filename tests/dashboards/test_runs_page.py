@@ -58,7 +58,10 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageV
     assert rows["SSA · a · 3", 2]["status"] == "pending"
     assert rows["SSA · b · 3", 0]["status (axis)"] == "b"
     assert rows["SSA · b · 3", 0]["run"] == rows["SSA · b · 3", 0]["trial"][:8]
-    assert "18 trials: 16 ok, 1 failed and 1 pending. mse at sigma_f 5" in found.caption
+    assert found.caption.startswith("mse at sigma_f 5")
+    best = found.data.sort("mse@sigma_f=5,sigma_x=1", nulls_last=True).row(0, named=True)
+    assert found.answer.startswith("18 trials: 16 ok, 1 failed and 1 pending. Lowest mse: ")
+    assert found.answer.splitlines()[0].endswith(f", of {best['label']}, seed {best['seed']}.")
 
 
 def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageView) -> None:
@@ -136,7 +139,7 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
         site.campaigns.look()
         page.wait_for_function(
-            "() => document.querySelector('.slot .caption').innerText.includes('4 ok')", timeout=20000
+            "() => document.querySelector('.slot .answer').innerText.includes('4 ok')", timeout=20000
         )
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
         assert chosen.get_attribute("href") == before

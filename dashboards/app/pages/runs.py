@@ -9,7 +9,7 @@ from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, options
 from dashboards.app.table_columns import columns, link
 from dashboards.data.captions import describe_measure
-from dashboards.data.formatting import BETWEEN, count, join_words
+from dashboards.data.formatting import BETWEEN, count, join_words, number
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -128,7 +128,7 @@ def _runs(view: PageView) -> SlotContent:
     whole = _with_values(about, found, names).select(*names, "trial")
     shown = keep_rows(whole, view.address.filter)
     if view.address.by:
-        return _group_rows(shown, view.address)
+        return _group_rows(shown, view.address)._replace(answer=_answer(about, found))
     shown = _sort(shown, view.address.sort)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
@@ -141,8 +141,9 @@ def _runs(view: PageView) -> SlotContent:
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
     listed = columns(shown.drop("trial"), heads)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
-    caption = kept + _caption(about, found, shown)
-    return SlotContent(caption=caption, data=shown, columns=listed, selected=view.address.selected, pinned=pinned)
+    caption = kept + _caption(about, shown)
+    more = {"selected": view.address.selected, "pinned": pinned, "answer": _answer(about, found)}
+    return SlotContent(caption=caption, data=shown, columns=listed, **more)
 
 
 def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
@@ -169,16 +170,30 @@ def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
     return found.sort(name, descending=by.startswith("-"), nulls_last=True, maintain_order=True)
 
 
-def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> str:
+def _answer(about: GridContext, found: pl.DataFrame) -> str:
+    """Count the trials by state, and name the best finished one by the grid's measure."""
     states = dict(found.group_by("status").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
-    judged = "" if about.measure is None else f" {describe_measure(about.measure, about.unit)}."
+    said, measure = f"{count(found.height, 'trial')}: {join_words(told)}.", about.measure
+    if measure is None:
+        return said
+    values = _values(about, measure.name, measure.point).filter(pl.col("value").is_finite())
+    ranked = values.sort("value", descending=measure.better == "higher").join(found, on="trial", maintain_order="left")
+    for value, cell, seed in ranked.select("value", "cell", "seed").head(1).iter_rows():
+        extreme = "Highest" if measure.better == "higher" else "Lowest"
+        said += f" {extreme} {measure.name}: {number(value)}, of {about.look.names[cell]}, seed {seed}."
+        said += "\nOverview tells which differences between cells are real."
+    return said
+
+
+def _caption(about: GridContext, shown: pl.DataFrame) -> str:
+    judged = "" if about.measure is None else f"{describe_measure(about.measure, about.unit)}. "
     kinds = [name for name, kind in shown.schema.items() if kind.is_float()]
     lost = int(shown.select(pl.any_horizontal(~pl.col(kinds).is_finite()).sum()).item()) if kinds else 0
     no_number = f" {count(lost, 'trial')} with a value that is no finite number, shown as –." if lost else ""
     return (
-        f"{count(found.height, 'trial')}: {join_words(told)}.{judged} A row is a trial; its values are the last "
-        f"ones, of finished trials alone.{no_number} Select rows to compare them."
+        f"{judged}A row is a trial; its values are the last ones, of finished trials alone.{no_number} Select rows to "
+        "compare them."
     )
 
 
