@@ -90,6 +90,19 @@ def summary(maps: Maps) -> pl.DataFrame:
     return pl.DataFrame({name: each.ravel() for name, each in columns.items()})
 
 
+def farthest(one: Maps, other: Maps) -> tuple[int, int, float] | None:
+    """Find the head whose weights differ most: layer, head, and the sum over keys, averaged over queries.
+
+    None if the maps are of other tokens or heads, or of equal weights.
+    """
+    weights = [maps.weights[..., maps.beside :].astype(np.float64) for maps in (one, other)]
+    if weights[0].shape != weights[1].shape or one.queries != other.queries:
+        return None
+    apart = np.nan_to_num(np.abs(weights[0] - weights[1]).sum(-1).mean(-1), nan=0.0, posinf=0.0)
+    row, head = np.unravel_index(apart.argmax(), apart.shape)
+    return (one.layers[int(row)], int(head), float(apart[row, head])) if apart[row, head] > 0 else None
+
+
 def sum_words(low: float, high: float) -> str:
     """Say what the weights of a query sum to."""
     if abs(low - 1) <= _TOLERANCE and abs(high - 1) <= _TOLERANCE:
@@ -209,13 +222,13 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
         )
     )
-    figure.update_xaxes(**_axis(keys), side="top")
-    return figure.update_yaxes(**_axis(queries), autorange="reversed")
+    figure.update_xaxes(**_axis(keys, 32), side="top")
+    return figure.update_yaxes(**_axis(queries, 64), autorange="reversed")
 
 
-def _axis(names: Mapping[str, str]) -> dict[str, Any]:
-    """An axis of categories, with the names of some."""
-    categories, every = [plain(each) for each in names], -(-len(names) // 64)
+def _axis(names: Mapping[str, str], most: int) -> dict[str, Any]:
+    """An axis of categories, with the names of `most` at most."""
+    categories, every = [plain(each) for each in names], -(-len(names) // most)
     texts = [plain(cut(name, 12)) for name in list(names.values())[::every]]
     ticks = {"tickvals": categories[::every], "ticktext": texts, "tickfont": {"size": 11}, "ticks": ""}
     return {"type": "category", "categoryorder": "array", "categoryarray": categories, "showgrid": False, **ticks}

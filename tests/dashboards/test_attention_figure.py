@@ -22,12 +22,14 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.attention import ATTENTION
+from dashboards.data.formatting import number
 from dashboards.figures.attention import (
     MOST_TOKENS,
     Maps,
     byte_names,
     draw_map,
     draw_mosaic,
+    farthest,
     one_map,
     sum_words,
     summary,
@@ -170,6 +172,21 @@ def test_a_head_is_summed_up_by_first_token_and_entropy() -> None:
     assert rows[1]["entropy"] == pytest.approx(np.log(2) / 2)
 
 
+def test_the_answer_names_the_head_that_differs_most(look: Look) -> None:
+    one, other = np.zeros((2, 2, 3, 3)), np.zeros((2, 2, 3, 3))
+    one[1, 0, 2], other[1, 0, 2] = [0.5, 0.5, 0], [-0.1, 0.1, 1]
+    one[0, 1, 0, 0] = 1.0
+    assert farthest(maps_of(one), maps_of(other)) == (1, 0, pytest.approx((0.6 + 0.4 + 1) / 3))
+    assert farthest(maps_of(one), maps_of(one)) is None
+    assert farthest(maps_of(one), maps_of(other[:, :, :2, :2])) is None
+    apart = np.abs(weights(0, 0)[0].astype(float) - weights(1, 0)[0].astype(float)).sum(-1).mean()
+    first, second = look("mosaic").answer.split("\n")
+    assert first.startswith("Layer 0, head 0 differs most from SSA: ")
+    assert number(apart) in first
+    assert second.startswith("Layer 0, head 0 looks most at the first token: ")
+    assert "differs" not in look("mosaic", "?beside=softmax").answer
+
+
 def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
     assert byte_names(list("a é\n".encode())) == ["a", "␣", "é", "…", "↵"]
     assert byte_names([0xFF, 0x41, 0xE2, 0x82, 0x00, 0x1A]) == ["\\xff", "A", "\\xe2", "\\x82", "␀", "␚"]
@@ -218,8 +235,9 @@ def test_a_click_on_a_head_shows_its_map(page: Page, serve_site: ServeSite, camp
         assert mosaic is not None
         assert one is not None
         assert other is not None
-        assert mosaic["x"] + mosaic["width"] < one["x"] == other["x"]
-        assert mosaic["y"] == one["y"]
+        assert mosaic["x"] + mosaic["width"] < one["x"]
+        assert one["x"] + one["width"] < other["x"]
+        assert mosaic["y"] == one["y"] == other["y"]
 
 
 class TestFiles:

@@ -10,8 +10,8 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
-from dashboards.data.formatting import count, join_words
-from dashboards.data.user_errors import Unknown, require
+from dashboards.data.formatting import count, join_words, number
+from dashboards.data.user_errors import Unknown, catch_user_error, require
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
 from store.analysis.artefacts import StoredArray, artefacts, with_artefacts
@@ -134,6 +134,23 @@ def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     return int(layer), int(head)
 
 
+def _answer(view: PageView, maps: Maps) -> str:
+    """Name the head that differs most from the other cell, and the one that looks most at the first token."""
+    other, _ = catch_user_error(lambda: _other_view(view))
+    shown, _ = catch_user_error(lambda: other and _maps(other))
+    lines = []
+    if shown is not None and (found := attention.farthest(maps, shown[1])):
+        layer, head, apart = found
+        lines.append(
+            f"Layer {layer}, head {head} differs most from {shown[0].cell}: the weights of a query by "
+            f"{number(apart)} in sum, on average."
+        )
+    most = attention.summary(maps).filter(pl.col("first").is_finite()).sort("first", descending=True).head(1)
+    for layer, head, first in most.select("layer", "head", "first").iter_rows():
+        lines.append(f"Layer {layer}, head {head} looks most at the first token: mean weight {number(first)}.")
+    return "\n".join(lines)
+
+
 def _mosaic(view: PageView) -> SlotContent:
     selection, maps = _maps(view)
     caption = (
@@ -147,7 +164,8 @@ def _mosaic(view: PageView) -> SlotContent:
     if lost := int((~np.isfinite(maps.weights)).sum()):
         caption += f" {count(lost, 'weight')} not finite: left empty."
     figure = attention.draw_mosaic(maps, _head(view, maps))
-    return SlotContent(figure, caption, attention.summary(maps), hint="A click on a head shows its map.")
+    hint = "A click on a head shows its map."
+    return SlotContent(figure, caption, attention.summary(maps), hint=hint, answer=_answer(view, maps))
 
 
 def _map(view: PageView) -> SlotContent:
