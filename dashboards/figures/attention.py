@@ -201,7 +201,7 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
     weights, rows, columns = _blocks(maps, layer, head)
     values = pl.Series(weights.ravel()).cast(pl.Float64)
     ramp = heat_ramp(pl.concat([values, pl.Series([0.0])]), "weight", diverging=bool((values < 0).any()))
-    figure = canvas(min(120 + 18 * len(rows), 900), x="key", y="query")
+    figure = canvas(min(120 + 18 * len(rows), 620), x="key", y="query")
     own = maps.beside
     keys = {maps.keys[j] if j < own else f"{j - own + 1} {maps.keys[j]}": maps.keys[j] for j in columns}
     queries = {f"{i + 1} {maps.queries[i]}": maps.queries[i] for i in rows}
@@ -222,8 +222,8 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
         )
     )
-    figure.update_xaxes(**_axis(keys, 32), side="top")
-    return figure.update_yaxes(**_axis(queries, 64), autorange="reversed")
+    figure.update_xaxes(**_axis(keys, 24), side="top")
+    return figure.update_yaxes(**_axis(queries, 40), autorange="reversed")
 
 
 def _axis(names: Mapping[str, str], most: int) -> dict[str, Any]:
