@@ -118,14 +118,14 @@ def _select(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame, str]
         largest = there["level"].to_list()[-1]
         kept = kept.filter(pl.col("series").is_in(there.filter(pl.col("level") == largest)["series"].to_list()))
         said.append(f"Shown: the last model, {largest}.")
-    others = set(kept["series"]) - _printed(about, kept["series"].unique())
+    others = set(kept["series"]) - _paper_cells(about, kept["series"].unique())
     if operators := [cell.operator for cell in about.cells if cell.cell in others]:
         kept = kept.filter(~pl.col("series").is_in(list(others)))
         said.append(f"Not in the paper's figure: {join_words(operators)}.")
     return kept, "".join(f" {each}" for each in said)
 
 
-def _printed(about: GridContext, cells: pl.Series) -> set[str]:
+def _paper_cells(about: GridContext, cells: pl.Series) -> set[str]:
     """Return the cells of each kind of operator that the paper has, or all cells of a kind if it has none of them."""
     found = about.store.sql(
         "SELECT DISTINCT g.cell, concat(t.spec->>'$.operator.normaliser.kind', t.spec->>'$.operator.rescale.kind') AS "
