@@ -25,8 +25,8 @@ LINE_EVERY_S = 10.0
 """Between lines about progress where no display can redraw itself."""
 SLOW_AFTER_S = 2.0
 """Seconds after which a part of a command is named."""
-_LONGEST = 40
-"""Most characters of a first column that is never broken."""
+_WORD = 12
+"""Longer words are broken before columns are left out."""
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
 _READABLE = 20
@@ -103,47 +103,75 @@ def write_table(
     spare: Sequence[int] = (),
     labels: int = 0,
     *,
-    whole: bool = False,
+    blocks: bool = False,
 ) -> None:
-    """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken.
+    """Columns as wide as they need to be; numbers to the right. No number is broken.
 
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
-    If that is not enough, the first column is broken, unless it stays `whole`.
+    If that is not enough, texts are broken, then columns are left out from the right; with `blocks` they follow below.
     """
     from rich.console import Console
     from rich.table import Table
 
     console = Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
+    room = console.width
     cells = [[escape_control(_cell(value)) for value in row] for row in rows]
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
-    widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(headings))]
+    widths = [max((_width(row[at]) for row in cells), default=0) for at in range(len(headings))]
     titles = [escape_control(heading) for heading in headings]
-    shown, blanks, unbroken = [*range(len(headings))], 2, 0
-    if _measure(titles, widths, shown, blanks) > console.width:
+    shown, blanks = [*range(len(headings))], 2
+    if _measure(titles, widths, shown, blanks) > room:
         blanks = 1
         titles = [
             _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
         ]
-        names = [[titles[at], *(row[at] for row in cells)] for at in range(labels)]
-        long = [max(map(len, texts)) for texts in names]
-        shown, most = _fit([""] * labels + titles[labels:], long + widths[labels:], labels, spare, console.width)
-        for at, texts in enumerate(names):
-            titles[at], *texts = shorten(texts, most)
-            widths[at] = max(map(len, texts), default=0)
-            for row, text in zip(cells, texts, strict=True):
-                row[at] = text
-        if _measure(titles, widths, shown, blanks) > console.width and not whole:
-            unbroken = len(headings) - 1
+        longest = [max(_width(title), width) for title, width in zip(titles, widths[:labels], strict=False)]
+        shown, most = _fit([""] * labels + titles[labels:], longest + widths[labels:], labels, spare, room)
+        titles[:labels] = shorten(titles[:labels], most)
+        _shorten_columns(cells, labels, most)
+    columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
+    ranges = {at: _range(texts, whole=numeric[at] or (blocks and at == 0)) for at, texts in columns.items()}
+    while len(ranges) > 1 + blocks and sum(least + blanks for least, _ in ranges.values()) - blanks > room:
+        ranges.popitem()
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
-    for at in shown:
-        least = widths[at] if numeric[at] or (at == unbroken and widths[at] <= _LONGEST) else None
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", min_width=least, overflow="fold")
+    chosen = _shrink([*ranges.values()], room - blanks * (len(ranges) - 1))
+    for at, width in zip(ranges, chosen, strict=True):
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
     for row in cells:
-        table.add_row(*(row[at] for at in shown))
+        table.add_row(*(row[at] for at in ranges))
+    console.width = max(room, sum(chosen) + blanks * len(chosen))
     console.print(table)
-    if left_out := [headings[at] for at in spare if at not in shown]:
-        write(f"left out at {console.width} columns: {', '.join(dict.fromkeys(left_out))}")
+    if blocks and (later := [at for at in shown if at not in ranges]):
+        first, *rest = [[line[at] for at in (0, *later)] for line in (headings, *rows)]
+        write_table([str(heading) for heading in first], rest, blocks=True)
+    elif left_out := [heading for at, heading in enumerate(headings) if at not in ranges]:
+        write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(left_out))}")
+
+
+def _shorten_columns(cells: Sequence[list[str]], labels: int, most: int) -> None:
+    """Shorten the texts of the first `labels` columns to `most` characters."""
+    for at in range(labels):
+        for row, text in zip(cells, shorten([row[at] for row in cells], most), strict=True):
+            row[at] = text
+
+
+def _range(texts: Sequence[str], *, whole: bool) -> tuple[int, int]:
+    """Return the least and the wanted width of a column with the heading and the cells `texts`.
+
+    The cells stay `whole`, or words of usual length and numbers do.
+    """
+    words = [word for text in (texts[:1] if whole else texts) for word in text.split()]
+    least = max((len(word) if _NUMBER.match(word) else min(len(word), _WORD) for word in words), default=1)
+    return max([least, *map(_width, texts[1:])] if whole else [least]), max(map(_width, texts))
+
+
+def _shrink(ranges: Sequence[tuple[int, int]], room: int) -> list[int]:
+    """Take from the widest columns, each with a least and a wanted width, until all fit in `room`."""
+    widths = [max(least, min(wanted, room)) for least, wanted in ranges]
+    while sum(widths) > room and (wide := [at for at, (least, _) in enumerate(ranges) if widths[at] > least]):
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def _fit(
@@ -178,10 +206,14 @@ def write_prose(text: str, hanging: int = 2) -> None:
         write(line)
 
 
+def _width(text: str) -> int:
+    """Characters of the longest line."""
+    return max(map(len, text.split("\n")))
+
+
 def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int], blanks: int) -> int:
     """Characters of a line of a table."""
-    lines = [max(map(len, title.split("\n"))) for title in titles]
-    return sum(max(widths[at], lines[at]) + blanks for at in shown) - blanks
+    return sum(max(widths[at], _width(titles[at])) + blanks for at in shown) - blanks
 
 
 def _fold(title: str, width: int) -> str:

@@ -26,7 +26,7 @@ from runners.cli.verdict_text import (
     sort_cells,
     write_verdicts,
 )
-from runners.output import format_count, tell, write, write_frame, write_json, write_prose, write_table
+from runners.output import format_count, name_measure, tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -268,15 +268,20 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         return
     if len(runs) > _MOST_COMPARED:
         raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
-    write("\n".join(run.about for run in runs))
     fields = [each for each in spec if not _follows(*each, spec)]
+    if len(fields) < len(runs) > 2:
+        trials = [(run.name, run.label, *(values[at] for _, values in fields)) for at, run in enumerate(runs)]
+        write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
+    else:
+        write("\n".join(f"{run.name}  {run.label}  seed {run.seed}" for run in runs))
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
-    else:
-        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], whole=True)
+    elif len(fields) >= len(runs):
+        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], blocks=True)
     different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
     if different:
-        write_table(columns, different)
+        shown = [(name_measure({"name": name, "point": dict(point)}), *values) for name, point, *values in different]
+        write_table(["result", *columns[2:]], shown, blocks=True)
     left_out = (
         (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
         (len(rows) - len(different), "result that is equal", "results that are equal"),
@@ -295,8 +300,8 @@ class _ComparedTrial(NamedTuple):
     key: str
     name: str
     """Heading of its column."""
-    about: str
-    """Its name, cell and seed."""
+    label: str | None
+    seed: int | None
     spec: Mapping[str, Any]
     final: Mapping[tuple[str, str], tuple[Any, float]]
     """By name and point as text, the point and the value."""
@@ -317,7 +322,7 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     )
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
-    return _ComparedTrial(key, name, f"{name}  {label}  seed {seed}", json.loads(text), values)
+    return _ComparedTrial(key, name, label, seed, json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,21 @@ def test_three_trials_have_a_column_each(both: tuple[Campaign, Campaign], ablate
         assert (row["name"], row["point"]) == (first["name"], first["point"])
     shown = ablate("compare", *keys, "--campaign", campaign.root).out
     assert all(each[:8] in shown for each in keys)
+
+
+def test_twelve_trials_fit_a_screen(tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(6), sigma_f=(1, 2, 5, 10))
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = ablate("compare", "operator=SSA", "operator=softmax", "--campaign", campaign.root).out
+    lines = shown.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
+    points = list(dict.fromkeys(line.split(",")[0] for line in lines if line.startswith("mse at ")))
+    assert points == [f"mse at sigma_f={value}" for value in (1, 2, 5, 10)]
+    found = json.loads(ablate("compare", "operator=SSA", "operator=softmax", "--json", "--campaign", campaign.root).out)
+    values = [value for row in found["data"]["results"] for value in row.values() if isinstance(value, float)]
+    assert len(values) == 12 * len(found["data"]["results"])
+    assert all(f"{value:.6g}" in shown.split() for value in values)
 
 
 def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:

@@ -97,7 +97,7 @@ def test_spare_columns_go_first_then_the_first_column_breaks(
     write_table(["cell", "n", "mean", "verdict"], [row], spare=(2, 1))
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].rstrip().endswith("real, size unproven")
-    assert lines[-1] == "left out at 40 columns: mean, n"
+    assert lines[-1] == "left out at 40 columns: n, mean"
     write_prose("  " + "word " * 20)
     lines = capsys.readouterr().out.splitlines()
     assert [len(line) <= 40 for line in lines] == [True] * 3
@@ -116,3 +116,32 @@ def test_long_labels_lose_their_middle_and_stay_different(
     assert [line.split()[-1] for line in lines[1:]] == ["better"] * 2
     assert [line.split()[0] for line in lines[1:]] == ["first", "last"]
     assert all("…" in line and "name" in line and len(line) <= 40 for line in lines[1:])
+
+
+@pytest.mark.parametrize("width", [12, 40, 79, 100])
+def test_a_number_is_shown_whole_or_its_column_is_named(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    headings = [f"column{at}" for at in range(12)]
+    row = [0.00104154, "a text of words", "0123456789abcdef" * 2, *(f"{0.1 + at:.9f}" for at in range(9))]
+    write_table(headings, [row])
+    table, _, left_out = capsys.readouterr().out.partition("left out at ")
+    assert max(map(len, table.splitlines())) <= width
+    for heading, value in zip(headings, row, strict=True):
+        shown, named = str(value) in table.split(), heading in left_out.replace(",", " ").split()
+        assert named if heading not in table else not named and (shown or isinstance(value, str))
+    assert all(str(value) in table.split() for value in row[3:] if str(value)[:4] in table)
+    write_table(["trial", *headings], [("the first trial", *row)], blocks=True)
+    blocks = capsys.readouterr().out
+    assert "left out" not in blocks
+    assert all(str(value) in blocks.split() for value in (row[0], *row[3:]))
+
+
+def test_shortened_headings_differ(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    headings = [f"axis_{at}_of_a_long_name" for at in range(4)]
+    write_table([*headings, "difference"], [(*["level_of_a_long_name"] * 4, "+12.5")], labels=4)
+    shown = capsys.readouterr().out.splitlines()[0].split()[:4]
+    assert len(set(shown)) == 4
+    assert all("…" in heading for heading in shown)
