@@ -44,6 +44,8 @@ MEASURE: dict[str, Any] = {
 
 Selection = Collection[tuple[str, int]]
 """Trials by (label of the cell, seed)."""
+Measures = Mapping[str, Sequence[Mapping[str, float]]]
+"""Points of evaluations by name."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,11 @@ def write_campaign(
     return Campaign(root, layout, header, lines, effects)
 
 
-def write_grid(root: Path, grid: Grid, *, noise: float = 0.05) -> Campaign:
-    """Write a campaign in which every trial of the real `grid` has finished, without any effect."""
+def write_grid(root: Path, grid: Grid, *, noise: float = 0.05, measures: Measures | None = None) -> Campaign:
+    """Write a campaign in which every trial of the real `grid` has finished, without any effect.
+
+    `measures` are names and points of its evaluations, in place of those of "mse"; then its own measure stays.
+    """
     lines = [
         {
             "trial": planned.key,
@@ -124,13 +129,22 @@ def write_grid(root: Path, grid: Grid, *, noise: float = 0.05) -> Campaign:
         }
         for planned in grid.trials()
     ]
-    campaign = Campaign(root, Layout(root), {**grid.header(), "measure": MEASURE}, lines)
+    header = {**grid.header(), "measure": MEASURE} if measures is None else grid.header()
+    campaign = Campaign(root, Layout(root), header, lines)
     publish_grid(campaign.layout, campaign.header, lines)
-    writer = _Writer(campaign.layout, SUBMISSION, 60, [MEASURE["point"]])
+    writer = _Writer(campaign.layout, SUBMISSION, 60, [MEASURE["point"]] if measures is None else [], measures or {})
     for line in lines:
         writer.write_finished(line, _seed_effect(line["seed"]) + noise * _normal(line["trial"]), resumed=False)
     writer.buffer.flush("nothing")
     return campaign
+
+
+def write_quickstart(root: Path) -> Campaign:
+    """Write a campaign of specs/quickstart.py, with all that its task measures."""
+    from runners.provenance.specfile import load_spec_file
+
+    grid = load_spec_file(Path(__file__).parents[1] / "specs" / "quickstart.py")["quickstart"]
+    return write_grid(root, grid, measures=grid.base.task.measures())
 
 
 def plan_lines(
@@ -257,6 +271,7 @@ class _Writer:
     submission: str
     steps: int
     points: list[dict[str, float]]
+    measures: Measures = field(default_factory=dict)
     buffer: ShardBuffer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -304,7 +319,10 @@ class _Writer:
         for point in self.points:
             value = point["sigma_f"] ** 2 * (1 + point["sigma_x"] ** 2) / 1000 * math.exp(shift)
             self.buffer.add("evaluation", (key, attempt, step, "mse", point, value, 400, value / 20))
-        self.buffer.add("item", (key, attempt, step, "mse", point, "first", value))
+        if self.points:
+            self.buffer.add("item", (key, attempt, step, "mse", point, "first", value))
+        for name, points in self.measures.items():
+            self.buffer.extend("evaluation", [(key, attempt, step, name, at, shift, 400, 0.01) for at in points])
         if line["operator"] != "softmax":
             for layer, head in product(range(2), range(2)):
                 number = 0.1 * layer + 0.01 * head + shift

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
+from synthetic import write_quickstart
 
 from store import Campaign
 
@@ -35,13 +35,15 @@ def figures(page: str) -> int:
 
 @pytest.mark.slow
 def test_a_campaign_is_explored(tmp_path: Path) -> None:
-    write_campaign(tmp_path / "campaigns" / "quickstart", seeds=range(4), steps=6, sigma_f=(1, 3, 5), sigma_x=(1, 2))
+    planted = write_quickstart(tmp_path / "campaigns" / "quickstart")
     page = export("explore", tmp_path)
     assert figures(page) == 3
+    assert f"the {len(planted.lines)} trials" in page
     with Campaign(tmp_path / "campaigns" / "quickstart") as campaign:
-        rows = campaign.compare().select("label", "verdict", "percent").rows()
-    for label, verdict, percent in rows:
-        assert re.search(rf"{label}.*?{verdict}.*?{percent:.6f}", page, re.DOTALL)
+        rows = campaign.compare().select("label", "verdict", "difference").rows()
+    for label, verdict, difference in rows:
+        number = f"{difference:.6f}".rstrip("0")
+        assert re.search(rf"{label}.*?{verdict}.*?{number}", page, re.DOTALL)
 
 
 @pytest.mark.slow

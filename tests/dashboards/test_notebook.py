@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import plotly.io
 import polars as pl
 import pytest
-from synthetic import write_campaign
+from synthetic import write_campaign, write_quickstart
 
 import dashboards
 from dashboards import error_by, error_map, learned_numbers, training_curves
@@ -102,9 +102,12 @@ def run_block(block: str, names: dict[str, Any]) -> list[Any]:
     return shown
 
 
-def test_the_snippets_of_the_page_run_and_show_tables_and_figures(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snippets_of_the_page_run_and_show_tables_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_quickstart(tmp_path / "campaigns" / "quickstart")
     page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(root)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}
     found = [run_block(part.split("```", 1)[0], names) for part in page.split("```python\n")[1:]]
