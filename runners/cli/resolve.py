@@ -219,7 +219,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
     found = find_several(store, words)
     if len(found) > 1:
-        query = "SELECT trial, label, seed FROM grid_trial WHERE list_contains($keys, trial) ORDER BY seed, label"
+        query = "SELECT trial, label, seed FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position"
         rows = store.sql(query, {"keys": found}).unique("trial", maintain_order=True).rows()
         named = some([f"{key[:8]} {label} seed {seed}" for key, label, seed in rows], MOST_NAMED)
         raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}; add words until it is one")

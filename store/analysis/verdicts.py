@@ -104,7 +104,8 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     """The cell key of `wanted`, a key or a label, or of the grid's baseline, the first of several."""
     header = store.grid(grid)
     name = header["baseline"] if wanted is None else wanted
-    listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
+    query = "SELECT label, cell FROM grid_trial WHERE grid = $grid GROUP BY ALL ORDER BY min(position)"
+    listed = store.sql(query, {"grid": grid})
     cells = dict(listed.iter_rows())
     if name is None:
         argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'

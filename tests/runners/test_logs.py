@@ -9,10 +9,13 @@ import pytest
 from submission_files import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
+from grid.errors import NotFoundError
 from runners.monitoring.logs import follow
 from runners.slurm.worker_records import worker_log
+from store.analysis.verdicts import verdicts
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
+from store.store import Store
 
 
 @pytest.fixture
@@ -56,6 +59,16 @@ def test_the_log_of_an_attempt_is_shown(campaign: Campaign, logs: Callable) -> N
     assert "attempt 1" in said.err
     assert "failed (error)" in said.err
     assert "".join(text for _, text in follow(campaign.layout, key, 1)) == "first\n"
+
+
+def test_several_trials_are_named_in_the_order_of_the_plan(tmp_path: Path, ablate: Callable) -> None:
+    rates = [0.01, 0.003, 0.001]
+    planned = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=(3,), factors={"lr": rates}).lines
+    named = ", ".join(f"{line['trial'][:8]} {line['label']} seed 3" for line in planned)
+    assert named in ablate("logs", "seed=3", "--campaign", tmp_path / "c", code=2).err
+    cells = ", ".join(repr(line["label"]) for line in planned)
+    with Store.open(tmp_path / "c") as store, pytest.raises(NotFoundError, match=cells):
+        verdicts(store, "quickstart", baseline="Cog")
 
 
 def test_what_is_not_there_is_one_sentence(campaign: Campaign, logs: Callable) -> None:
