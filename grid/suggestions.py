@@ -18,16 +18,26 @@ SYNONYMS = {
 """Names of other libraries and ours."""
 
 
+MAKERS: dict[str, list[str]] = {}
+"""By class of a spec, the functions that make one and that `ablate` lists."""
+
+
 def suggest_name(name: str, known: list[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the synonym or the nearest of `known`, or "".
+    """Return `"; did you mean 'x'?"` for the synonym or the nearest of `known`, or ""."""
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near is not None else ""
+
+
+def nearest(name: str, known: list[str]) -> str | None:
+    """Return the synonym or the nearest of `known`; None if none is near.
 
     Similarity is the share of common letters, raised for each of the first four that agree (Winkler 1990). So 'epsilon'
     is nearer to 'eps' than to 'positions'.
     """
     if (synonym := SYNONYMS.get(name.lower())) in known:
-        return f"; did you mean {synonym!r}?"
+        return synonym
     near = max(((_nearness(name.lower(), each.lower()), each) for each in known), default=(0.0, ""))
-    return f"; did you mean {near[1]!r}?" if near[0] >= 0.65 else ""
+    return near[1] if near[0] >= 0.65 else None
 
 
 def _nearness(name: str, other: str) -> float:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from grid.errors import SpecError
+from grid.suggestions import MAKERS, nearest
 
 _short = Repr()
 _short.maxstring = _short.maxother = 60
@@ -47,11 +48,8 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
         return f"{path}: {message.partition(', ')[2] or message}"
     given = detail["input"]
     if kind == "model_type":
-        name = given if isinstance(given, str) else getattr(given, "__name__", "")
-        called = f"; write {name}()" if name.isidentifier() else ""
-        what = "class" if isinstance(given, type) else "function"
-        came = f"the {what} {name}" if called and given is not name else _short.repr(given)
-        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {came}{called}"
+        wanted = detail["ctx"]["class_name"]
+        return f"{path} takes a spec of class {wanted}, got {_came(given, wanted)}"
     rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
     if len(rules) > 1:
         rules = dict.fromkeys(rule.partition(" should ")[2].partition(", ")[0] or rule for rule in rules)
@@ -59,6 +57,18 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
     else:
         message = next(iter(rules))
     return f"{path} {message}, got {_short.repr(given)}"
+
+
+def _came(given: object, wanted: str) -> str:
+    """Describe what was given in place of a spec of the class `wanted`, and say what to write."""
+    name = getattr(given, "__name__", "")
+    if name.isidentifier():
+        return f"the {'class' if isinstance(given, type) else 'function'} {name}; write {name}()"
+    if not isinstance(given, str) or not (known := MAKERS.get(wanted)):
+        return _short.repr(given)
+    near = nearest(given, known)
+    hint = f"write {near}()" if near else f"`ablate {wanted.lower()}s` lists those with a name"
+    return f"{_short.repr(given)}; {hint}"
 
 
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:

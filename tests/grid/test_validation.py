@@ -35,8 +35,8 @@ SAID = {
         f"model.layers should be a valid integer, {INTEGER}, got 'b' (and 2 more)",
     ),
     "a name for a spec": (
-        {"operator": "softmax"},
-        "operator takes a spec of class Operator, got 'softmax'; write softmax()",
+        {"model": "gpt2"},
+        "model takes a spec of class Model, got 'gpt2'",
     ),
     "long": (
         {"training": {"clip": "x" * 500}},

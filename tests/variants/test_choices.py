@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 import variants
-from grid import Grid, Spec, SpecError, over
+from grid import Grid, Spec, SpecError, over, spec_error
 from variants import (
     SSA,
     Exponential,
@@ -26,6 +27,7 @@ from variants import (
     integral,
     principled,
     softmax,
+    ssa,
 )
 from variants.laws.examples import family
 from variants.operator import KINDS
@@ -98,6 +100,27 @@ def test_arguments_of_named_operators_take_the_values_they_are_annotated_with() 
             known[name].make(**values)
     assert known["ssa"].make(b_per=None) == known["ssa"].make()
     assert inspect.signature(known["ssa"].make).parameters["n"].default == 1.5
+
+
+def test_a_number_that_is_not_finite_is_named_by_its_argument() -> None:
+    for argument in ("n", "b"):
+        with pytest.raises(SpecError, match=f"^ssa: {argument} should be a finite number, got nan"):
+            ssa(**{argument: float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("sofmax", "write softmax()"), ("SSA", "write ssa()"), ("zzz", "`ablate operators` lists")]
+)
+def test_a_name_in_place_of_an_operator_is_answered_with_one_that_exists(name: str, hint: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Holder.model_validate({"operator": name})
+    assert f"got {name!r}; {hint}" in str(spec_error(caught.value, ""))
+
+
+class Holder(Spec):
+    """A spec with an operator, as a trial is."""
+
+    operator: Operator
 
 
 def test_specs_of_equal_meaning_have_equal_keys() -> None:

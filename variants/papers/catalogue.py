@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import ValidationError, validate_call
 
 from grid.errors import SpecError
+from grid.suggestions import MAKERS
 from grid.validation import spec_error
 from variants.operator import Operator
 
@@ -94,6 +95,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple
         _check(function, line)
         make = _check_arguments(function)
         _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, traps)
+        MAKERS[Operator.__name__] = [*_CATALOGUE]
         return make
 
     return register
@@ -113,7 +115,7 @@ def _check(make: Callable[..., Operator], line: str) -> None:
 
 def _check_arguments(function: F) -> F:
     """Wrap a function so that it raises SpecError for an argument that its annotation excludes."""
-    checked, signature = validate_call(function), inspect.signature(function)
+    checked, signature = validate_call(config={"allow_inf_nan": False})(function), inspect.signature(function)
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> Operator:
