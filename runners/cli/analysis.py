@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from grid.errors import SpecError
 from grid.names import some
 from runners.cli.options import Cells, Flag, GridFlags, Listing, flag_group
 from runners.cli.resolve import MOST_NAMED, open_grid
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from store.store import Store
 
 
-def effects(*, of: GridFlags = GridFlags(), interactions: Flag = False) -> None:
+def effects(
+    *query: Annotated[str, Parameter(show=False)], of: GridFlags = GridFlags(), interactions: Flag = False
+) -> None:
     """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
 
     Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
@@ -59,6 +62,11 @@ def effects(*, of: GridFlags = GridFlags(), interactions: Flag = False) -> None:
     """
     from store.analysis.effects import analysis, effects as effects_of
 
+    if query:
+        raise SpecError(
+            f"effects are averages over all cells of the grid; leave {' '.join(query)!r} out, or compare cells "
+            "with `ablate table`"
+        )
     with open_grid(of) as (store, name, warnings):
         header = store.grid(name)
         contrasts, found = effects_of(store, name), analysis(store, name, interactions=interactions)
@@ -205,18 +213,27 @@ def curves(
 
 
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
-    """Write a row for each cell in `order`, with the questions side by side, and each note once."""
+    """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
+    from store.analysis.verdicts import baselines_of
+
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
     firsts = [rows[order[0]] for rows in answers]
     questions = [
         f"{row['question']} {row['at']:g}{'' if row['question'] == 'cost to' else f' {costs}'}" for row in firsts
     ]
-    labels, names = name_cells(store, grid, [answers[0][cell] for cell in order])
+    known, against = label_cells(store, grid), baselines_of(store, grid, None)
+    base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
+    bases = [cell for cell in known if cell in base_of.values()]
+    matched = store.grid(grid).get("matched")
+    write_prose(f"against the baseline of the same {', '.join(matched)}" if matched else f"against {known[bases[0]]}")
+    labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
     headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
-    baseline = [value for row in firsts for value in (format_number(row["baseline_value"]), None, None)]
-    several = store.grid(grid).get("baselines")
-    cells = [] if several else [["baseline", *[""] * (len(labels) - 1), None, *baseline]]
-    for name, cell in zip(names, order, strict=True):
+    cells = []
+    for name, base in zip(names, bases, strict=False):
+        most = max((cell for cell in order if base_of[cell] == base), key=lambda cell: answers[0][cell]["pairs"])
+        values = [each for rows in answers for each in (format_number(rows[most]["baseline_value"]), None, None)]
+        cells.append([*name, answers[0][most]["pairs"], *values])
+    for name, cell in zip(names[len(bases) :], order, strict=True):
         values = [
             form(rows[cell][column])
             for rows in answers
@@ -235,6 +252,7 @@ def pareto(
     *query: Cells,
     against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
     of: GridFlags = GridFlags(),
+    sort: Literal["effect", "plan"] = "effect",
     columns: str | None = None,
 ) -> None:
     """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
@@ -244,9 +262,14 @@ def pareto(
     against
         train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
         for more. The title says which way each is better; what nothing is known of is taken as better when lower.
+    sort
+        The front first, then what is inconclusive, then what is dominated, each by the measure; or the order of the
+        plan.
     columns
         Columns of the JSON answer to show instead, separated by commas: label,standing,dominated_by.
     """
+    import polars as pl
+
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
 
@@ -255,10 +278,14 @@ def pareto(
         header, measure = store.grid(name), measure_of(store, name, None)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
         shown = keep_cells(store, name, found, query)
+        if sort == "effect":
+            ranked = pl.col("standing").replace_strict(_STANDINGS, range(len(_STANDINGS)), return_dtype=pl.Int64)
+            best = [False, measure.better == "higher"]
+            shown = shown.sort(ranked, measure.name, descending=best, nulls_last=True, maintain_order=True)
         if columns is None and of.as_text:
             _write_pareto_title(header, measure, ways)
             _write_unlisted(store, name, found)
-            _write_standings(store, name, shown, [measure.name, *ways], measure.better)
+            _write_standings(store, header, shown, [measure.name, *ways])
             return
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
@@ -272,14 +299,17 @@ def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
         write_prose(f"{format_count(len(absent), 'cell')} of these not listed, as no run has all values: {named}")
 
 
-def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: Sequence[str], better: str) -> None:
-    """Write the front first, then what is inconclusive, then what is dominated; rivals are named by the first."""
-    ordered = found.sort(numbers[0], descending=better == "higher", nulls_last=True)
-    rows = sorted(ordered.rows(named=True), key=lambda row: _STANDINGS.index(row["standing"]))
-    labels, names = name_cells(store, grid, rows)
+def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataFrame", numbers: Sequence[str]) -> None:
+    """Write the baselines, which are marked, then the other cells of `found`; rivals are named by the first."""
+    bases = set((header.get("baselines") or {}).values()) or {header.get("baseline")}
+    rows = sorted(found.rows(named=True), key=lambda row: row["cell"] not in bases)
+    labels, names = name_cells(store, header["grid"], rows)
     headings = [*labels, "n", *numbers, "standing"]
     cells = [
-        (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
+        (
+            *(*name, row["n"], *(format_number(row[each]) for each in numbers)),
+            f"{'baseline, ' if row['cell'] in bases else ''}{_standing(row)}",
+        )
         for name, row in zip(names, rows, strict=True)
     ]
     spare = (len(labels), *range(len(headings) - 2, len(labels) + 1, -1))

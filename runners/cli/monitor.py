@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
-from runners.cli.resolve import choose_grid, find_campaign, find_one, open_campaign, read_warnings
+from runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
 from runners.output import tell, write, write_json
 from store.files.layout import Layout
 
@@ -105,14 +105,18 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     return 5 if cancelling.problems else 0
 
 
-def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
-    """Show failures by kind: number of trials, hosts, time and advice."""
+def failures(*query: Trials, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
+    """Show failures by kind: number of trials, hosts, time and advice.
+
+    A query keeps trials, and leaves out workers that took none.
+    """
     from runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
 
     with open_campaign(campaign) as store:
-        found = read_failures(store, None if grid is None else choose_grid(store, grid))
+        name = None if grid is None else choose_grid(store, grid)
+        found = read_failures(store, name, find_several(store, query) if query else None)
         warnings = read_warnings(store, grid, quiet=as_json)
-        refused = worker_rejections(store.layout)
+        refused = [] if query else worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data, warnings)

@@ -25,6 +25,7 @@ _QUERY = """
         SELECT a.*, coalesce(t.spec->>'$.kind' = 'logged', false) AS logged FROM attempt a JOIN trial t USING (trial)
         WHERE t.status = 'failed' AND a.status IS NOT NULL
           AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+          AND ($trials IS NULL OR list_contains(CAST($trials AS VARCHAR[]), trial))
         QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
     ),
     named AS (
@@ -90,9 +91,9 @@ _AGAIN = """
 """
 
 
-def failures(store: Store, grid: str | None = None) -> list[FailureGroup]:
-    """Return the failed trials by kind, commonest first; of one grid or of all."""
-    rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
+def failures(store: Store, grid: str | None = None, trials: Sequence[str] | None = None) -> list[FailureGroup]:
+    """Return the failed ones of `trials` by kind, commonest first; by default all of one grid or of all grids."""
+    rows = store.sql(_QUERY, {"grid": grid, "trials": trials}).rows(named=True)
     if not rows:
         return []
     place_of = partial(_place_of, store.layout, {})

@@ -94,7 +94,9 @@ def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, ablate: 
     lines = ablate("curves", "--by", "steps", "--campaign", campaign).out.splitlines()
     assert lines[0].startswith("quickstart: loss at equal steps, lower is better")
     assert "Holm over 5 cells of a question, alpha 0.05" in lines[1]
-    assert lines[3].split()[:2] == ["baseline", "-"]
+    _, baseline = lines[2].split(" ", 1)
+    assert lines[2] == f"against {baseline}"
+    assert lines[4].startswith(baseline)
     lines = ablate("pareto", "--against", "loss", "--against", "parameters", "--campaign", campaign).out.splitlines()
     assert lines[0].endswith("against loss (lower is better), parameters (lower is better)")
     assert "alpha 0.05: Holm over 30 ordered pairs (dominated), over 6 cells (on the front)" in lines[1]

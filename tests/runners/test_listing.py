@@ -126,6 +126,47 @@ def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Ca
     assert [row["p_holm"] for row in by_p] == sorted(row["p_holm"] for row in by_p)
 
 
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda command: command[0])
+def test_baselines_are_first_with_their_runs(command: list[str], tmp_path: Path, ablate: Callable) -> None:
+    command = [word for word in command if word not in ("--level", "0.2")]
+    write_campaign(tmp_path / "one", operators=OPERATORS[:3], seeds=range(4), **FEW)
+    lines = ablate(*command, "--campaign", tmp_path / "one").out.splitlines()
+    rows = [line.split()[:2] for line in lines if line.split()[0] in OPERATORS]
+    assert sorted(rows) == [["Integral", "4"], ["SSA", "4"], ["softmax", "4"]]
+    assert rows[0] == ["softmax", "4"]
+    write_matched(tmp_path / "several")
+    for query, cells in (((), 8), (("operator=SSA", "operator=softmax", "gate=head"), 4)):
+        lines = ablate(*command, *query, "--campaign", tmp_path / "several").out.splitlines()
+        rows = [line.partition("  ")[0] for line in lines if " · " in line]
+        names = [row.split()[0] for row in rows]
+        assert names == ["softmax"] * (cells // 2) + ["SSA"] * (cells // 2)
+
+
+def test_a_pareto_set_is_sorted_in_the_order_of_the_plan(campaign: Path, ablate: Callable) -> None:
+    words = ("pareto", "--against", "loss", "--campaign", campaign)
+    by_plan = json.loads(ablate(*words, "--sort", "plan", "--json").out)["data"]
+    assert [row["label"] for row in by_plan] == [f"{operator} · {rate:g}" for operator in OPERATORS for rate in RATES]
+    best = json.loads(ablate(*words, "--json").out)["data"]
+    ranks = [(("on the front", "not told apart", "dominated").index(row["standing"]), row["mse"]) for row in best]
+    assert ranks == sorted(ranks)
+    assert sorted(row["cell"] for row in best) == sorted(row["cell"] for row in by_plan)
+    first = labels(ablate(*words).out)
+    assert first == ["softmax · 0.0001", *(row["label"] for row in best if row["label"] != "softmax · 0.0001")]
+
+
+def test_failures_of_a_query_and_effects_of_all_cells(long_campaign: Path, ablate: Callable) -> None:
+    def kinds(*words: str) -> list[tuple[str, int]]:
+        found = json.loads(ablate("failures", *words, "--json", "--campaign", long_campaign).out)["data"]["failures"]
+        return sorted((each["reason"], each["n"]) for each in found)
+
+    assert kinds() == [("diverged", 5), ("error", 5), ("out_of_memory", 5)]
+    assert kinds("operator=SSA") == [("out_of_memory", 5)]
+    assert kinds("operator=SSA", f"model={MODELS[0]}", "--grid", "quickstart") == [("out_of_memory", 1)]
+    ablate("failures", "operator=SSB", "--campaign", long_campaign, code=3)
+    said = ablate("effects", "operator=SSA", "--campaign", long_campaign, code=2).err
+    assert said.startswith("ablate: effects are averages over all cells of the grid; leave 'operator=SSA' out")
+
+
 def test_what_is_printed_is_what_was_computed(campaign: Path, ablate: Callable) -> None:
     (row,) = json.loads(ablate("table", "SSA · 0.001", "--json", "--campaign", campaign).out)["data"]
     line = ablate("table", "SSA · 0.001", "--campaign", campaign).out.splitlines()[5]
