@@ -2,8 +2,8 @@
 
 A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
 label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
-Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
-the grids, by name or by path.
+Fields are grid, operator, label, seed, tag, note (a part of it), reason and fingerprint (of the failure that counts),
+and the axes of the grids, by name or by path.
 """
 
 import json
@@ -17,7 +17,7 @@ from grid.suggestions import suggest_name
 if TYPE_CHECKING:  # `ablate cancel` opens no database
     from store.store import Store
 
-FIELDS = ("grid", "operator", "label", "seed", "tag", "reason", "fingerprint")
+FIELDS = ("grid", "operator", "label", "seed", "tag", "note", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""
 
 _NAME = ""
@@ -31,7 +31,7 @@ _ROWS = """
         QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
     )
     SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint,
-           coalesce(a.tags, []) AS tag
+           coalesce(a.tags, []) AS tag, a.note
     FROM grid_trial g LEFT JOIN why w USING (trial) LEFT JOIN v_annotation a USING (grid, trial)
     ORDER BY g.grid, g.position
 """
@@ -63,8 +63,8 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
     rows = [_candidate(row, names.get(row["grid"], ())) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}
     for word in words:
-        field, value = _parse(word, rows)
-        wanted.setdefault(field, set()).add(value)
+        field, values = _parse(word, rows)
+        wanted.setdefault(field, set()).update(values)
     matching = [
         (row.grid, row.trial)
         for row in rows
@@ -90,23 +90,25 @@ def _candidate(row: Mapping[str, Any], axes: Sequence[tuple[str, str]]) -> Candi
     return Candidate(row["grid"], row["trial"], values)
 
 
-def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
-    """Split a word into its field and the value as the campaign writes it."""
+def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
+    """Split a word into its field and the value as the campaign writes it; of a note all that contain the value."""
     labels = {label for row in rows for label in row.values["label"]}
     field, equals, value = word.partition("=")
     if not equals or word in labels:
-        return _NAME, _find_name(word, rows, labels)
+        return _NAME, [_find_name(word, rows, labels)]
     known = sorted({name for row in rows for name in row.values if name != _NAME} | set(FIELDS))
     if field not in known:
         names = ", ".join(name for name in known if "." not in name)
         raise NotFoundError(f"trials have no field {field!r}; they have {names}{suggest_name(field, known)}")
     values = sorted({each for row in rows for each in row.values.get(field, ())}, key=lambda each: (len(each), each))
-    equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)]
+    equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)][:1]
+    if field == "note":
+        equal = [each for each in values if value.casefold() in each.casefold()]
     if not equal:
         there = ", ".join(values[:_SHOWN]) + (" and others" if len(values) > _SHOWN else "")
         near = suggest_name(value, values)
         raise NotFoundError(f"no trial has {field}={value}; {f'there are {there}{near}' if there else 'none has any'}")
-    return field, equal[0]
+    return field, equal
 
 
 def _alike(written: str, wanted: str) -> bool:

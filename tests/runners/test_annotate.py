@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from synthetic import Campaign, write_campaign
 
+from grid.errors import NotFoundError
 from runners.cli.app import execute
 from runners.monitoring.integrity import check_campaign
 from runners.monitoring.trial_query import select
@@ -90,6 +91,17 @@ def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None
     data = json.loads(ablate("status", "--json", "--campaign", campaign.root).out)["data"]
     assert [row["note"] for row in data["notes"]] == ["for the appendix", "loss spikes"]
     assert {row["label"]: row["tags"] for row in data["grids"]["quickstart"]} == {"softmax": "", "SSA": "good"}
+
+
+def test_a_query_finds_notes_by_a_part_of_them(campaign: Campaign) -> None:
+    for seed, text in ((0, "Loss spikes late"), (1, "spikes"), (2, "smooth")):
+        assert run(campaign, "note", "operator=SSA", f"seed={seed}", text) == 0
+    with Store.open(campaign.root) as store:
+        keys = [str(campaign.line("SSA", seed)["trial"]) for seed in range(3)]
+        assert select(store, ["note=SPIKES"]) == keys[:2]
+        assert select(store, ["note=late", "note=smooth"]) == [keys[0], keys[2]]
+        with pytest.raises(NotFoundError, match="no trial has note=rough; there are"):
+            select(store, ["note=rough"])
 
 
 def test_the_note_of_a_trial_comes_before_that_of_its_grid(campaign: Campaign) -> None:
