@@ -3,9 +3,9 @@
 The induction task is trained on 32 tokens and compared on 128: the paper's third claim is about length. Grammar is
 language modelling with a known optimum; functions are regression in context. Each task has two grids. In
 "components", gate, margin, threshold and ground value are on or off (8 seeds). In "granularity", one component at a
-time has each granularity, beside its traps and the answers of other papers to the same question (5 seeds).
+time has each granularity, beside its pitfalls and the answers of other papers to the same question (5 seeds).
 
-All numbers start at 0, the paper's reference value. The neutral start of `principled()`, -5, is among the traps:
+All numbers start at 0, the paper's reference value. The neutral start of `principled()`, -5, is among the pitfalls:
 softplus is so flat there that a short run cannot leave it.
 """
 

@@ -60,7 +60,7 @@ class Evaluation(Choice):
         return self.length
 
     def check(self, task: Task, model: Backbone) -> None:
-        """Raise ValueError if it cannot judge this trial."""
+        """Raise ValueError if it cannot evaluate this trial."""
 
     def positions(self, model: Backbone) -> Positions:
         """Return the positions of the model during the evaluation; by default those of the training."""

@@ -4,7 +4,7 @@
 
 Source: Scaled Signed Averaging (paper 003), section 5 and figure 2. There, a last number of 70 makes a softmax model
 say that every number is positive. Other numbers settle the answer of nearly all random sequences. So sequences that the
-last number decides are judged separately: all others are positive for `every`, none for `some`.
+last number decides are evaluated separately: all others are positive for `every`, none for `some`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
 label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
-Fields are grid, operator, label, seed, tag, note (a part of it), reason and fingerprint (of the failure that counts),
-and the axes of the grids, by name or by path.
+Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
+the grids, by name or by path. The field note fits each note that contains the value.
 """
 
 import json

@@ -41,7 +41,7 @@ class ShiftGrid(Spec):
     sigma_f: Sigmas = tuple(map(float, range(1, 11)))
     """Spreads of the function's a and b, rising."""
     functions: PositiveInt = 100
-    """Functions that are judged, the items of the standard error."""
+    """Evaluated functions, the items of the standard error."""
     sequences: PositiveInt = 64
     """Prompts per function."""
     points: Annotated[int, Field(gt=SCORED_FROM)] = 40
