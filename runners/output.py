@@ -104,12 +104,14 @@ def write_table(
     labels: int = 0,
     *,
     blocks: bool = False,
+    brief: bool = False,
 ) -> None:
     """Columns as wide as they need to be; numbers to the right. No number is broken.
 
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
     If that is not enough, texts are broken, then columns are left out from the right; with `blocks` they follow below.
+    With `brief` the last column, a text, ends where the line does.
     """
     from rich.console import Console
     from rich.table import Table
@@ -123,29 +125,27 @@ def write_table(
     shown, blanks = [*range(len(headings))], 2
     if _measure(titles, widths, shown, blanks) > room:
         blanks = 1
-        titles = [
-            _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
-        ]
+        titles = [*map(_fold, titles, widths, numeric)]
         longest = [max(_width(title), width) for title, width in zip(titles, widths[:labels], strict=False)]
         shown, most = _fit([""] * labels + titles[labels:], longest + widths[labels:], labels, spare, room)
         titles[:labels] = shorten(titles[:labels], most)
         _shorten_columns(cells, labels, most)
     columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
     ranges = {at: _range(texts, whole=numeric[at] or (blocks and at == 0)) for at, texts in columns.items()}
-    while len(ranges) > 1 + blocks and sum(least + blanks for least, _ in ranges.values()) - blanks > room:
-        ranges.popitem()
+    chosen = _choose_widths(ranges, room, blanks, 1 + blocks)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
-    chosen = _shrink([*ranges.values()], room - blanks * (len(ranges) - 1))
-    for at, width in zip(ranges, chosen, strict=True):
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
+    for at, width in chosen.items():
+        cut = brief and at == len(headings) - 1
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, no_wrap=cut)
+        table.columns[-1].overflow = "ellipsis" if cut else "fold"
     for row in cells:
-        table.add_row(*(row[at] for at in ranges))
-    console.width = max(room, sum(chosen) + blanks * len(chosen))
+        table.add_row(*(row[at] for at in chosen))
+    console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
     console.print(table)
-    if blocks and (later := [at for at in shown if at not in ranges]):
+    if blocks and (later := [at for at in shown if at not in chosen]):
         first, *rest = [[line[at] for at in (0, *later)] for line in (headings, *rows)]
         write_table([str(heading) for heading in first], rest, blocks=True)
-    elif left_out := [heading for at, heading in enumerate(headings) if at not in ranges]:
+    elif left_out := [heading for at, heading in enumerate(headings) if at not in chosen]:
         write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
@@ -166,10 +166,14 @@ def _range(texts: Sequence[str], *, whole: bool) -> tuple[int, int]:
     return max([least, *map(_width, texts[1:])] if whole else [least]), max(map(_width, texts))
 
 
-def _shrink(ranges: Sequence[tuple[int, int]], room: int) -> list[int]:
-    """Take from the widest columns, each with a least and a wanted width, until all fit in `room`."""
-    widths = [max(least, min(wanted, room)) for least, wanted in ranges]
-    while sum(widths) > room and (wide := [at for at, (least, _) in enumerate(ranges) if widths[at] > least]):
+def _choose_widths(ranges: dict[int, tuple[int, int]], room: int, blanks: int, fewest: int) -> dict[int, int]:
+    """Choose columns from the left, `fewest` at least, and their widths from the least to the wanted one."""
+    shown = {**ranges}
+    while len(shown) > fewest and sum(least + blanks for least, _ in shown.values()) - blanks > room:
+        shown.popitem()
+    left = room - blanks * (len(shown) - 1)
+    widths = {at: max(least, min(wanted, left)) for at, (least, wanted) in shown.items()}
+    while sum(widths.values()) > left and (wide := [at for at in widths if widths[at] > shown[at][0]]):
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
@@ -216,8 +220,10 @@ def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int],
     return sum(max(widths[at], _width(titles[at])) + blanks for at in shown) - blanks
 
 
-def _fold(title: str, width: int) -> str:
-    """Write a title in lines that are no wider than the column, unless a word is."""
+def _fold(title: str, width: int, numeric: bool) -> str:  # noqa: FBT001  (mapped over columns)
+    """Write the title of a column of numbers in lines that are no wider than it, unless a word is."""
+    if not numeric:
+        return title
     return "\n".join(wrap(title, max(width, *map(len, title.split())), break_long_words=False))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json, flag_group
-from runners.output import write, write_json, write_table
+from runners.output import write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
     from grid.operator_view import OperatorPart
@@ -111,7 +111,8 @@ def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_
     if as_json:
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        write_table(["description" if name == "line" else name for name in columns], rows)
+        headings = ["description" if name == "line" else name for name in columns]
+        write_table(headings, rows, brief=headings[-1] == "description")
 
 
 def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
@@ -187,7 +188,8 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
 
 
 def _write_operator(found: "Explanation") -> None:
-    write(f"{found.name}: {found.line}\n{found.paper}\n\n{found.use}")
+    write_prose(f"{found.name}: {found.line}")
+    write(f"{found.paper}\n\n{found.use}")
     _write_points("arguments", map(str, found.arguments))
     for part in found.parts:
         write(f"\n{part.stage} = {part.kind}")
@@ -251,4 +253,6 @@ def _write_rows(heading: str, headings: Sequence[str], rows: Sequence[Sequence[s
 def _write_points(heading: str, lines: Iterable[str]) -> None:
     points = [f"  - {line}" for line in lines]
     if points:
-        write("\n".join(("", heading, *points)))
+        write(f"\n{heading}")
+        for point in points:
+            write_prose(point)

@@ -9,7 +9,16 @@ from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Flag, Json
 from runners.cli.published import doubts, flat, write_cells
 from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
-from runners.output import format_count, round_value, slow_notice, tell, write, write_frame, write_json, write_table
+from runners.output import (
+    format_count,
+    round_value,
+    slow_notice,
+    tell,
+    write_frame,
+    write_json,
+    write_prose,
+    write_table,
+)
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -164,6 +173,7 @@ def _count_flops(grid: "Grid") -> float | None:
 def write_states(states: list[ItemState], scale: PaperScale) -> None:
     """Write a line per item, then how to go on."""
     counted = any(each.flops is not None for each in states)
+    several = len({each.paper for each in states}) > 1
     rows = [
         [
             f"{each.paper}:{each.item}",
@@ -174,14 +184,16 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
             each.about,
         ]
         for each in states
+        if each.cells is not None or not several
     ]
-    write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows)
+    write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows, brief=several)
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
     views = format_count(len(states) - grids - other, "view")
     tell(
         f"at scale {scale}: {format_count(grids, 'grid')}, {views}, "
-        f"{format_count(other, 'item')} without a grid; `ablate plan PAPER:ITEM --calibrate` measures the time of one"
+        f"{format_count(other, 'item')} without a grid{'; `ablate papers PAPER` lists all items' if several else ''}; "
+        "`ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )
 
 
@@ -198,4 +210,4 @@ def write_beside(frame: "pl.DataFrame") -> None:
     write_table(headings, rows)
     differences = dict.fromkeys(row for row in frame["differs"].drop_nulls() if row)
     for line in (*doubts(number for numbers in frame["notes"] for number in numbers), *differences):
-        write(f"  {line}")
+        write_prose(f"  {line}")

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from grid.errors import SpecError
+from grid.names import some
 from runners.cli.options import Csv, Flag, GridFlags, Json, flag_group
 from runners.cli.resolve import open_grid
-from runners.output import format_count, round_value, tell, write, write_frame, write_json, write_table
+from runners.output import format_count, round_value, tell, write_frame, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from store.published.tables import PublishedCell
 
-_CELL_HEADINGS: Final = (
-    *("table", "row", "column", "printed", "unit", "better", "± items", "operator", "measured here as", "doubts"),
-)
 _CLAIM_HEADINGS: Final = (
     *("table", "claim", "published", "here", "low", "high", "unit", "cell", "pairs", "p (Holm)", "word", "reason"),
 )
@@ -75,7 +73,7 @@ def published(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Show published tables, the cells of one, or your results for the papers' claims."""
+    """Show published tables, the values of one, or your results for the papers' claims. --json and --csv have all."""
     from store.analysis.published_comparison import compare_published
     from store.published.tables import chosen
 
@@ -102,20 +100,24 @@ def published(
         write_cells(cells)
 
 
-def _write_tables(cells: "Sequence[PublishedCell]") -> None:
+def _by_table(cells: "Sequence[PublishedCell]") -> "dict[tuple[str, str], list[PublishedCell]]":
     groups: dict[tuple[str, str], list[PublishedCell]] = {}
     for cell in cells:
         groups.setdefault((cell.paper, cell.paper_table), []).append(cell)
+    return groups
+
+
+def _write_tables(cells: "Sequence[PublishedCell]") -> None:
     rows = [
         (
             *table,
             len(members),
-            ", ".join(dict.fromkeys(cell.operator for cell in members if cell.operator)) or None,
+            some(list(dict.fromkeys(cell.operator for cell in members if cell.operator)), 2) or None,
             members[0].caption,
         )
-        for table, members in groups.items()
+        for table, members in _by_table(cells).items()
     ]
-    write_table(("paper", "table", "cells", "operators", "about"), rows)
+    write_table(("paper", "table", "cells", "operators", "about"), rows, brief=True)
     tell(
         f"{format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
         "--compare puts your own results beside them"
@@ -123,17 +125,31 @@ def _write_tables(cells: "Sequence[PublishedCell]") -> None:
 
 
 def write_cells(cells: "Sequence[PublishedCell]") -> None:
-    """Write a line per cell, then the marks and the doubts."""
-    write_table(_CELL_HEADINGS, [_cell_line(cell) for cell in cells])
+    """Write each table with its rows and columns as printed and its units, then the marks and the doubts."""
+    for (paper, table), members in _by_table(cells).items():
+        write_prose(f"{paper} {table}: {members[0].caption}")
+        printed = {(cell.row_label, cell.column_label): cell.printed for cell in members}
+        rows, columns = (list(dict.fromkeys(place[side] for place in printed)) for side in (0, 1))
+        lines = [(row, *(printed.get((row, column), "") for column in columns)) for row in rows]
+        write_table(["row", *columns], lines, blocks=True)
+        _write_units(members)
     dashes = dict.fromkeys(f"{cell.printed}: {cell.mark}" for cell in cells if cell.mark and cell.printed == "-")
     marks = dict.fromkeys(cell.mark for cell in cells if cell.mark and cell.printed != "-")
     for line in (*dashes, *marks, *doubts(number for cell in cells for number in cell.notes)):
-        write(f"  {line}")
-    if any(cell.binomial_se is not None for cell in cells):
-        tell(
-            "± items is the binomial standard error of the usual test set; only 003 T4 prints an error, "
-            "and no paper says how many seeds it trained"
-        )
+        write_prose(f"  {line}")
+    tell("--json has also the operator, the measurement here, the binomial standard error and the doubts of each value")
+
+
+def _write_units(cells: "Sequence[PublishedCell]") -> None:
+    """Write each unit and direction of a table, with its columns, or its rows if those have one unit each."""
+    units = [f"{cell.unit}{f', {cell.better} is better' if cell.better else ''}" for cell in cells]
+    by_column = {(cell.column_label, words) for cell, words in zip(cells, units, strict=True)}
+    are_columns = len(by_column) == len({cell.column_label for cell in cells})
+    labels: dict[str, list[str]] = {}
+    for cell, words in zip(cells, units, strict=True):
+        labels.setdefault(words, []).append(cell.column_label if are_columns else cell.row_label)
+    for words, having in labels.items():
+        write_prose(words if len(labels) == 1 else f"{words}: {', '.join(dict.fromkeys(having))}")
 
 
 def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
@@ -149,7 +165,7 @@ def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
         for row in judged.iter_rows(named=True)
     )
     for line in (*differences, *doubts(number for numbers in judged["notes"] for number in numbers)):
-        write(f"  {line}")
+        write_prose(f"  {line}")
     words = [f"{count} {word}" for word, count in judged["word"].value_counts(sort=True).rows()]
     counts = ", ".join([*words, f"{others.height} not comparable"])
     tell(f"of {format_count(claims.height, 'claim')}: {counts}")
@@ -176,20 +192,6 @@ def flat(cells: "Sequence[PublishedCell]") -> "pl.DataFrame":
 
     names = [field.name for field in fields(cells[0])]
     return pl.DataFrame({name: [plain(getattr(cell, name)) for cell in cells] for name in names})
-
-
-def _cell_line(cell: "PublishedCell") -> tuple[object, ...]:
-    from store.analysis.published_matching import format_point, named
-
-    point = f" at {format_point(cell.point)}" if cell.point else ""
-    return (
-        f"{cell.paper} {cell.paper_table}",
-        *(cell.row_label, cell.column_label, cell.printed, cell.unit, cell.better),
-        None if cell.binomial_se is None else f"{cell.binomial_se:.2g}",
-        named(cell) if cell.operator else None,
-        f"{cell.measurement}{point}" if cell.measurement else None,
-        ", ".join(map(str, cell.notes)) or None,
-    )
 
 
 def _claim_line(row: Mapping[str, object]) -> tuple[object, ...]:

@@ -108,7 +108,9 @@ def write_evaluation(
     """
     place = (trained.kept.key, trained.kept.number, spec.key)
     if len(coverage(result.measured)) != len(result.measured) or not result.measured:
-        raise SpecError(f"an evaluation measures each name once per point; {spec.label} does not: correct what it yields")
+        raise SpecError(
+            f"an evaluation measures each name once per point; {spec.label} does not: correct what it yields"
+        )
     shards = _write_shards(layout, trained, result)
     record = {
         "schema": FILE_SCHEMA,

@@ -145,3 +145,14 @@ def test_shortened_headings_differ(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     shown = capsys.readouterr().out.splitlines()[0].split()[:4]
     assert len(set(shown)) == 4
     assert all("…" in heading for heading in shown)
+
+
+def test_a_brief_table_has_a_line_per_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    rows = [("first", 0.00104154, "a long description " * 9), ("second", 12.5, "a short one")]
+    write_table(["name", "value", "description"], rows, brief=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["first", "0.00104154"], ["second", "12.5"]]
+    assert lines[1].endswith("…")
+    assert lines[2].rstrip().endswith("a short one")
+    assert max(map(len, lines)) <= 60
