@@ -151,7 +151,7 @@ def test_a_grid_without_a_baseline_or_a_measure_asks_for_them(tmp_path: Path) ->
     write_json(header, {**read_json(header), "baseline": None, "measure": None})
     with pytest.raises(SpecError, match=r"has no measure; write measure=.* its runs have .*'loss'"):
         judged(campaign)
-    with pytest.raises(SpecError, match=r"has no baseline; write baseline=.* it has 'SSA', 'softmax'"):
+    with pytest.raises(SpecError, match=r"has no baseline; write baseline=.* it has 'softmax', 'SSA'"):
         judged(campaign, measure={"name": "loss"})
     assert judged(campaign, measure={"name": "loss"}, baseline="softmax")["SSA"]["pairs"] == 3
 
