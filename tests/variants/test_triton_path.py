@@ -202,7 +202,7 @@ def compile_kernels(*arguments: str) -> dict[str, Any]:
 def test_kernels_fit_an_h100() -> None:
     """Compiled for it without a GPU, threads spill no more than `TILES` says, and blocks have 227 KiB of shared memory.
 
-    Spilled registers are all that the kernels keep on the stack. What they use is on record; one is compiled here, and
+    Spilled registers are all that the kernels keep on the stack. Their use is on record; one is compiled here, and
     all are if the kernels or Triton have changed since.
     """
     from variants.paths.triton_ops import TILES

@@ -97,7 +97,7 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Sc
     factors = [] if c is None else [c]
     factors += [1 / value["transform"]["tau"]] if operator.transform.label == "temperature" else []
     factors += [score["b"]] if operator.score.label == "ssa" else []
-    floor = value["normaliser"].get("logit")  # of a sink
+    floor = value["normaliser"].get("logit")  # a sink has one
     if (gamma := operator.normaliser.relevance(**value["normaliser"])) is not None:
         floor = gamma if c is None else c * gamma
         if operator.score.label != "exponential":
