@@ -35,16 +35,16 @@ ONE_SCORE_OPERATORS = [
     Operator(score={"kind": "ssa"}, visible={"kind": "prefix", "length": 7}, output_gate={"kind": "per_head"}),
     Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
 ]
+"""Operators that the paths "cpu" and "triton" compute.
+
+Random numbers differ by as much as a choice accepts, whatever it says itself, so one of each is enough.
+"""
 SINKS = [
     learned_sink(),
     Operator(normaliser=SINK, visible={"kind": "window", "size": 5}, readout={"kind": "ground_value"}, **GATE),
     Operator(normaliser=SINK, margin={"kind": "ssmax"}),
 ]
 """Operators that the path "triton" computes besides."""
-"""Operators that the paths "cpu" and "triton" compute.
-
-Random numbers differ by as much as a choice accepts, whatever it says itself, so one of each is enough.
-"""
 PROJECTIONS = [
     sparsemax(),
     entmax15(),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,28 +53,13 @@ class QueryAnswer(NamedTuple):
     at: datetime  # when it was asked
 
 
-@final
-class _QueryProcess:
-    """A process that answers one query, and a directory for what its engine spills."""
-
-    def __init__(self) -> None:
-        self._spill = TemporaryDirectory(prefix="ablate-query-")  # the engine cannot clean up when it is killed
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "dashboards.app.query_runner"],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "TMPDIR": self._spill.name, "POLARS_MAX_THREADS": "1"},
-        )
-
-    def close(self) -> None:
-        """Kill the process, if it runs, and remove its directory."""
-        self.process.kill()
-        with suppress(BrokenPipeError), self.process:  # closes its pipes and waits for it
-            pass
-        self._spill.cleanup()
+def _start() -> "subprocess.Popen[bytes]":
+    """Start a process that answers one query."""
+    command, pipe = [sys.executable, "-m", "dashboards.app.query_runner"], subprocess.PIPE
+    environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=Path(__file__).parents[2], env=environment
+    )
 
 
 @final
@@ -84,7 +69,7 @@ class SpareProcess(AbstractContextManager["SpareProcess"]):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted = False
-        self._spare: _QueryProcess | None = None
+        self._spare: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._wanted = True
@@ -95,22 +80,28 @@ class SpareProcess(AbstractContextManager["SpareProcess"]):
         with self._lock:
             self._wanted, spare, self._spare = False, self._spare, None
         if spare is not None:
-            spare.close()
+            _end(spare)
 
-    def take(self) -> _QueryProcess:
+    def take(self) -> "subprocess.Popen[bytes]":
         """Return the process that waits, or a new one."""
         with self._lock:
             spare, self._spare = self._spare, None
-        if spare is not None and spare.process.poll() is not None:  # the system ended it
-            spare.close()
+        if spare is not None and spare.poll() is not None:  # the system ended it
+            _end(spare)
             spare = None
-        return spare or _QueryProcess()
+        return spare or _start()
 
     def refill(self) -> None:
-        """Start the process that waits next, if one is wanted."""
-        with self._lock:
+        """Start the process that waits next, if one is wanted; without memory for it, the next query starts its own."""
+        with self._lock, suppress(OSError):
             if self._wanted and self._spare is None:
-                self._spare = _QueryProcess()
+                self._spare = _start()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    with suppress(BrokenPipeError), process:  # closes its pipes and waits for it
+        pass
 
 
 SPARE: Final = SpareProcess()
@@ -122,15 +113,18 @@ def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S
     Raises Unknown at a limit of time, memory or size; else as `Store.sql`.
     """
     at = datetime.now()
-    asked = json.dumps({"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most})
-    with closing(SPARE.take()) as worker:
-        process = worker.process
-        assert process.stdout is not None
-        process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
-        try:
-            out, errors = process.communicate(asked.encode(), timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            raise Unknown(_too_long(limit_s)) from None
+    about = {"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most}
+    with TemporaryDirectory(prefix="ablate-query-") as spill:  # the engine cannot clean up when it is killed
+        asked = json.dumps({**about, "spill": spill})
+        with SPARE.take() as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
+            try:
+                out, errors = process.communicate(asked.encode(), timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                raise Unknown(_too_long(limit_s)) from None
+            finally:
+                process.kill()
     if process.returncode == -signal.SIGXCPU:
         raise Unknown(_too_long(limit_s))
     if process.returncode < 0:  # the engine, or polars, aborts where it gets no memory
@@ -160,6 +154,7 @@ def _main() -> None:
     if not text:  # nobody asked before the dashboard ended
         return
     asked = json.loads(text)
+    os.environ["TMPDIR"] = asked["spill"]
     body = io.BytesIO()
     try:
         frame, took_s = _ask(Layout(Path(asked["root"])), asked["query"], asked["most"])

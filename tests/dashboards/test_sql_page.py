@@ -130,14 +130,18 @@ def test_a_process_waits_for_the_next_query(store: Store, tmp_path: Path, monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with SpareProcess() as spare:
         monkeypatch.setattr("dashboards.app.query_runner.SPARE", spare)
-        (waits,) = tmp_path.iterdir()  # one directory per process
+        waits = spare._spare
         assert QueryRunner().answer(store, "SELECT 1 AS one", 1).frame.rows() == [(1,)]
-        assert not waits.exists()
-        worker = spare.take()
-        worker.process.kill()
-        worker.process.wait()
-        monkeypatch.setattr(spare, "_spare", worker)  # the system ended it while it waited
+        assert waits is not None
+        assert waits.returncode == 0  # it answered, and another one waits
+        waits = spare._spare
+        assert waits is not None
+        waits.kill()  # as the system may
+        waits.wait()
         assert QueryRunner().answer(store, "SELECT 2 AS two", 1).frame.rows() == [(2,)]
+        last = spare._spare
+    assert last is not None
+    assert last.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
 
 
