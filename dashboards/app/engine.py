@@ -95,7 +95,7 @@ class Engine:
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
     def check(self, campaign: str, page: AppPage, search: str) -> None:
-        """Check that all that an address names exists, without slots. Raises as `address`, `view` and the controls."""
+        """Raise what the page of an address would, before its slots: as `address`, `view` and the controls."""
         address = self.address(campaign, page, search)
         if not search or not self.campaigns.moment(campaign):
             return  # nothing is named, or nothing can be read yet

@@ -141,7 +141,7 @@ class AppPage(NamedTuple):
     main: Sequence[str] | None = None
     """Fields of the controls that are always visible; others are behind "More". None: all are."""
     listed: bool = True  # true if the navigation shows it; others are reached by links
-    checks: bool = True  # true if the controls refuse what an address names in vain; false if they accept anything
+    checks: bool = True  # true if making the controls is cheap enough to check an address by them
 
 
 def options(names: Iterable[str]) -> dict[str, str]:

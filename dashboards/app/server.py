@@ -73,7 +73,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
 
     @server.after_request
     def headers(response: Response) -> Response:
-        if _is_page(response) and _is_in_vain(engine):
+        if _is_page(response) and _names_missing(engine):
             response.status_code = 404
         _compress(response)
         response.headers["Content-Security-Policy"] = policy
@@ -91,12 +91,14 @@ def _search() -> str:
     return request.query_string.decode("utf-8", "replace")
 
 
-def _is_in_vain(engine: Engine) -> bool:
-    """True if the address names something that does not exist."""
+def _names_missing(engine: Engine) -> bool:
+    """True if the page would refuse the address, because it names something that does not exist."""
     try:
         engine.check(*engine.place(request.path), _search())
     except AblateError as error:
         return isinstance(error, NotFoundError | SpecError)
+    except Exception:  # noqa: BLE001  # the page itself reports a fault
+        return False
     return False
 
 

@@ -188,7 +188,7 @@ def tick_text(value: float) -> str:
 
 
 def break_name(name: str, longest: int = 26) -> str:
-    """A long name as plotly shows it literally: in lines broken between its parts, parts cut that are too long.
+    """A long name as plotly shows it literally: in lines broken between its parts; long parts lose their middle.
 
     The name is cut before it is escaped: a cut through an entity would show half of it.
     """
@@ -198,7 +198,7 @@ def break_name(name: str, longest: int = 26) -> str:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
-    return "<br>".join(plain(cut(line, max(longest, 40))) for line in lines)
+    return "<br>".join(plain(shorten([line], max(longest, 40))[0]) for line in lines)
 
 
 def one_line(names: Sequence[str], longest: int = 56) -> list[str]:

@@ -121,7 +121,7 @@ def _select(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame, str]
     others = set(kept["series"]) - _paper_cells(about, kept["series"].unique())
     if operators := [cell.operator for cell in about.cells if cell.cell in others]:
         kept = kept.filter(~pl.col("series").is_in(list(others)))
-        said.append(f"Not in the paper's figure: {join_words(operators)}.")
+        said.append(f"Not in the paper's figure: {join_words(list(dict.fromkeys(operators)))}.")
     return kept, "".join(f" {each}" for each in said)
 
 

@@ -212,7 +212,7 @@ def export(
     grid: OneGrid = None,
     page: ExportPage = ExportPage(),
 ) -> None:
-    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard or W&B; docs/export.md has all.
+    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard or W&B (docs/export.md).
 
     Parameters
     ----------

@@ -11,7 +11,8 @@ PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
 FACADE = ("ablate.py", "ablate.pyi")
 """Modules next to the packages, for one import by users."""
 
-_OWN = (*(f"{PROJECT / name}{os.sep}" for name in PACKAGES), *(str(PROJECT / name) for name in FACADE))
+_BELOW = tuple(f"{PROJECT / name}{os.sep}" for name in PACKAGES)
+_BESIDE = frozenset(str(PROJECT / name) for name in FACADE)
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """Package directories that `sysconfig` may not list, such as the user site."""
@@ -27,7 +28,8 @@ def package_of(module: ModuleType) -> str | None:
 @cache
 def is_project(file: str) -> bool:
     """Return True if `file` belongs to the project."""
-    return os.path.realpath(file).startswith(_OWN)
+    path = os.path.realpath(file)
+    return path.startswith(_BELOW) or path in _BESIDE
 
 
 @cache

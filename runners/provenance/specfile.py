@@ -5,7 +5,6 @@ import modules of its directory, after those that are installed; the working dir
 """
 
 import importlib.util
-import os
 import re
 import sys
 from pathlib import Path
@@ -84,10 +83,10 @@ SPEC_FOLDERS: list[Path] = []
 
 def _find_imports_in(folder: Path) -> None:
     """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
-    others = tuple(f"{each}{os.sep}" for each in SPEC_FOLDERS)
+    others, here = tuple(f"{each}/" for each in SPEC_FOLDERS), f"{folder}/"
     for name, module in list(sys.modules.items()):
         file = str(getattr(module, "__file__", None))  # as text: there are thousands of modules
-        if file.startswith(others) and not file.startswith(f"{folder}{os.sep}") and SOURCE not in vars(module):
+        if file.startswith(others) and not file.startswith(here) and SOURCE not in vars(module):
             top = folder / name.partition(".")[0]
             if top.with_suffix(".py").exists() or top.is_dir():
                 del sys.modules[name]

@@ -32,7 +32,7 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
         found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
         return found.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
-        source, order = "SELECT *, 0 AS position FROM v_cell_stats WHERE grid = $grid", "point::VARCHAR"
+        source, order = "SELECT *, 0 AS position FROM v_cell_stats WHERE grid = $grid", "point"
     else:
         view, order = MEASUREMENTS[table], "position, step, name"
         source = f"SELECT {_WHO}, m.*, g.position FROM {view} m JOIN grid_trial g USING (trial) WHERE g.grid = $grid"
@@ -78,7 +78,7 @@ def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
     coordinates = "".join(f", p.point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
     return store.sql(
         f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{coordinates}, p.value, g.operator, g.cell, trial "
-        f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point::VARCHAR",
+        f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point",
         given,
     )
 

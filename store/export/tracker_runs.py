@@ -16,12 +16,14 @@ _RUNS = """
     WHERE g.grid = $grid GROUP BY ALL ORDER BY any_value(g.position)
 """
 _SCALARS = """
-    SELECT m.step, m.name, MAP {}::MAP(VARCHAR, DOUBLE) AS point, m.value, a.started + m.wall_s AS at
-    FROM v_metric m JOIN attempt a USING (trial, attempt) WHERE m.trial = $trial
-    UNION ALL
-    SELECT e.step, e.name, e.point, e.value, coalesce(a.ended, a.started)
-    FROM v_evaluation e JOIN attempt a USING (trial, attempt) WHERE e.trial = $trial
-    ORDER BY ALL
+    SELECT * EXCLUDE evaluated FROM (
+        SELECT m.step, m.name, MAP {}::MAP(VARCHAR, DOUBLE) AS point, m.value, a.started + m.wall_s AS at,
+               false AS evaluated
+        FROM v_metric m JOIN attempt a USING (trial, attempt) WHERE m.trial = $trial
+        UNION ALL
+        SELECT e.step, e.name, e.point, e.value, coalesce(a.ended, a.started), true
+        FROM v_evaluation e JOIN attempt a USING (trial, attempt) WHERE e.trial = $trial
+    ) ORDER BY step, name, point, evaluated
 """
 
 
@@ -62,7 +64,7 @@ def read_runs(store: Store, grid: str) -> list[TrackerRun]:
 
 
 def read_scalars(store: Store, trial: str) -> Iterator[Scalar]:
-    """Yield all metrics and evaluations of a trial that count, by step."""
+    """Yield all metrics and evaluations of a trial that count, by step; evaluations after metrics of the same name."""
     for step, name, point, value, at in store.sql(_SCALARS, {"trial": trial}).iter_rows():
         items = point.items() if isinstance(point, Mapping) else ((each["key"], each["value"]) for each in point)
         where = ",".join(f"{coordinate}={number:g}" for coordinate, number in items)

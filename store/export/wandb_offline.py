@@ -1,5 +1,6 @@
 """Runs of a grid as offline runs of Weights & Biases, which `wandb sync` uploads."""
 
+import os
 from itertools import groupby
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from store.store import Store
 def write_wandb(store: Store, grid: str, folder: Path) -> int:
     """Write an offline run for every trial of `grid` that has begun; return the number of runs.
 
-    The project is the grid and the group is the cell; the config has the axes and the seed. Nothing is uploaded. The
-    package wandb must be installed. Raises SpecError: `folder` holds something; EnvironmentProblem: it cannot be made.
+    The project is the grid, the group is the cell and the tag is the status; the config has the axes and the seed.
+    Nothing is uploaded. The package wandb must be installed. Raises SpecError: `folder` holds something;
+    EnvironmentProblem: it cannot be made.
     """
     require_empty(folder)
     runs = read_runs(store, grid)
@@ -23,6 +25,7 @@ def write_wandb(store: Store, grid: str, folder: Path) -> int:
 
 
 def _write_run(store: Store, grid: str, run: TrackerRun, folder: Path) -> None:
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # wandb would report its own faults over the network
     import wandb
 
     settings = wandb.Settings(
@@ -41,7 +44,8 @@ def _write_run(store: Store, grid: str, run: TrackerRun, folder: Path) -> None:
         group=run.label,
         name=run.name,
         id=run.trial,
-        config={"status": run.status, **run.settings},
+        config=dict(run.settings),
+        tags=[run.status],
         settings=settings,
     )
     for step, scalars in groupby(read_scalars(store, run.trial), key=lambda each: each.step):

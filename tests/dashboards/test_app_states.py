@@ -213,7 +213,7 @@ NAMED_IN_VAIN = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?
 
 
 @pytest.mark.parametrize("address", NAMED_IN_VAIN)
-def test_what_an_address_names_in_vain_is_not_found_before_a_part_is_made(runs: Path, address: str) -> None:
+def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_made(runs: Path, address: str) -> None:
     made: list[PageView] = []
 
     def note(view: PageView) -> SlotContent:

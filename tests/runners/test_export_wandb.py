@@ -44,7 +44,7 @@ def read(file: Path) -> dict[str, Any]:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             run = record.run
-            found |= {"project": run.project, "group": run.run_group, "name": run.display_name}
+            found |= {"project": run.project, "group": run.run_group, "name": run.display_name, "tags": [*run.tags]}
             found["config"] |= {each.key: json.loads(each.value_json) for each in run.config.update}
         elif kind == "history":
             named = {each.key or "/".join(each.nested_key): each.value_json for each in record.history.item}
@@ -90,7 +90,7 @@ def test_the_file_of_a_run_has_what_counts(tmp_path: Path) -> None:
             assert (found["project"], found["group"], found["exit"]) == (line["grid"], label, int(failed))
             config = {name: value for name, value in found["config"].items() if not name.startswith("_")}
             axes = {"operator": line["axes"]["operator"], "lr": 0.1, "gated": True, "seed": line["seed"]}
-            assert config == {**axes, "status": "failed" if failed else "ok"}
+            assert (config, found["tags"]) == (axes, ["failed" if failed else "ok"])
 
 
 def test_a_missing_package_is_named(

@@ -203,13 +203,15 @@ def test_kernels_fit_an_h100() -> None:
     """Compiled for it without a GPU, threads spill no more than `TILES` says, and blocks have 227 KiB of shared memory.
 
     Spilled registers are all that the kernels keep on the stack. Their use is on record; one is compiled here, and
-    all are if the kernels or Triton have changed since.
+    all are with another version of Triton.
     """
     from variants.paths.triton_ops import TILES
 
     record = json.loads((Path(__file__).parent / "h100_kernels.json").read_text())
     one = compile_kernels("5")
-    if one["fingerprint"] != record["fingerprint"]:
+    if one["triton"] == record["triton"]:
+        assert one["sources"] == record["sources"], "run tests/compile_kernels.py as its first line says"
+    else:
         record = compile_kernels()
     kernels = record["kernels"]
     assert one["kernels"] == kernels[5:6]

@@ -49,12 +49,12 @@ def _slower_than_triton(operator: Operator, case: Case) -> str | None:
     half = case.device == "cuda" and case.dtype in (torch.bfloat16, torch.float16)
     few = case.keys <= _FEW and case.channels <= _NARROW
     masked, own_value = case.masked or operator.visible.label != "everything", operator.readout.label == "ground_value"
-    key_sink = operator.normaliser.label == "sink" and (masked or own_value)
-    if not half or few or not (key_sink or sdpa.scales_logits(operator)):
+    slow_sink = operator.normaliser.label == "sink" and (masked or own_value)
+    if not half or few or not (slow_sink or sdpa.scales_logits(operator)):
         return None
     if triton.cannot(operator) or triton.cannot_call(case) or triton.slower(operator, case):
         return None
-    return f"sdpa computes {'such a sink' if key_sink else 'scaled logits'} in float32, without tensor cores"
+    return f"sdpa computes {'such a sink' if slow_sink else 'scaled logits'} in float32, without tensor cores"
 
 
 PATHS = (

@@ -67,7 +67,7 @@ class Given(NamedTuple):
     shift: Tensor | None = None
     """Added to the logits."""
     floor: Tensor | None = None
-    """t, the logarithm of the score at the ground state's threshold."""
+    """t, the logarithm of the score at the ground state's threshold; on path "triton" also the logit of a sink."""
     forgetting: Tensor | None = None
     """Sum of ln f up to a token, float64: a falls by its difference between query and key. For causal maps."""
 

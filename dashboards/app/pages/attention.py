@@ -142,8 +142,8 @@ def _answer(view: PageView, maps: Maps) -> str:
     if shown is not None and (found := attention.farthest(maps, shown[1])):
         layer, head, apart = found
         lines.append(
-            f"Layer {layer}, head {head} differs most from {shown[0].cell}: the weights of a query by "
-            f"{number(apart)} in sum, on average."
+            f"Layer {layer}, head {head} differs most from {shown[0].cell}: on average, the weights of a query "
+            f"differ by {number(apart)} in total."
         )
     most = attention.summary(maps).filter(pl.col("first").is_finite()).sort("first", descending=True).head(1)
     for layer, head, first in most.select("layer", "head", "first").iter_rows():

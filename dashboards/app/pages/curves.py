@@ -56,7 +56,7 @@ def draw_curves(view: PageView) -> SlotContent:
     data = pl.concat(
         panel.found.filter(pl.col("series").is_in(shown.keep)).select(
             pl.lit(name).alias("metric"),
-            *(pl.lit(words, pl.String).alias(of) for of, words in _unit_and_direction(view, name).items()),
+            *map(_named, ("unit", "better"), _unit_and_direction(view, name)),
             pl.col("series").replace_strict(shown.names, return_dtype=pl.String).alias("group"),
             pl.exclude("series").name.map(lambda column: address.x if column == "x" else column),
         )
@@ -119,16 +119,20 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
 
 def _title(view: PageView, name: str) -> str:
     """A metric with its unit, if the grid measures it, and its direction, if it is known."""
-    unit, better = _unit_and_direction(view, name).values()
+    unit, better = _unit_and_direction(view, name)
     return f"{name}{f', {unit}' if unit else ''}{f' ({better} is better)' if better else ''}"
 
 
-def _unit_and_direction(view: PageView, name: str) -> dict[str, str | None]:
+def _named(column: str, words: str | None) -> pl.Expr:
+    return pl.lit(words, pl.String).alias(column)
+
+
+def _unit_and_direction(view: PageView, name: str) -> tuple[str | None, str | None]:
     """Return the unit of a metric, if the grid measures it, and its direction, if it is known."""
     about = grid_of(view)
     if about.measure is not None and about.measure.name == name:
-        return {"unit": about.unit or None, "better": about.measure.better}
-    return {"unit": None, "better": direction(name)}
+        return about.unit or None, about.measure.better
+    return None, direction(name)
 
 
 def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:

@@ -112,7 +112,7 @@ def _values(about: GridContext, name: str, at: Mapping[str, float]) -> pl.DataFr
     return about.store.sql(
         f"SELECT trial, value FROM v_final WHERE grid = $grid AND name = $name AND {condition} "
         "QUALIFY source = min(source) OVER () "  # an evaluation before a metric of the same name, of all runs
-        "AND row_number() OVER (PARTITION BY trial, source ORDER BY point::VARCHAR) = 1",
+        "AND row_number() OVER (PARTITION BY trial, source ORDER BY point) = 1",
         {"grid": about.grid, "name": name, **parameters},
     )
 
@@ -142,8 +142,8 @@ def _runs(view: PageView) -> SlotContent:
     listed = columns(shown.drop("trial"), heads)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, shown)
-    more = {"selected": view.address.selected, "pinned": pinned, "answer": _answer(about, found)}
-    return SlotContent(caption=caption, data=shown, columns=listed, **more)
+    answer, selected = _answer(about, found), view.address.selected
+    return SlotContent(caption=caption, data=shown, columns=listed, selected=selected, pinned=pinned, answer=answer)
 
 
 def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:

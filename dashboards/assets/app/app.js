@@ -345,7 +345,9 @@
   // a tall table has only the rows in view; paper takes all, and does not wait for React
   for (const [event, layout] of [["beforeprint", "print"], ["afterprint", "normal"]])
     window.addEventListener(event, () => {
-      const tables = [...document.querySelectorAll("#page .ag-theme-quartz")].map(({ id }) => window.dash_ag_grid.getApi(id));
+      const tables = [...document.querySelectorAll("#page .ag-theme-quartz")].flatMap(({ id }) => {
+        try { return [window.dash_ag_grid.getApi(id)]; } catch { return []; } // not ready yet
+      });
       const tall = tables.filter((table) => table.getGridOption("domLayout") !== "autoHeight");
       window.ReactDOM.flushSync(() => tall.forEach((table) => table.setGridOption("domLayout", layout)));
     });
