@@ -33,8 +33,10 @@ def find_campaign(campaign: Path | None) -> Path:
     """Find the campaign to read: the one named, the working directory, or the only one below campaigns/."""
     if campaign is not None:
         if not Layout(campaign).exists():
+            beside = [str(place) for place in campaign.parent.glob("*") if Layout(place).exists()]
             raise NotFoundError(
-                f"there is no campaign in {campaign}; `ablate run SPEC --campaign {campaign}` makes one"
+                f"there is no campaign in {campaign}{'' if campaign.is_dir() else ', which does not exist'}; "
+                f"`ablate run SPEC --campaign {campaign}` makes one{suggest_name(str(campaign), beside)}"
             )
         return campaign
     if Layout(Path()).exists():
@@ -58,8 +60,11 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
 def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
     """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them.
 
-    Raises NotFoundError if there is no such campaign or grid, SpecError if there are several to choose from.
+    Raises NotFoundError if there is no such campaign or grid, SpecError if there are several to choose from, or both
+    formats are asked for.
     """
+    if flags.as_json and flags.as_csv:
+        raise SpecError("a result has one format; got --json and --csv: leave one out")
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
         yield store, name, read_warnings(store, name, quiet=flags.as_json)

@@ -255,7 +255,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     for unknown in missing.keys() - found:
         raise missing[unknown]
     if len(runs) < 2:
-        raise SpecError(f"a comparison is between two trials or more; {' '.join(trials)!r} means {len(runs)}")
+        given = f"{' '.join(trials)!r} means {len(runs)}" if trials else "none is named"
+        raise SpecError(f"a comparison is between two trials or more; {given}; name them by label, key or a condition")
     _write_comparison(runs, warnings, as_json=as_json)
 
 

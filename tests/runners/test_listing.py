@@ -287,3 +287,15 @@ def test_tuned_cells_are_listed_with_the_baselines_that_they_are_compared_with(
     shown = [line.partition("  ")[0] for line in lines if "·" in line]
     assert shown[:2] == ["softmax · head · 2", "softmax · layer · 2"]
     assert set(shown[2:]) == {"SSA · head · 2", "SSA · layer · 2"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
+def test_an_answer_has_one_format(campaign: Path, ablate: Callable, command: list[str]) -> None:
+    said = ablate(*command, "--json", "--csv", "--campaign", campaign, code=2).err
+    assert "one format; got --json and --csv" in said
+
+
+def test_a_misspelt_campaign_is_answered_with_the_one_beside_it(campaign: Path, ablate: Callable) -> None:
+    said = ablate("table", "--campaign", campaign.with_name("campaing"), code=3).err
+    assert "which does not exist" in said
+    assert f"did you mean {str(campaign)!r}?" in said

@@ -156,7 +156,7 @@ def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, see
     assert found.in_sd == pytest.approx(in_sd, abs=0.05)
 
 
-def line_of(plan: RunPlan, words: str = " apart") -> str:
+def line_of(plan: RunPlan, words: str = " find ") -> str:
     (line,) = [line for line in plan_lines(plan) if words in line]
     return line
 
@@ -201,7 +201,7 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
-    assert line_of(plan).startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
+    assert line_of(plan).startswith("  2 seeds of mse at sigma=1 find no difference, a verdict needs 3; 3 seeds 6.5 SD")
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     plan = plan_campaign(tmp_path, [alone])
     assert plan.resolutions == ()
