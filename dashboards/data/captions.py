@@ -117,9 +117,9 @@ _AXES: Final = {
 
 
 def count_words(verdicts: pl.DataFrame) -> str:
-    """'29 variants: 3 better, 20 undecided'."""
+    """'29 variants: 20 undecided; 3 better'."""
     counts = verdicts["verdict"].value_counts(sort=True).iter_rows()
-    return f"{count(verdicts.height, 'variant')}: {', '.join(f'{n} {verdict}' for verdict, n in counts)}"
+    return f"{count(verdicts.height, 'variant')}: {'; '.join(f'{n} {verdict}' for verdict, n in counts)}"
 
 
 def _name_with_point(measure: GridMeasure) -> str:

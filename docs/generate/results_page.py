@@ -152,7 +152,7 @@ def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
     sizes = found.filter(verdict="undecided")["detectable"].sort().to_list()
     power = f" With 80 % power, the seeds of undecided cells find {_size(sizes[0], measure)}" if sizes else ""
     power += f" to {_size(sizes[-1], measure)}." if len(sizes) > 1 else "." if sizes else ""
-    return f"Cells: {', '.join(counts)}.{power}\n"
+    return f"Cells: {'; '.join(counts)}.{power}\n"
 
 
 def _size(value: float, measure: GridMeasure) -> str:

@@ -182,7 +182,7 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
     assert data["detectable"] == pytest.approx(expected * data["in_sd"])
     line = line_of(plan)
     assert "from 16 pairs" in line
-    assert ("%" in line.partition(" apart")[0]) == (scale == "log")
+    assert ("%" in line.partition(" (power")[0]) == (scale == "log")
 
 
 def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -> None:
