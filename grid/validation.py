@@ -64,8 +64,10 @@ def _came(given: object, wanted: str) -> str:
     name = getattr(given, "__name__", "")
     if name.isidentifier():
         return f"the {'class' if isinstance(given, type) else 'function'} {name}; write {name}()"
-    if not isinstance(given, str) or not (known := MAKERS.get(wanted)):
+    if not isinstance(given, str):
         return _short.repr(given)
+    if not (known := MAKERS.get(wanted)):
+        return _short.repr(given) + (f"; write {given}()" if given.isidentifier() else "")
     near = nearest(given, known)
     hint = f"write {near}()" if near else f"`ablate {wanted.lower()}s` lists those with a name"
     return f"{_short.repr(given)}; {hint}"

@@ -111,6 +111,7 @@ def write_table(
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
     If that is not enough, texts are broken, then columns are left out from the right; with `blocks` they follow below.
+    The last column of a table with labels stays, since it is the answer.
     With `brief` the last column, a text, ends where the line does.
     """
     from rich.console import Console
@@ -125,14 +126,16 @@ def write_table(
     shown, blanks = [*range(len(headings))], 2
     if _measure(titles, widths, shown, blanks) > room:
         blanks = 1
-        titles = [*map(_fold, titles, widths, numeric)]
+        titles = [
+            _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
+        ]
         longest = [max(_width(title), width) for title, width in zip(titles, widths[:labels], strict=False)]
         shown, most = _fit([""] * labels + titles[labels:], longest + widths[labels:], labels, spare, room)
         titles[:labels] = shorten(titles[:labels], most)
         _shorten_columns(cells, labels, most)
     columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
-    ranges = {at: _range(texts, whole=numeric[at] or (blocks and at == 0)) for at, texts in columns.items()}
-    chosen = _choose_widths(ranges, room, blanks, 1 + blocks)
+    ranges = {at: _range(texts, whole=numeric[at] or ((blocks or brief) and at == 0)) for at, texts in columns.items()}
+    chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at, width in chosen.items():
         cut = brief and at == len(headings) - 1
@@ -166,14 +169,16 @@ def _range(texts: Sequence[str], *, whole: bool) -> tuple[int, int]:
     return max([least, *map(_width, texts[1:])] if whole else [least]), max(map(_width, texts))
 
 
-def _choose_widths(ranges: dict[int, tuple[int, int]], room: int, blanks: int, fewest: int) -> dict[int, int]:
-    """Choose columns from the left, `fewest` at least, and their widths from the least to the wanted one."""
-    shown = {**ranges}
-    while len(shown) > fewest and sum(least + blanks for least, _ in shown.values()) - blanks > room:
-        shown.popitem()
-    left = room - blanks * (len(shown) - 1)
-    widths = {at: max(least, min(wanted, left)) for at, (least, wanted) in shown.items()}
-    while sum(widths.values()) > left and (wide := [at for at in widths if widths[at] > shown[at][0]]):
+def _choose_widths(
+    ranges: dict[int, tuple[int, int]], room: int, blanks: int, fewest: tuple[int, int]
+) -> dict[int, int]:
+    """Choose columns and their widths, from the least to the wanted one; `fewest` are kept at the left and right."""
+    shown, (left, right) = {**ranges}, fewest
+    while len(shown) > left + right and sum(least + blanks for least, _ in shown.values()) - blanks > room:
+        del shown[[*shown][-1 - right]]
+    space = room - blanks * (len(shown) - 1)
+    widths = {at: max(least, min(wanted, space)) for at, (least, wanted) in shown.items()}
+    while sum(widths.values()) > space and (wide := [at for at in widths if widths[at] > shown[at][0]]):
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
@@ -211,8 +216,10 @@ def write_prose(text: str, hanging: int = 2) -> None:
 
 
 def _width(text: str) -> int:
-    """Characters of the longest line."""
-    return max(map(len, text.split("\n")))
+    """Columns of a terminal that the longest line takes."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split("\n")))
 
 
 def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int], blanks: int) -> int:
@@ -220,10 +227,8 @@ def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int],
     return sum(max(widths[at], _width(titles[at])) + blanks for at in shown) - blanks
 
 
-def _fold(title: str, width: int, numeric: bool) -> str:  # noqa: FBT001  (mapped over columns)
-    """Write the title of a column of numbers in lines that are no wider than it, unless a word is."""
-    if not numeric:
-        return title
+def _fold(title: str, width: int) -> str:
+    """Write the title of a column in lines that are no wider than it, unless a word is."""
     return "\n".join(wrap(title, max(width, *map(len, title.split())), break_long_words=False))
 
 

@@ -104,6 +104,10 @@ def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
     equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)][:1]
     if field == "note":
         equal = [each for each in values if value.casefold() in each.casefold()]
+        if not equal:
+            raise NotFoundError(
+                f"no note contains {value!r}; {len(values)} notes are there, and `ablate tag` lists them"
+            )
     if not equal:
         there = ", ".join(values[:_SHOWN]) + (" and others" if len(values) > _SHOWN else "")
         near = suggest_name(value, values)

@@ -225,10 +225,10 @@ def resolution_lines(found: Resolution) -> Iterator[str]:
     said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
     more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
     if found.in_sd is None:
-        yield f"{said} find no difference, a verdict needs 3; {more}"
+        yield f"{said} cannot find a difference, a verdict needs 3; {more}"
     else:
         basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
-        yield f"{said} find differences from {_size(found, found.in_sd)} ({basis}); {more}"
+        yield f"{said} find differences of {_size(found, found.in_sd)} and more ({basis}); {more}"
     yield _noise_line(found)
     if found.noise.sd:
         yield _rope_line(found)

@@ -36,7 +36,7 @@ SAID = {
     ),
     "a name for a spec": (
         {"model": "gpt2"},
-        "model takes a spec of class Model, got 'gpt2'",
+        "model takes a spec of class Model, got 'gpt2'; write gpt2()",
     ),
     "long": (
         {"training": {"clip": "x" * 500}},

@@ -201,7 +201,9 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
-    assert line_of(plan).startswith("  2 seeds of mse at sigma=1 find no difference, a verdict needs 3; 3 seeds 6.5 SD")
+    assert line_of(plan).startswith(
+        "  2 seeds of mse at sigma=1 cannot find a difference, a verdict needs 3; 3 seeds 6.5 SD"
+    )
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     plan = plan_campaign(tmp_path, [alone])
     assert plan.resolutions == ()

@@ -49,15 +49,13 @@ class Attention(nn.Module):
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
-        self.path, self.causal = place.path, backbone.causal
+        self.path = place.path
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         biased, dropout = backbone.positions.adds_bias, self.dropout > 0
-        case = Case(*_COMPILED_LENGTHS, biased=biased, dropout=dropout, compiled=True)._replace(
-            channels=self.channels, masked=not self.causal
-        )
+        compiled_case = Case(*_COMPILED_LENGTHS, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
         self._compiled = {
-            (device, dtype): choose(operator, case._replace(device=device, dtype=dtype), place.path).path
+            (device, dtype): choose(operator, compiled_case._replace(device=device, dtype=dtype), place.path).path
             for device in devices_of(place.path)
             for dtype in (PRECISIONS if place.path == "auto" else (torch.float32,))
         }
@@ -100,15 +98,14 @@ class Attention(nn.Module):
         return path.run(self.operator, heads, numbers)
 
     def path_name(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> str:
-        """Name the path of training on sequences of `length` without padding, by default in the weights' precision.
+        """Name the path of training on sequences of `length`, by default in the weights' precision.
 
         Raises SpecError if a path given by name cannot compute it.
         """
         device, dtype = self.out.weight.device.type, dtype or self.out.weight.dtype
         if compiled:
             return self._compiled_path(device, dtype).name
-        case = Case(length, length, device, dtype, self.positions.adds_bias, self.dropout > 0)
-        case = case._replace(channels=self.channels, masked=not self.causal)
+        case = Case(length, length, device, dtype, self.positions.adds_bias, self.dropout > 0, channels=self.channels)
         return choose(self.operator, case, self.path).path.name
 
     def _compiled_path(self, device: str, dtype: torch.dtype) -> Path:

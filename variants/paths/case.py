@@ -25,16 +25,13 @@ class Case(NamedTuple):
     """True if torch.compile traces the call."""
     channels: int = 64
     """Channels of a head's values. Queries have no more, beside those of a gate."""
-    masked: bool = False
-    """True if a mask is given besides the order of tokens."""
 
     @classmethod
     def of(cls, heads: Heads) -> Self:
         """Return the case of a call with these heads."""
         (queries, keys), device = (heads.q.shape[-2], heads.k.shape[-2]), heads.q.device.type
         biased, dropout = heads.bias is not None, heads.dropout > 0
-        channels, masked = heads.v.shape[-1], heads.mask is not None
-        return cls(queries, keys, device, heads.v.dtype, biased, dropout, channels=channels, masked=masked)
+        return cls(queries, keys, device, heads.v.dtype, biased, dropout, channels=heads.v.shape[-1])
 
     @property
     def words(self) -> str:

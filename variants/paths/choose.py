@@ -48,13 +48,11 @@ def _slower_than_triton(operator: Operator, case: Case) -> str | None:
     """Return why "triton" is faster than "sdpa", or None if it is not."""
     half = case.device == "cuda" and case.dtype in (torch.bfloat16, torch.float16)
     few = case.keys <= _FEW and case.channels <= _NARROW
-    masked, own_value = case.masked or operator.visible.label != "everything", operator.readout.label == "ground_value"
-    slow_sink = operator.normaliser.label == "sink" and (masked or own_value)
-    if not half or few or not (slow_sink or sdpa.scales_logits(operator)):
+    if not half or few or not sdpa.scales_logits(operator):
         return None
     if triton.cannot(operator) or triton.cannot_call(case) or triton.slower(operator, case):
         return None
-    return f"sdpa computes {'such a sink' if slow_sink else 'scaled logits'} in float32, without tensor cores"
+    return "sdpa computes scaled logits in float32, without tensor cores"
 
 
 PATHS = (

@@ -51,8 +51,10 @@ def cannot_call(case: Case) -> str | None:
     return "triton needs as many queries as keys" if case.queries != case.keys else None
 
 
-def slower(_operator: Operator, case: Case) -> str | None:
+def slower(operator: Operator, case: Case) -> str | None:
     """Return why path "auto" does not take this path."""
+    if operator.normaliser.label == "sink":
+        return "triton's sinks were not run on a GPU yet"
     if not _INSTALLED:
         return "triton is not installed; the CUDA build of torch brings it"
     return "triton computes float32 without tensor cores, at an unknown speed" if case.dtype == torch.float32 else None
