@@ -138,9 +138,9 @@ def write_table(
     chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at, width in chosen.items():
-        cut = brief and at == len(headings) - 1
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, no_wrap=cut)
-        table.columns[-1].overflow = "ellipsis" if cut else "fold"
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
+        if brief and at == len(headings) - 1:
+            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
     for row in cells:
         table.add_row(*(row[at] for at in chosen))
     console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
