@@ -126,9 +126,7 @@ def write_table(
     shown, blanks = [*range(len(headings))], 2
     if _measure(titles, widths, shown, blanks) > room:
         blanks = 1
-        titles = [
-            _fold(title, width) if right else title for title, width, right in zip(titles, widths, numeric, strict=True)
-        ]
+        titles = [_fold(titles[at], widths[at]) if numeric[at] else titles[at] for at in shown]
         longest = [max(_width(title), width) for title, width in zip(titles, widths[:labels], strict=False)]
         shown, most = _fit([""] * labels + titles[labels:], longest + widths[labels:], labels, spare, room)
         titles[:labels] = shorten(titles[:labels], most)
@@ -136,14 +134,14 @@ def write_table(
     columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
     ranges = {at: _range(texts, whole=numeric[at] or ((blocks or brief) and at == 0)) for at, texts in columns.items()}
     chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
+    console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
     for at, width in chosen.items():
         table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
-        if brief and at == len(headings) - 1:
-            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
+    if brief and len(headings) - 1 in chosen:
+        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
     for row in cells:
         table.add_row(*(row[at] for at in chosen))
-    console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
     console.print(table)
     if blocks and (later := [at for at in shown if at not in chosen]):
         first, *rest = [[line[at] for at in (0, *later)] for line in (headings, *rows)]
