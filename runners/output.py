@@ -110,9 +110,8 @@ def write_table(
 
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
-    If that is not enough, texts are broken, then columns are left out from the right; with `blocks` they follow below.
-    The last column of a table with labels stays, since it is the answer.
-    With `brief` the last column, a text, ends where the line does.
+    If that is not enough, texts are broken, then columns are left out from the right, but for the answer, the last one
+    beside labels; with `blocks` they follow below. With `brief` the last column, a text, ends where the line does.
     """
     from rich.console import Console
     from rich.table import Table
