@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from synthetic import write_campaign
+from tracked_campaign import scalar_name, write_tracked_campaign
 
 from runners.cli.app import execute
 from store import Campaign
@@ -32,22 +33,9 @@ def read(place: Path) -> tuple[dict[str, list[tuple[int, float]]], dict[str, obj
     return scalars, {name: getattr(value, value.WhichOneof("kind")) for name, value in hparams.items()}
 
 
-def tag(name: str, point: dict[str, float]) -> str:
-    return f"{name}/{','.join(f'{key}={value:g}' for key, value in point.items())}" if point else name
-
-
 def test_the_reader_of_tensorboard_finds_what_counts(tmp_path: Path) -> None:
     root = tmp_path / "c"
-    campaign = write_campaign(
-        root,
-        operators=("softmax", "a/b"),
-        factors={"lr": [0.1], "gated": [True]},
-        seeds=range(2),
-        resumed={("a/b · 0.1 · true", 1)},
-        failed={("softmax · 0.1 · true", 0): "diverged"},
-        pending={("softmax · 0.1 · true", 1)},
-        sigma_f=(1, 5),
-    )
+    campaign = write_tracked_campaign(root)
     assert execute(["export", "tensorboard", str(tmp_path / "runs"), "--campaign", str(root)]) == 0
     places = {path.name: path for path in (tmp_path / "runs").iterdir()}
     assert set(places) == {"a_b · 0.1 · true seed 0", "a_b · 0.1 · true seed 1", "softmax · 0.1 · true seed 0"}
@@ -63,7 +51,7 @@ def test_the_reader_of_tensorboard_finds_what_counts(tmp_path: Path) -> None:
                 )
                 for what, step, value, at in store.sql(query, {"t": line["trial"]}).iter_rows():
                     place_of = {} if view == "v_metric" else json.loads(at)
-                    wanted.setdefault(tag(what, place_of), []).append((step, str(np.float32(value).item())))
+                    wanted.setdefault(scalar_name(what, place_of), []).append((step, str(np.float32(value).item())))
             scalars, axes = read(place)
             assert {each: [(step, str(value)) for step, value in values] for each, values in scalars.items()} == wanted
             assert axes == {"operator": line["axes"]["operator"], "lr": 0.1, "gated": True, "seed": line["seed"]}

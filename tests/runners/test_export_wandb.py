@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from synthetic import write_campaign
+from tracked_campaign import scalar_name, write_tracked_campaign
 
 from runners.cli.app import execute
 from store.store import Store
@@ -55,22 +56,9 @@ def read(file: Path) -> dict[str, Any]:
     return found
 
 
-def named(name: str, point: dict[str, float]) -> str:
-    return f"{name}/{','.join(f'{key}={value:g}' for key, value in point.items())}" if point else name
-
-
 def test_the_file_of_a_run_has_what_counts(tmp_path: Path) -> None:
     root = tmp_path / "c"
-    campaign = write_campaign(
-        root,
-        operators=("softmax", "a/b"),
-        factors={"lr": [0.1], "gated": [True]},
-        seeds=range(2),
-        resumed={("a/b · 0.1 · true", 1)},
-        failed={("softmax · 0.1 · true", 0): "diverged"},
-        pending={("softmax · 0.1 · true", 1)},
-        sigma_f=(1, 5),
-    )
+    campaign = write_tracked_campaign(root)
     assert execute(["export", "wandb", str(tmp_path / "runs"), "--campaign", str(root)]) == 0
     files = list((tmp_path / "runs").rglob("*.wandb"))
     runs = {found["name"]: found for found in map(read, files)}
@@ -85,7 +73,7 @@ def test_the_file_of_a_run_has_what_counts(tmp_path: Path) -> None:
                 "SELECT step, name, value, point::JSON::VARCHAR FROM v_evaluation WHERE trial = $t"
             )
             rows = store.sql(query, {"t": line["trial"]}).iter_rows()
-            wanted = {(step, named(what, json.loads(point)), repr(value)) for step, what, value, point in rows}
+            wanted = {(step, scalar_name(what, json.loads(point)), repr(value)) for step, what, value, point in rows}
             assert found["values"] == wanted
             assert (found["project"], found["group"], found["exit"]) == (line["grid"], label, int(failed))
             config = {name: value for name, value in found["config"].items() if not name.startswith("_")}
