@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-
 from synthetic import Campaign, write_campaign
 
 
