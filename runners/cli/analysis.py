@@ -301,7 +301,9 @@ def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
 
 def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataFrame", numbers: Sequence[str]) -> None:
     """Write the baselines, which are marked, then the other cells of `found`; rivals are named by the first."""
-    bases = set((header.get("baselines") or {}).values()) or {header.get("baseline")}
+    from store.database.queries import baseline_cells
+
+    bases = baseline_cells(header)
     rows = sorted(found.rows(named=True), key=lambda row: row["cell"] not in bases)
     labels, names = name_cells(store, header["grid"], rows)
     headings = [*labels, "n", *numbers, "standing"]

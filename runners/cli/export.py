@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid, flag_group
+from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid, flag_group, require_one_format
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from runners.output import format_count, tell, write, write_frame, write_json, write_table
 from store.files.atomic import environment_problem, write_atomic
@@ -44,10 +44,7 @@ class Format:
 
     def format_flags(self, silent: str | None = None) -> list[str]:
         """Return the flag that was given, if any. Raise SpecError for several, or one beside a `silent` option."""
-        flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
-        names = [name for name, is_given in flags.items() if is_given]
-        if len(names) > 1:
-            raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
+        names = require_one_format(json=self.as_json, csv=self.as_csv, md=self.md, parquet=self.parquet is not None)
         if self.parquet is not None and not self.parquet.name:
             raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
         if silent and names and (silent, *names) != ("--saved", "--json"):

@@ -54,6 +54,14 @@ Trust = Annotated[
 ]
 
 
+def require_one_format(**given: bool) -> list[str]:
+    """Return the flag that was given, if any, such as --csv for `csv`. Raise SpecError for several."""
+    names = [f"--{name}" for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
+    return names
+
+
 @flag_group
 class GridFlags:
     """A grid of a campaign, and the format of the answer."""

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from grid.errors import SpecError
 from grid.names import some
-from runners.cli.options import Csv, Flag, GridFlags, Json, flag_group
+from runners.cli.options import Csv, Flag, GridFlags, Json, flag_group, require_one_format
 from runners.cli.resolve import open_grid
 from runners.output import format_count, round_value, tell, write_frame, write_json, write_prose, write_table
 
@@ -77,8 +77,7 @@ def published(
     from store.analysis.published_comparison import compare_published
     from store.published.tables import chosen
 
-    if as_json and as_csv:
-        raise SpecError("a result has one format; got --json and --csv: leave one out")
+    require_one_format(json=as_json, csv=as_csv)
     if results.compare:
         with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
             claims = compare_published(store, name, **vars(query))

@@ -13,7 +13,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.names import some
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
-from runners.cli.options import GridFlags
+from runners.cli.options import GridFlags, require_one_format
 from runners.output import slow_notice, tell
 from store.files.atomic import read_json
 from store.files.layout import Layout
@@ -63,8 +63,7 @@ def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
     Raises NotFoundError if there is no such campaign or grid, SpecError if there are several to choose from, or both
     formats are asked for.
     """
-    if flags.as_json and flags.as_csv:
-        raise SpecError("a result has one format; got --json and --csv: leave one out")
+    require_one_format(json=flags.as_json, csv=flags.as_csv)
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
         yield store, name, read_warnings(store, name, quiet=flags.as_json)

@@ -20,6 +20,11 @@ Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]
 """Runs one query with named parameters."""
 
 
+def baseline_cells(header: Mapping[str, Any]) -> set[str | None]:
+    """Return the baselines of a grid; {None} if it has none."""
+    return set((header.get("baselines") or {}).values()) or {header.get("baseline")}
+
+
 def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
     """`found`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
     cells = sql(
@@ -30,7 +35,7 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
         {"grid": header["grid"], "members": [quoting.member(axis["name"]) for axis in header["axes"]]},
     )
     orders = [_order(axis["labels"]) for axis in header["axes"]]
-    first = set((header.get("baselines") or {}).values()) or {header.get("baseline")}
+    first = baseline_cells(header)
     places = {
         cell: (cell not in first, [order(level) for order, level in zip(orders, levels, strict=True)], position)
         for cell, levels, position in cells.rows()

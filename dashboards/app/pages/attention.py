@@ -134,7 +134,7 @@ def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _answer(view: PageView, maps: Maps) -> str:
+def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
     """Name the head that differs most from the other cell, and the one that looks most at the first token."""
     other, _ = catch_user_error(lambda: _other_view(view))
     shown, _ = catch_user_error(lambda: other and _maps(other))
@@ -145,7 +145,7 @@ def _answer(view: PageView, maps: Maps) -> str:
             f"Layer {layer}, head {head} differs most from {shown[0].cell}: on average, the weights of a query "
             f"differ by {number(apart)} in total."
         )
-    most = attention.summary(maps).filter(pl.col("first").is_finite()).sort("first", descending=True).head(1)
+    most = heads.filter(pl.col("first").is_finite()).sort("first", descending=True).head(1)
     for layer, head, first in most.select("layer", "head", "first").iter_rows():
         lines.append(f"Layer {layer}, head {head} looks most at the first token: mean weight {number(first)}.")
     return "\n".join(lines)
@@ -164,8 +164,8 @@ def _mosaic(view: PageView) -> SlotContent:
     if lost := int((~np.isfinite(maps.weights)).sum()):
         caption += f" {count(lost, 'weight')} not finite: left empty."
     figure = attention.draw_mosaic(maps, _head(view, maps))
-    hint = "A click on a head shows its map."
-    return SlotContent(figure, caption, attention.summary(maps), hint=hint, answer=_answer(view, maps))
+    heads, hint = attention.summary(maps), "A click on a head shows its map."
+    return SlotContent(figure, caption, heads, hint=hint, answer=_answer(view, maps, heads))
 
 
 def _map(view: PageView) -> SlotContent:
