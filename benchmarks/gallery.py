@@ -50,8 +50,7 @@ MOST_CELLS: Final = 10
 
 
 def main(*campaigns: str) -> None:
-    """Draw the items of the page that have no measured picture, or those that `campaigns` have measured."""
-    keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
+    """Draw the items of the page that have no measured picture, or the figures that `campaigns` have measured."""
     out, count = DOCS / "gallery", 0
     out.mkdir(exist_ok=True)
     for paper, equals, campaign in (each.partition("=") for each in campaigns):
@@ -59,7 +58,7 @@ def main(*campaigns: str) -> None:
             sys.exit(f"a campaign is given as PAPER=CAMPAIGN, such as ssa=campaigns/ssa; got {paper!r}")
         try:
             with Store.open(Path(campaign)) as store:
-                grids = measured_grids(store, paper, keys)
+                grids = measured_grids(store, paper)
                 found = gallery(store, {key: grid for key, (grid, _) in grids.items()}, _few_cells)
         except AblateError as error:
             sys.exit(str(error))
@@ -70,6 +69,7 @@ def main(*campaigns: str) -> None:
         shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
         count += len(found.drawn)
     if not campaigns:
+        keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
         for old in out.glob("*.png"):
             if old.stem not in keys:
                 old.unlink()
@@ -83,13 +83,13 @@ def main(*campaigns: str) -> None:
     print(f"{count} items, pictures of {size / 1e6:.2f} MB")
 
 
-def measured_grids(store: Store, paper: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Map the paper's figures among `keys` to their grid in `store` at its largest scale, and to scale and seeds.
+def measured_grids(store: Store, paper: str) -> dict[str, tuple[str, str]]:
+    """Map the paper's figures to their grid in `store` at its largest scale, and to scale and seeds.
 
     Raises NotFoundError if the store has no grid of the paper, and SpecError if one is another grid or not finished.
     """
     found, there, grids = {}, store.grids(), load_paper(paper).registry
-    for item in (each for each in ITEMS if each.paper == grids.number and each.key in keys and each.needs):
+    for item in (each for each in ITEMS if each.paper == grids.number and each.needs):
         planned = grids.item(f"{item.kind}{item.number}")
         scales = () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales
         for scale in scales:
@@ -195,10 +195,10 @@ def gallery(store: Store, grids: Mapping[str, str], make_context: MakeContext = 
 
 
 def _few_cells(store: Store, grid: str, operators: Mapping[str, Style]) -> GridContext:
-    """Draw all cells, or those of the last model if there are more than `MOST_CELLS`."""
+    """Draw all cells, or those of the last model if models have several and there are more than `MOST_CELLS`."""
     about = grid_context(store, grid, operators, sys.maxsize)
     models = split_cells(about, "model")
-    if len(about.drawn) <= MOST_CELLS or models.is_empty():
+    if len(about.drawn) <= MOST_CELLS or models["level"].is_unique().all():
         return about
     last = set(models.filter(level=models["level"].to_list()[-1])["series"])
     return about._replace(drawn=[cell for cell in about.drawn if cell in last])

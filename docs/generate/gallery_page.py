@@ -51,9 +51,10 @@ def make_gallery_page() -> dict[str, str]:
         for item in (each for each in ITEMS if each.paper == number):
             planned = grids.item(f"{item.kind}{item.number}" if item.number is not None else "design")
             published = _find(name, grids, planned)
-            if published is not None and published.picture not in pictures:
+            shown = _show(item, planned, published)
+            if published is not None and any(f"]({published.picture})" in part for part in shown):
                 pictures[published.picture] = draw(published.result, published.result.measure())
-            sections += [*_introduce(item), *_show(item, planned, published)]
+            sections += [*_introduce(item), *shown]
     return {"gallery.md": fill_template("gallery", {"sections": "\n\n".join(sections)}), **pictures}
 
 
