@@ -21,7 +21,8 @@ SEEDS = "seeds"
 def override(grid: Grid, texts: Sequence[str]) -> Grid:
     """Return `grid` with the overrides `texts`, each PATH=VALUE or seeds=VALUES; they are recorded in its header.
 
-    A value is JSON, or else a text. All changes of a base are made at once, so its validators see the final trial only.
+    A value is JSON, another number such as .5 or 1_000, or a text. All changes of a base are made at once, so its
+    validators see the final trial only.
     Raises `SpecError` for a path that does not exist or that an axis sets, and for an invalid value.
     """
     if not texts:
@@ -67,16 +68,18 @@ def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
                     "change the axis in the spec file"
                 )
         _require_field(part.base, path)
-    changes = []
-    for path, text in given.items():
-        value: object = text
-        with suppress(ValueError):
-            value = json.loads(text)
-        changes.append(Axis(path, (value,), (text,)))
+    changes = [Axis(path, (_value(text),), (text,)) for path, text in given.items()]
     try:
         return Builder(part.base, changes).trial([0] * len(changes), part.base.seed)  # type: ignore[attr-defined]
     except SpecError as error:
         raise SpecError(f"override of grid {grid!r}: {error}") from error
+
+
+def _value(text: str) -> object:
+    for read in (json.loads, int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def _require_field(base: Spec, path: str) -> None:

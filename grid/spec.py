@@ -19,7 +19,7 @@ from grid.frozen import FROZEN
 from grid.key import canonical_json, content_key
 from grid.names import label_of
 from grid.suggestions import SYNONYMS, suggest_name
-from grid.validation import spec_error
+from grid.validation import refuse_text, spec_error
 
 
 class OutsideKey:
@@ -130,7 +130,7 @@ class Spec(BaseModel):
         schema = handler(source)
         if schema["type"] == "function-wrap" and schema["function"]["function"] == cls._admit:
             return schema  # the check is there already
-        return core_schema.no_info_wrap_validator_function(cls._admit, schema)
+        return core_schema.no_info_wrap_validator_function(cls._admit, refuse_text(schema))
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:

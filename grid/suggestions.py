@@ -1,5 +1,7 @@
 """Suggestions for misspelt names."""
 
+import inspect
+from collections.abc import Callable
 from difflib import SequenceMatcher
 
 SYNONYMS = {
@@ -26,6 +28,13 @@ def suggest_name(name: str, known: list[str]) -> str:
     """Return `"; did you mean 'x'?"` for the synonym or the nearest of `known`, or ""."""
     near = nearest(name, known)
     return f"; did you mean {near!r}?" if near is not None else ""
+
+
+def not_an_argument(name: str, function: Callable[..., object]) -> str:
+    """Describe an argument that `function` lacks, with the existing arguments and the nearest name."""
+    known = list(inspect.signature(function).parameters)
+    has = f"it has {', '.join(known)}" if known else "it takes none"
+    return f"{function.__name__}() has no argument {name!r}; {has}{suggest_name(name, known)}"
 
 
 def nearest(name: str, known: list[str]) -> str | None:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from reprlib import Repr
+from typing import Any, cast
 
 from pydantic import AfterValidator, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, PydanticKnownError, core_schema
 
 from grid.errors import SpecError
 from grid.suggestions import MAKERS, nearest
@@ -71,6 +72,31 @@ def _came(given: object, wanted: str) -> str:
     near = nearest(given, known)
     hint = f"write {near}()" if near else f"`ablate {wanted.lower()}s` lists those with a name"
     return f"{_short.repr(given)}; {hint}"
+
+
+def refuse_text(schema: Any) -> Any:
+    """Return a core schema whose numbers, also those inside tuples and mappings, are not read from text."""
+    if isinstance(schema, list):
+        return [refuse_text(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "float":
+        return {**schema, "strict": True}
+    if schema.get("type") == "int":  # strict whole numbers would refuse 1e3
+        return core_schema.no_info_before_validator_function(_refuse_text, cast(CoreSchema, schema))
+    if schema.get("type") == "function-before" and schema["function"]["function"] is _refuse_text:
+        return schema
+    return {name: each if name in _NO_SCHEMA else refuse_text(each) for name, each in schema.items()}
+
+
+_NO_SCHEMA = ("default", "metadata", "serialization", "keys_schema")
+"""Entries of a core schema that hold no field; keys of a mapping are text in JSON."""
+
+
+def _refuse_text(value: object) -> object:
+    if isinstance(value, str):
+        raise PydanticKnownError("int_type")
+    return value
 
 
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 def effects(
     *query: Annotated[str, Parameter(show=False)], of: GridFlags = GridFlags(), interactions: Flag = False
 ) -> None:
-    """Show what each axis does: every level against the baseline's, then F tests and means. docs/factorial.md.
+    """Show what each axis does: levels against the baseline's, F tests and means.
 
     Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
-    JSON has everything, CSV the differences.
+    JSON has everything, CSV the differences. docs/factorial.md explains them.
 
     Parameters
     ----------
@@ -180,7 +180,9 @@ def curves(
     of: GridFlags = GridFlags(),
     rows: Listing = Listing(),
 ) -> None:
-    """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
+    """Compare learning curves with the baseline's at equal cost, paired by seed.
+
+    docs/factorial.md says what is compared.
 
     Parameters
     ----------
@@ -255,7 +257,7 @@ def pareto(
     sort: Literal["effect", "plan"] = "effect",
     columns: str | None = None,
 ) -> None:
-    """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
+    """Show which cells are worse than another both in the measure and in cost.
 
     Parameters
     ----------

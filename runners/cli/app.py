@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
+from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
 from runners.cli.analysis import curves, effects, pareto
 from runners.cli.catalogue import operators, probes, prove, tasks
 from runners.cli.doctor import check, doctor, rebuild
@@ -97,7 +97,9 @@ def dash(
     host: str = "127.0.0.1",
     spec: Path | None = None,
 ) -> None:
-    """Open the dashboard of campaigns in a browser, live while trials run; Ctrl-C ends it.
+    """Open the dashboard of campaigns in a browser, live while trials run.
+
+    Ctrl-C ends it.
 
     Parameters
     ----------
@@ -118,7 +120,7 @@ def dash(
     if not 0 <= port < 2**16:
         raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
     if spec is not None and not spec.is_file():
-        raise SpecError(f"there is no spec file {spec}; --spec takes a Python file that defines operators or choices")
+        raise NotFoundError(f"there is no spec file {spec}; --spec takes a Python file with operators or choices")
 
     def write_now(line: str) -> None:
         write(line)

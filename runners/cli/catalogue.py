@@ -1,16 +1,18 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json, flag_group
-from runners.output import write, write_json, write_prose, write_table
+from runners.output import tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
     from grid.operator_view import OperatorPart
-    from runners.catalogue.explain import Explanation, KindExplanation
+    from runners.catalogue.explain import Explanation, KindExplanation, KindRow
     from runners.catalogue.explain_choice import ChoiceExplanation
     from variants.paths.case import Case
 
@@ -66,12 +68,14 @@ def operators(
     page: OperatorPage = OperatorPage(),
     as_json: Json = False,
 ) -> None:
-    """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
+    """List the named operators, or explain one: formula, numbers, limits, pitfalls.
+
+    `ablate operators score ssa` explains a kind of a stage.
 
     Parameters
     ----------
     name
-        A named operator; or a stage, which lists its kinds; or `stages`, which lists the kinds of all.
+        A named operator; or a stage, which lists its kinds; or `stages`, for the kinds of all.
     kind
         One kind of that stage, to explain it.
     spec
@@ -88,17 +92,15 @@ def operators(
     page.check(is_named=name is not None and kind is None and not listing)
     module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        paths = facts.path_rows(facts.find_named(name).make(), page.case())
-        _write_names(("path", "chosen", "reason"), paths, as_json=as_json)
+        rows = facts.path_rows(facts.find_named(name).make(), page.case())
+        _write_names(("path", "chosen", "reason"), rows, as_json=as_json)
     elif module and name is None and paper is None:
         _write_names(("kind", "name", "line", "source"), facts.defined_in(module), as_json=as_json)
     elif name is None:
-        rows = [(each.name, each.paper, each.line) for each in facts.of_paper(paper)]
-        _write_names(("operator", "paper", "line"), rows, as_json=as_json)
+        named = [(each.name, each.paper, each.line) for each in facts.of_paper(paper)]
+        _write_names(("operator", "paper", "line"), named, as_json=as_json)
     elif listing:
-        _write_names(
-            ("stage", "kind", "line", "source"), facts.stage_kinds(None if name == STAGES else name), as_json=as_json
-        )
+        _write_kinds(facts.stage_kinds(None if name == STAGES else name), brief=name == STAGES, as_json=as_json)
     elif kind is not None:
         part = facts.explain_kind(name, kind)
         write_json("operators", facts.data(part)) if as_json else _write_kind(part)
@@ -115,8 +117,17 @@ def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_
         write_table(headings, rows, brief=headings[-1] == "description")
 
 
+def _write_kinds(rows: "Sequence[KindRow]", *, brief: bool, as_json: bool) -> None:
+    if as_json or not brief:
+        _write_names(("stage", "kind", "line", "source"), rows, as_json=as_json)
+        return
+    stages = groupby(rows, key=attrgetter("stage"))
+    write_table(("stage", "kinds"), [(stage, ", ".join(row.kind for row in kinds)) for stage, kinds in stages])
+    tell("`ablate operators STAGE` describes the kinds of a stage, `ablate operators STAGE KIND` one of them")
+
+
 def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
-    """List the tasks and evaluations, or explain one: what it asks, its fields, what it measures and needs.
+    """List the tasks and evaluations, or explain one: fields, measurements, needs.
 
     Parameters
     ----------
@@ -129,7 +140,7 @@ def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json
 
 
 def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
-    """List the probes, or explain one: what it looks for, its fields, the rows that it gives and what it costs.
+    """List the probes, or explain one: what it looks for, fields, rows, cost.
 
     Parameters
     ----------
@@ -157,9 +168,9 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
-    """Prove operators law by law: those of the package, or of a spec file with the choices defined in it.
+    """Prove operators law by law: those of the package, or of a spec file.
 
-    Each distinct choice of the operators is tried once, which takes seconds.
+    Each distinct choice of the operators is tried once, which takes seconds. So are the choices of the file.
 
     Parameters
     ----------
@@ -206,7 +217,7 @@ def _write_kind(found: "KindExplanation") -> None:
     _write_formula(found.part)
     _write_numbers(found)
     _write_properties(found)
-    _write_points("named operators that have it", found.used_by)
+    _write_points("named operators that have it", filter(None, [", ".join(found.used_by)]))
 
 
 def _write_choice(found: "ChoiceExplanation") -> None:

@@ -111,7 +111,7 @@ def rebuild(*, campaign: Campaign = None) -> None:
 
 
 def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
-    """Check what this machine offers: Python, torch, devices, cores, disk, browser, scheduler.
+    """Check what this machine offers: packages, devices, cores, disk, scheduler.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
 
 
 def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
-    """Read every file of a campaign, verify every hash, and list what is damaged or missing and what repairs it.
+    """Verify every file of a campaign; list what is damaged or missing and its repair.
 
     The exit code is 0 if all is sound, and 6 if something is wrong.
     """

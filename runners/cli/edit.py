@@ -31,9 +31,9 @@ def tag(
     campaign: Campaign = None,
     as_json: Json = False,
 ) -> None:
-    """Add or remove tags of trials or of a grid: `ablate tag operator=SSA +good -bad`. Without tags, list what has any.
+    """Add or remove tags of trials or of a grid: `ablate tag operator=SSA +good -bad`.
 
-    Every query takes tag=good as a condition.
+    Without tags, it lists what has any. Every query takes tag=good as a condition.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _write_tags(rows: "pl.DataFrame") -> None:
 
 
 def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> None:
-    """Write a note on trials or on a grid: `ablate note operator=SSA seed=3 "loss spikes at step 900"`.
+    """Write a note on trials or on a grid: `ablate note operator=SSA "loss spikes"`.
 
     Parameters
     ----------
@@ -151,7 +151,9 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
 
 
 def rename(old: str, new: str, /, *, campaign: Campaign = None) -> None:
-    """Give a grid another name; every result stays. Change the name in the spec file, too.
+    """Give a grid another name; every result stays.
+
+    Change the name in the spec file, too.
 
     Parameters
     ----------

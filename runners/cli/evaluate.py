@@ -60,9 +60,10 @@ def evaluate(
     trust: Trust = False,
     as_json: Json = False,
 ) -> int:
-    """Evaluate finished trials that kept their weights further; the rows are kept beside those of the training.
+    """Evaluate finished trials that kept their weights by further tasks.
 
-    Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
+    The rows are kept beside those of the training. Each evaluation of a trial is made once. The exit code is 4 if some
+    of several failed.
 
     Parameters
     ----------

@@ -62,7 +62,9 @@ def sql(
     saved: Flag = False,
     shown: Format = Format(),
 ) -> int:
-    """Answer one SQL query, or open harlequin without one; docs/sql.md lists tables and views.
+    """Answer one SQL query, or open harlequin without one.
+
+    docs/sql.md lists tables and views.
 
     Parameters
     ----------
@@ -209,7 +211,9 @@ def export(
     grid: OneGrid = None,
     page: ExportPage = ExportPage(),
 ) -> None:
-    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard or W&B (docs/export.md).
+    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard or W&B.
+
+    docs/export.md shows examples.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ def logs(
     worker: Flag = False,
     campaign: Campaign = None,
 ) -> None:
-    """Show the log of a trial: of its latest attempt, of all as they come, or of the worker that ran it.
+    """Show the log of a trial: of an attempt, of all as they come, or of the worker.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ _SUBMISSION = "submission="
 
 
 def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
-    """Cancel what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
+    """Cancel what is queued or running: everything, or the trials of a query.
 
-    As a query, submission=ID is a whole submission.
+    `ablate run` goes on with it later. As a query, submission=ID is a whole submission.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def failures(*query: Trials, campaign: Campaign = None, grid: AnyGrid = None, as
 
 
 def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = False) -> None:
-    """Watch a campaign live: cells, workers, running trials and their pace, failures, hours used, time left.
+    """Watch a campaign live: cells, workers, running trials, failures, time left.
 
     It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
     the last trial. Without a terminal it prints a line per change.

@@ -121,8 +121,8 @@ class Repeat:
     retry
         Try failed trials again.
     again
-        Train finished trials again that other code made, such as a formula that was edited since. Training starts from
-        the beginning; the latest attempt that is ok counts.
+        Train finished trials again that other code made, such as an edited formula, from the beginning; the latest
+        attempt that is ok counts.
     """
 
     retry: Flag = False
@@ -143,7 +143,7 @@ class SlurmFlags:
     Parameters
     ----------
     partition
-        Default the cluster's own. Of several, gpu,old, SLURM takes the first that has room.
+        Default the cluster's own. SLURM takes the first of gpu,old that has room.
     account
         Account that is charged.
     qos
@@ -174,7 +174,7 @@ class SlurmFlags:
         A trial out of memory has failed; halve: it goes on with half the micro-batch; bigger, with --on slurm: when it
         is tried again it is given twice the memory.
     budget
-        Workers take no more trials when so much was used: 200gpuh of their GPUs, or 40cpuh of their cores.
+        Workers take no more trials after so much use: 200gpuh, or 40cpuh of cores.
     dry_run
         Show what would be queued, with its scripts, and write nothing.
     wait

@@ -37,7 +37,7 @@ def papers(
     cost: Flag = False,
     as_json: Json = False,
 ) -> None:
-    """List tables and figures of the papers and their grids, those of one paper, or one table with your results.
+    """List the papers' tables and figures as grids, or show one with your results.
 
     Parameters
     ----------

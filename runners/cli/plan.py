@@ -22,7 +22,7 @@ class PlanFlags:
     Parameters
     ----------
     on
-        local: worker processes here; slurm: the workers that would be asked of a cluster, which is not asked for them.
+        local: worker processes here; slurm: the workers that a cluster would be asked for.
     workers
         How many of them; default one per core, on slurm as many as have work for half of their time limit.
     noise_from
@@ -55,9 +55,9 @@ def plan(
     repeat: Repeat = Repeat(),
     as_json: Json = False,
 ) -> int:
-    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time.
 
-    Ends with 2 where trials would fail before their first step, and says why.
+    It trains and queues nothing. It ends with 2 if trials would fail before their first step, and says why.
     """
     from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
     from runners.planning.duration import measure_seconds

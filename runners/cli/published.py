@@ -73,7 +73,10 @@ def published(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Show published tables, the values of one, or your results for the papers' claims. --json and --csv have all."""
+    """Show published tables, the values of one, or your results for the papers' claims.
+
+    --json and --csv have all values.
+    """
     from store.analysis.published_comparison import compare_published
     from store.published.tables import chosen
 
@@ -93,7 +96,7 @@ def published(
         write_json("published", [asdict(each) for each in cells])
     elif as_csv:
         write_frame("published", flat(cells), as_json=False, as_csv=True)
-    elif query == PublishedQuery():
+    elif query.table is None and query.metric is None:
         _write_tables(cells)
     else:
         write_cells(cells)

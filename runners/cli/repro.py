@@ -24,7 +24,7 @@ def repro(
     keep: Path | None = None,
     trust: Trust = False,
 ) -> int:
-    """Run a finished trial again with the code it was submitted with, and compare every value of its result.
+    """Run a finished trial again with its submitted code, and compare every value.
 
     On the CPU the results are equal bit for bit. The exit code is 4 where they are not.
 

@@ -174,7 +174,7 @@ def load_grids(
         NotFoundError: the file or the grid is not there.
     """
     from grid.overrides import override
-    from runners.provenance.specfile import load_spec_file
+    from runners.provenance.specfile import load_spec_file, place_of
 
     grids, root = load_spec_file(spec), campaign or CAMPAIGNS / spec.stem
     if wanted is not None and wanted not in grids:
@@ -193,7 +193,7 @@ def load_grids(
             with slow_notice("planning: building every cell"):
                 _ = grid.survey
         except SpecError as error:  # it names the cell, not the file
-            raise SpecError(f"{spec}: {error}") from error
+            raise SpecError(f"{place_of(grid.name, spec)}: {error}") from error
     return root, loaded
 
 

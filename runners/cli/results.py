@@ -42,7 +42,7 @@ _ABSENT = "(not there)"
 
 
 def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
-    """Show the progress of each cell, the running trials and the failures, from the files and the scheduler.
+    """Show the progress of each cell, the running trials and the failures.
 
     A query keeps cells and running trials.
     """
@@ -126,7 +126,9 @@ def table(
     why: str | None = None,
     judged_by: Judged = Judged(),
 ) -> None:
-    """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
+    """Show the verdict table: every cell against the grid's baseline, paired by seed.
+
+    Each campaign has a table of its own.
 
     Parameters
     ----------

@@ -60,7 +60,10 @@ def retry(
     campaign: Campaign = None,
     cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
-    """Train trials again that failed, were lost or, with a query, are pending; --on as before. Else say what failed."""
+    """Train trials again that failed, were lost or, with a query, are pending.
+
+    They are trained where they were before, unless --on says another place. Without arguments it says what failed.
+    """
     from runners.cli.run_on_slurm import draft_or_queue, submit_options
     from runners.execution.run import RunOptions
     from runners.monitoring.trial_locations import locate_trials

@@ -14,6 +14,7 @@ from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_g
 from runners.output import format_count, slow_notice
 from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
+from runners.provenance.specfile import place_of
 from store.files.layout import Layout
 from store.files.trial_status import Status, trial_state
 
@@ -52,7 +53,10 @@ def walk(
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)
-        check_measure(grid, [judges for judges in judged.values() if judges])
+        try:
+            check_measure(grid, [judges for judges in judged.values() if judges])
+        except SpecError as error:
+            raise SpecError(f"{place_of(grid.name, files[0])}: {error}" if files else str(error)) from error
     return GridCells(codes, sources)
 
 

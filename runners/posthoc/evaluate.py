@@ -63,10 +63,12 @@ class Result(NamedTuple):
 
 
 def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
-    """Load `evaluations` from a Python file. Raise SpecError if the file is missing, raises, or defines none."""
-    if not path.is_file() or path.suffix != ".py":
-        problem = "is no Python file" if path.exists() else "does not exist"
-        raise SpecError(f"{path} {problem}; give a Python file, NAME.py, with evaluations = (...) at its top")
+    """Load `evaluations` from a Python file.
+
+    Raises NotFoundError if the file is missing, SpecError if it raises or defines none.
+    """
+    if path.exists() and (path.is_dir() or path.suffix != ".py"):
+        raise SpecError(f"{path} is no Python file; give one, NAME.py, with evaluations = (...) at its top")
     value = vars(import_spec_file(path)).get("evaluations")
     evaluations = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not evaluations or not all(isinstance(each, Evaluation) for each in evaluations):

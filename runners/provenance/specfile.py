@@ -4,9 +4,11 @@ The module name derives from the path, so worker processes load the file under t
 import modules of its directory, after those that are installed; the working directory is not on the import path.
 """
 
+import ast
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -14,8 +16,8 @@ from types import ModuleType
 from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, PaperGrids, spec_error
-from grid.errors import AblateError, EnvironmentProblem, SpecError
-from grid.suggestions import suggest_name
+from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
+from grid.suggestions import not_an_argument, suggest_name
 from runners.output import slow_notice
 from runners.provenance.code import SOURCE, spec_module_name
 from runners.provenance.loading import record_reads
@@ -26,8 +28,9 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
     """Run the spec file and return the grids it defines, by name; names that begin with `_` are private.
 
     Raises:
-        SpecError: there is no such file, it raises (the text says at which of its lines), it defines no grid, or two
-            of its grids share a name.
+        NotFoundError: there is no such file.
+        SpecError: it raises (the text says at which of its lines), it defines no grid, or two of its grids share a
+            name.
     """
     path = Path(path)
     with slow_notice(f"loading {path}"):
@@ -50,7 +53,8 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     `source` is its text, if another process has read it.
 
     Raises:
-        SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
+        NotFoundError: there is no such file.
+        SpecError: it raises; a failed load leaves the earlier module in place.
         EnvironmentProblem: a package, network or permission is missing.
     """
     path = Path(path)
@@ -77,6 +81,21 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     return module
 
 
+def place_of(grid: str, path: Path) -> str:
+    """Return `path:line` of the statement of a loaded spec file that defines a grid; the path alone if none does."""
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    module = sys.modules.get(spec_module_name(path))
+    values = vars(module) if module else {SOURCE: ""}
+    for statement in ast.parse(values[SOURCE]).body:
+        for target in statement.targets if isinstance(statement, ast.Assign) else ():
+            value = values.get(target.id) if isinstance(target, ast.Name) else None
+            if (isinstance(value, Grid) and value.name == grid) or (
+                isinstance(value, PaperGrids) and grid in value.grids
+            ):
+                return f"{shown}:{statement.lineno}"
+    return str(shown)
+
+
 SPEC_FOLDERS: list[Path] = []
 """Directories of the spec files loaded so far, the latest last; imports look into the latest first."""
 
@@ -100,7 +119,7 @@ def _source(path: Path) -> str:
     try:
         return importlib.util.decode_source(path.read_bytes())
     except FileNotFoundError as error:
-        raise SpecError(f"there is no spec file {path}; give the path of a Python file that defines a Grid") from error
+        raise NotFoundError(f"there is no spec file {path}; give the path of a Python file") from error
     except IsADirectoryError as error:
         raise SpecError(f"{path} is a directory; give the path of a Python file that defines a Grid") from error
     except (UnicodeDecodeError, SyntaxError) as error:
@@ -143,4 +162,18 @@ def _message(error: BaseException, inside: str) -> str:
     text = str(error) or "no message"
     if wanted := re.match(r"cannot import name '(\w+)' from '(\w+)'", text):
         inside = suggest_name(wanted[1], dir(sys.modules.get(wanted[2])))
+    unknown = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", text)
+    if unknown and (function := _find_called(unknown[1], error)):
+        return not_an_argument(unknown[2], function)
     return text if isinstance(error, AblateError) else f"{type(error).__name__}: {text}{inside}"
+
+
+def _find_called(name: str, error: BaseException) -> Callable[..., object] | None:
+    """Find the function `name` that the place of `error` called, among its names and its modules."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    known = trace.tb_frame.f_globals if trace else {}
+    modules = (each for each in known.values() if isinstance(each, ModuleType))
+    found = (known.get(name), *(getattr(each, name, None) for each in modules))
+    return next(filter(callable, found), None)

@@ -35,6 +35,13 @@ def test_changes_of_one_spec_are_made_at_once() -> None:
     assert trials(changed) == trials(written([LAYERS], BASE.changed(model=Model(heads=6, width=66))))
 
 
+@pytest.mark.parametrize("text", ["2e-3", "0.002", ".002", "+.2e-2", "0.00_2"])
+def test_a_number_of_the_command_line_is_a_number_of_the_spec(text: str) -> None:
+    changed = override(grid(HEADS), [f"training.optimizer.lr={text}"])
+    training = BASE.training.changed(optimizer=BASE.training.optimizer.changed(lr=0.002))
+    assert trials(changed) == trials(written([HEADS], BASE.changed(training=training)))
+
+
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [("0..3", (0, 1, 2, 3)), ("5", (5,)), ("0,2,5", (0, 2, 5)), ("[1,2]", (1, 2)), ("0..1,8", (0, 1, 8))],

@@ -6,12 +6,15 @@ from standin import Trial
 
 from grid import SpecError, over, spec_error
 
-NUMBER = "unable to parse string as a number"
-INTEGER = "unable to parse string as an integer"
 TRIAL = "execution, model, operator, placement, seed, task, training"
 
 SAID = {
-    "a type": ({"model": {"layers": "x"}}, f"model.layers should be a valid integer, {INTEGER}, got 'x'"),
+    "a type": ({"model": {"layers": "x"}}, "model.layers should be a valid integer, got 'x'"),
+    "text for a number": (
+        {"training": {"optimizer": {"kind": "adamw", "lr": "2e-3"}}},
+        "training.optimizer.lr should be a valid number, got '2e-3'",
+    ),
+    "text for a whole number": ({"model": {"layers": "2"}}, "model.layers should be a valid integer, got '2'"),
     "missing": (
         {"operator": {"score": {"kind": "ssa", "n": {}}}},
         "operator.score.n.init is missing and has no default",
@@ -32,7 +35,7 @@ SAID = {
     ),
     "several": (
         {"seed": "a", "model": {"layers": "b", "width": "c"}},
-        f"model.layers should be a valid integer, {INTEGER}, got 'b' (and 2 more)",
+        "model.layers should be a valid integer, got 'b' (and 2 more)",
     ),
     "a name for a spec": (
         {"model": "gpt2"},
@@ -40,7 +43,7 @@ SAID = {
     ),
     "long": (
         {"training": {"clip": "x" * 500}},
-        f"training.clip should be a valid number, {NUMBER}, got '{'x' * 27}...{'x' * 28}'",
+        f"training.clip should be a valid number, got '{'x' * 27}...{'x' * 28}'",
     ),
 }
 

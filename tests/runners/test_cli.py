@@ -43,12 +43,16 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         (["plan"], 2, "`ablate plan --help` says what it takes"),
         (["plan", "specs/quickstart.py", "--grid", "quickstrat"], 3, "it has 'quickstart'; did you mean 'quickstart'"),
         (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
-        (["plan", "nowhere.py"], 2, "nowhere.py"),
+        (["plan", "nowhere.py"], 3, "there is no spec file nowhere.py"),
+        (["run", "nowhere.py"], 3, "there is no spec file nowhere.py"),
         (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
         (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for --on local"),
         (["run", "specs/quickstart.py", "--workers", "0"], 2, "at least one worker; got --workers 0"),
         (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
-        (["prove", "nowhere.py"], 2, "nowhere.py"),
+        (["prove", "nowhere.py"], 3, "there is no spec file nowhere.py"),
+        (["operators", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
+        (["tasks", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
+        (["dash", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
@@ -115,6 +119,13 @@ def test_the_only_campaign_is_found_and_several_are_named(
 def test_every_command_is_in_the_readme_or_the_docs() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     assert [name for name in COMMANDS if f"ablate {name}" not in texts] == []
+
+
+def test_a_list_and_a_help_page_have_at_most_sixty_lines(monkeypatch: pytest.MonkeyPatch, ablate: Callable) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    lists = ("operators", "operators stages", "tasks", "probes", "prove --laws", "published", "published --paper 003")
+    for words in ("--help", *(f"{command} --help" for command in COMMANDS), *lists):
+        assert len(ablate(*words.split()).out.splitlines()) <= 60, words
 
 
 def test_a_help_page_has_no_empty_default_and_loses_no_word(ablate: Callable) -> None:

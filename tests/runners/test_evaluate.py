@@ -291,11 +291,11 @@ def test_a_request_without_meaning_is_refused(trained: Path, tmp_path: Path) -> 
     for words in (
         [],
         ["grid=small"],
-        ["grid=small", "--with", tmp_path / "missing.py"],
         ["grid=small", "--with", with_evaluations(tmp_path / "none.py", "7")],
         ["seed=0", "softmax", "--with", with_evaluations(tmp_path / "unsuitable.py", unsuitable)],
     ):
         assert evaluate(trained, *words) == 2
+    assert evaluate(trained, "grid=small", "--with", tmp_path / "missing.py") == NotFoundError.exit_code == 3
 
 
 def test_without_weights_it_says_what_to_do(campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """A grid that is compared by what no trial records is refused before anything is written."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,33 @@ def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, poin
     message = refused(grid(tiny, name, point))
     assert message.startswith("grid 'judged' is compared by ")
     assert re.search(said, message), message
+
+
+SPEC = """\
+from ablate import Grid, LinearFunctions, Measure, ShiftGrid, Training, Trial, gpt2, over, softmax
+task = LinearFunctions(points=5, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1,), points=5))
+model = gpt2(layers=1, heads=1, width=8, max_positions=16)
+
+judged = Grid(
+    name="judged",
+    base=Trial(task=task, model=model, operator=softmax(), training=Training(steps=2)),
+    axes=[over("model.layers", [1, 2])],
+    baseline={"layers": LEVEL},
+    measure=Measure(name=NAME),
+)
+"""
+
+
+@pytest.mark.parametrize(("name", "level", "said"), [("mes", 1, "'mes'"), ("mse", 3, "layers=3")])
+def test_a_wrong_measure_or_baseline_is_told_with_its_line(
+    tmp_path: Path, name: str, level: int, said: str, ablate: Callable
+) -> None:
+    spec = tmp_path / "spec.py"
+    spec.write_text(SPEC.replace("NAME", repr(name)).replace("LEVEL", str(level)))
+    for command in ("plan", "run"):
+        error = ablate(command, spec, "--campaign", tmp_path / "campaign", code=2).err
+        assert f"ablate: {spec}:5: " in error
+        assert said in error
 
 
 @pytest.mark.parametrize(

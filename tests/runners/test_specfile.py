@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grid import Grid
-from grid.errors import SpecError
+from grid.errors import NotFoundError, SpecError
 from runners.provenance.code import spec_module_name
 from runners.provenance.specfile import import_spec_file, load_spec_file
 
@@ -95,6 +95,17 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         (f"{TRIAL}Trial(**{{**trial, 'task': LinearFunctions()}})", 6, "Trial: the task's sequences fit"),
         ("from ablate import Grid, ovr", 1, "did you mean 'over'?"),
         (f"{TRIAL}ShiftGrid(sigma_x=3)", 6, "ShiftGrid: sigma_x should be a valid tuple, got 3"),
+        (
+            "import ablate\nablate.gpt2(layer=2)",
+            2,
+            "gpt2() has no argument 'layer'; it has layers, heads, width, max_positions; did you mean 'layers'?",
+        ),
+        ("from ablate import ssa\nssa(m=2)", 2, "ssa() has no argument 'm'; it has n, b, per, b_per"),
+        ("from ablate import sliding_window\nsliding_window(siz=2)", 2, "did you mean 'size'?"),
+        ("from ablate import Grid\nGrid(axis=[])", 2, "Grid() has no argument 'axis'; it has name, base, axes"),
+        ("def own(*, width): ...\nown(widht=1)", 2, "own() has no argument 'widht'; it has width"),
+        ("from ablate import AdamW\nAdamW(lr='2e-3')", 2, "AdamW: lr should be a valid number, got '2e-3'"),
+        ("from ablate import ssa\nssa(n='2')", 2, "ssa: n should be a valid number, got '2'"),
     ],
 )
 def test_a_file_that_raises_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
@@ -153,7 +164,8 @@ def test_what_is_no_python_file_with_grids_of_their_own_is_refused(tmp_path: Pat
         "a = Grid(name='same', base=ToyTrial())\nb = Grid(name='same', base=ToyTrial(steps=3))\n"
     )
     assert "two grids are named 'same'" in refusal_of(write(tmp_path, twice))
-    assert "there is no spec file" in refusal_of(tmp_path / "missing.py")
+    with pytest.raises(NotFoundError, match="there is no spec file"):
+        load_spec_file(tmp_path / "missing.py")
     assert "is a directory" in refusal_of(tmp_path)
     for content, words in ((b"\xff\xfe\x00", "not Python text"), (b"x = 1\x00\n", "null")):
         (tmp_path / "binary.py").write_bytes(content)

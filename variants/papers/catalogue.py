@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import ValidationError, validate_call
 
 from grid.errors import SpecError
-from grid.suggestions import MAKERS
+from grid.suggestions import MAKERS, not_an_argument
 from grid.validation import spec_error
 from variants.operator import Operator
 
@@ -82,7 +82,7 @@ F = TypeVar("F", bound=Callable[..., Operator])
 def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Add a function that makes an operator to the catalogue. All its arguments need defaults.
 
-    The function raises SpecError for an argument that its annotation excludes.
+    The function raises SpecError for an argument that it lacks or that its annotation excludes.
 
     Raises SpecError if an argument has no default, the docstring is missing, or the name is taken.
     """
@@ -114,11 +114,16 @@ def _check(make: Callable[..., Operator], line: str) -> None:
 
 
 def _check_arguments(function: F) -> F:
-    """Wrap a function so that it raises SpecError for an argument that its annotation excludes."""
-    checked, signature = validate_call(config={"allow_inf_nan": False})(function), inspect.signature(function)
+    """Wrap a function so that it raises SpecError for an argument that it lacks or that its annotation excludes."""
+    checked, signature = (
+        validate_call(config={"allow_inf_nan": False, "strict": True})(function),
+        inspect.signature(function),
+    )
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> Operator:
+        for name in kwargs.keys() - signature.parameters.keys():
+            raise SpecError(not_an_argument(name, function))
         try:
             return checked(**signature.bind(*args, **kwargs).arguments)
         except ValidationError as error:

@@ -185,7 +185,7 @@ class _Supervisor(Overseer):
             self._workers_run = True
             try:
                 self._machine.run(self._job, self._rows, self)
-            except (SpecError, CannotStart, NodeUnsuitable) as error:
+            except (SpecError, NotFoundError, CannotStart, NodeUnsuitable) as error:
                 return str(error)
             except ServerDied as error:
                 servers += 1
