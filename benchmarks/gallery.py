@@ -88,7 +88,7 @@ def measured_grids(store: Store, paper: str) -> dict[str, tuple[str, str]]:
 
     Raises NotFoundError if the store has no grid of the paper, and SpecError if one is another grid or not finished.
     """
-    found, there, grids = {}, store.grids(), load_paper(paper).registry
+    found, there, grids = {}, store.grids(), load_paper(paper)
     for item in (each for each in ITEMS if each.paper == grids.number and each.needs):
         planned = grids.item(f"{item.kind}{item.number}")
         scales = () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales

@@ -44,11 +44,10 @@ class Columns:
             label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels
         )
         shared = {label for label, count in every.items() if count > 1}
-        self._axes = [part.axes for part in parts]
         place = {identity: at for at, identity in enumerate(found)}
         self._cells = [
             [
-                (self.names[at], axis.scalars, _texts(axis, self.names[at], shared) if varying[at] else None)
+                (self.names[at], axis, _texts(axis, self.names[at], shared) if varying[at] else None)
                 for axis in part.axes
                 for at in (place[axis.path, axis.name],)
             ]
@@ -63,14 +62,14 @@ class Columns:
     def row(self, part: int, picks: Sequence[int]) -> dict[str, Scalar]:
         """Return a cell's value in each column; None if an axis does not apply."""
         row: dict[str, Scalar] = dict.fromkeys(self.names)
-        for (name, scalars, _), pick in zip(self._cells[part], picks, strict=True):
+        for (name, axis, _), pick in zip(self._cells[part], picks, strict=True):
             if pick != NOT_APPLICABLE:
-                row[name] = scalars[pick]
+                row[name] = axis.scalars[pick]
         return row
 
     def equals(self, part: int, picks: Sequence[int], name: str, wanted: object) -> bool:
         """Return True if a cell has the label or value `wanted` in column `name`; None means that it does not apply."""
-        for (column, _, _), pick, axis in zip(self._cells[part], picks, self._axes[part], strict=True):
+        for (column, axis, _), pick in zip(self._cells[part], picks, strict=True):
             if column == name and pick != NOT_APPLICABLE:
                 return wanted in (axis.labels[pick], axis.values[pick], axis.scalars[pick])
         return wanted is None

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from functools import singledispatch
 
 from grid.errors import SpecError
 from grid.key import canonical_json
@@ -71,21 +70,12 @@ def _tail(path: str, length: int) -> str:
     return "_".join(path.split(".")[-length:])
 
 
-@singledispatch
 def label_of(value: object) -> str:
     """Return the name of a value in tables: a spec's label, a tuple's labels, or a scalar as JSON."""
-    return "none" if value is None else canonical_json(value)
-
-
-@label_of.register
-def _(value: str) -> str:
-    return value
-
-
-@label_of.register(list)
-@label_of.register(tuple)
-def _(value: list[object] | tuple[object, ...]) -> str:
-    return ", ".join(map(label_of, value)) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(label_of, value)) or "none"
+    text = "none" if value is None else getattr(value, "label", value)
+    return text if isinstance(text, str) else canonical_json(value)
 
 
 def some(names: Sequence[str], most: int) -> str:

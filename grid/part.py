@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, product
 from typing import final
 
-from grid.axis import Axis, Dimension
+from grid.axis import Dimension
 from grid.builder import NOT_APPLICABLE, Builder
 from grid.errors import SpecError
 from grid.path import require_spec, value_at
@@ -37,8 +37,6 @@ class Part:
         ordered = [dimensions[at] for at in self._order]
         self.conditional = {at: each.axes[0].path for at, each in enumerate(ordered) if each.when is not None}
         """Conditional dimensions: place in an address -> path of the first axis."""
-        self._plain = not self.conditional and all(isinstance(dimension, Axis) for dimension in dimensions)
-        """True if an address equals its picks."""
 
     def check(self) -> None:
         """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist.
@@ -62,8 +60,6 @@ class Part:
 
     def picks(self, address: Address) -> Picks:
         """Return the index of each axis's value, or NOT_APPLICABLE."""
-        if self._plain:
-            return address
         found = [NOT_APPLICABLE] * len(self.axes)
         for at, choice in zip(self._order, address, strict=False):
             if choice != NOT_APPLICABLE:

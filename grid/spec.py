@@ -17,7 +17,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.key import canonical_json, content_key
-from grid.names import label_of
 from grid.suggestions import SYNONYMS, suggest_name
 from grid.validation import refuse_text, spec_error
 
@@ -321,8 +320,3 @@ class Choice(Spec):
             else f"expected {wanted} (kinds: {known}), got {value!r}"
         )
         raise PydanticCustomError("choice", "{told}", {"told": told})
-
-
-@label_of.register
-def _(value: Spec) -> str:
-    return value.label

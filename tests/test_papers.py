@@ -20,13 +20,13 @@ ROOT = Path(__file__).parent.parent
 
 @cache
 def grids(name: str) -> Mapping[str, Grid]:
-    return load_paper(name).registry.grids
+    return load_paper(name).grids
 
 
 def items() -> Iterator[tuple[str, PaperItem]]:
     """Every item with the number of its paper."""
     for name in paper_files():
-        found = load_paper(name).registry
+        found = load_paper(name)
         yield from ((found.number, item) for item in found.items)
 
 
@@ -53,7 +53,7 @@ def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() ->
 
 def test_every_item_resolves_to_a_grid_or_a_reason() -> None:
     for name in paper_files():
-        found = load_paper(name).registry
+        found = load_paper(name)
         for item in found.items:
             assert item.reason or found.grid_name(item.name, found.grid_item(item.name).scales[0]) in found.grids
 
@@ -75,7 +75,7 @@ def test_scales_become_smaller(name: str) -> None:
     def size(trial: Trial) -> float:
         return trial.training.steps * trial.task.batch * trial.model.layers * trial.model.width**2
 
-    for item in load_paper(name).registry.items:
+    for item in load_paper(name).items:
         if item.make is not None:
             sizes = [max(map(size, trials(name, item.name, scale))) for scale in item.scales]
             assert sizes == sorted(sizes, reverse=True)

@@ -121,7 +121,7 @@ def test_effects_are_those_of_every_level(tmp_path: Path, files: Any) -> None:
 
 @pytest.mark.parametrize("paper", paper_files())
 def test_every_small_grid_of_a_paper_is_published_with_the_trials_of_its_spec(paper: str) -> None:
-    grids = load_paper(paper).registry
+    grids = load_paper(paper)
     small = [item.name for item in grids.items if item.make is not None and "cpu" in item.scales]
     assert small
     for item in small:

@@ -42,7 +42,7 @@ class Published(NamedTuple):
 
 def make_gallery_page() -> dict[str, str]:
     """Write the page and a picture of each published grid, by path below docs/."""
-    specs = {found.number: (name, found) for name in paper_files() for found in [load_paper(name).registry]}
+    specs = {found.number: (name, found) for name in paper_files() for found in [load_paper(name)]}
     pictures: dict[str, str] = {}
     sections = []
     for number, title in papers().items():

@@ -2,15 +2,17 @@
 
 import os
 import platform
-import re
 import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from runners.cli.options import Campaign, Json
 from runners.cli.resolve import CAMPAIGNS, find_campaign
 from runners.output import format_count, tell, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 NEEDED_BYTES = 1 << 30
 
@@ -38,34 +40,27 @@ def examine(campaign: Path | None = None) -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    try:
-        declared = requires("ablate") or []
-    except PackageNotFoundError:
-        return [Check("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
-    return [check for requirement in declared if (check := _package(requirement)) is not None]
-
-
-def _package(requirement: str) -> Check | None:
-    """Check one requirement; None if it is not one of this machine. Without `packaging`, only the presence counts."""
+    """Check the packages that ablate requires on this machine."""
     try:
         from packaging.requirements import Requirement
-    except ImportError:
-        if re.search(r";.*\bextra\b", requirement):
-            return None
-        wanted, name = None, re.split(r"[^\w.-]", requirement)[0]
-    else:
-        wanted = Requirement(requirement)
-        name = wanted.name
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-            return None
-    try:
-        installed = version(name)
+
+        declared = [Requirement(text) for text in requires("ablate") or ()]
     except PackageNotFoundError:
-        return Check(name, f"missing; pip install '{requirement}'", ok=False)
-    if wanted is not None and not wanted.specifier.contains(installed, prereleases=True):
-        text = f"{installed}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
-        return Check(name, text, ok=False)
-    return Check(name, installed)
+        return [Check("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
+    except ImportError:
+        return [Check("packaging", "missing; pip install packaging", ok=False)]
+    return [_package(each) for each in declared if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def _package(wanted: "Requirement") -> Check:
+    needs = f"pip install '{wanted.name}{wanted.specifier}'"
+    try:
+        installed = version(wanted.name)
+    except PackageNotFoundError:
+        return Check(wanted.name, f"missing; {needs}", ok=False)
+    if not wanted.specifier.contains(installed, prereleases=True):
+        return Check(wanted.name, f"{installed}, but ablate needs {wanted.specifier}; {needs}", ok=False)
+    return Check(wanted.name, installed)
 
 
 def _devices() -> Check:

@@ -71,7 +71,7 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     from store.store import Store
 
     paper, _, name = item.partition(":")
-    grids = load_paper(paper).registry
+    grids = load_paper(paper)
     grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     if not name.startswith("table"):
         figure = f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`"
@@ -122,15 +122,11 @@ class ItemState(NamedTuple):
 
 
 def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
-    """Return the state of every item of a paper in the campaign at `root`, in the order of the file.
+    """Return the state of every item of a paper in the campaign at `root`, which need not exist.
 
-    Args:
-        name: of the paper's file.
-        scale: of the grids.
-        root: the campaign, which need not exist.
-        count: True counts floating-point operations, about a second per table.
+    `count` counts floating-point operations, which takes about a second per table.
     """
-    found = load_paper(name).registry
+    found = load_paper(name)
     return [_state(name, found, item, scale, root, count=count) for item in found.items]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import runners
 from grid.errors import NotFoundError, SpecError, StoreError
@@ -58,11 +58,7 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
 
 @contextmanager
 def open_grid(flags: GridFlags) -> "Iterator[tuple[Store, str, list[str]]]":
-    """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them.
-
-    Raises NotFoundError if there is no such campaign or grid, SpecError if there are several to choose from, or both
-    formats are asked for.
-    """
+    """Open the store, a grid of it, and the warnings about its results, which go to stderr unless JSON has them."""
     require_one_format(json=flags.as_json, csv=flags.as_csv)
     with open_campaign(flags.campaign) as store:
         name = choose_grid(store, flags.grid)
@@ -78,10 +74,7 @@ def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = Fals
 
 
 def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
-    """Check that this user trusts the campaign before its files `code` run; `trust` says so now and later.
-
-    Raises SpecError, which names the files, if the user neither made nor trusts it.
-    """
+    """Raise SpecError, which names the files `code`, unless this user trusts the campaign; `trust` does so for good."""
     from store.files.trust import trust as remember, trusts
 
     files = ", ".join(map(str, code))
@@ -106,13 +99,6 @@ def _campaigns_below() -> list[Path]:
     return sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
 
 
-class PaperFile(NamedTuple):
-    """A spec file of `specs/papers` and its registry."""
-
-    path: Path
-    registry: PaperGrids
-
-
 def paper_files() -> Mapping[str, Path]:
     """Find the files of the papers by name: in specs/papers here, else in this package's repository.
 
@@ -128,8 +114,8 @@ def paper_files() -> Mapping[str, Path]:
     )
 
 
-def load_paper(name: str) -> PaperFile:
-    """Load the registry of a paper. Raise NotFoundError if no paper is called so."""
+def load_paper(name: str) -> PaperGrids:
+    """Load the grids of a paper. Raise NotFoundError if no paper is called so."""
     from runners.provenance.specfile import import_spec_file
 
     files = paper_files()
@@ -139,7 +125,7 @@ def load_paper(name: str) -> PaperFile:
     found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
     if len(found) != 1:
         raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")
-    return PaperFile(files[name], found[0])
+    return found[0]
 
 
 def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
@@ -155,8 +141,8 @@ def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple
         return spec, grid
     if grid is not None:
         raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
-    found = load_paper(address["paper"])
-    return found.path, found.registry.grid_name(address["item"], scale or "cpu")
+    grids = load_paper(address["paper"])
+    return paper_files()[address["paper"]], grids.grid_name(address["item"], scale or "cpu")
 
 
 def load_grids(
@@ -164,14 +150,8 @@ def load_grids(
 ) -> "tuple[Path, list[Grid]]":
     """Load the grid `wanted` of a spec file with the overrides; without a name the only one, or all unless `one`.
 
-    It says so if a grid was planned with other overrides before.
-
-    Returns:
-        The campaign's directory, by default campaigns/FILE, and the grids.
-
-    Raises:
-        SpecError: the file, an override or a cell is invalid.
-        NotFoundError: the file or the grid is not there.
+    Return the campaign's directory, by default campaigns/FILE, and the grids. Raise SpecError for an invalid file,
+    override or cell, and NotFoundError if the file or the grid is not there.
     """
     from grid.overrides import override
     from runners.provenance.specfile import load_spec_file, place_of
@@ -214,10 +194,9 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
 
 
 def find_one(store: "Store", words: Sequence[str]) -> str:
-    """Find the key of the one trial that `words` mean: the beginning of its key, or a query.
+    """Find the key of the one trial that `words` mean.
 
-    Raises SpecError if there are no words, or they mean several trials, which are named.
-    Raises NotFoundError if they mean no trial.
+    Raises SpecError if there are no words or several trials, NotFoundError if there is no trial.
     """
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
@@ -231,26 +210,17 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
 
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
-    """Find the keys of the trials that `words` mean, in the order of the plan.
-
-    Raises SpecError if a word means several. Raises NotFoundError if they mean no trial.
-    """
+    """Find the keys of the trials that `words` mean, in the order of the plan. Raise NotFoundError for none."""
     from runners.monitoring.trial_query import select
 
     try:
         return select(store, words)
     except NotFoundError:
-        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
+        query = "SELECT trial FROM trial WHERE starts_with(trial, $key) LIMIT 2"
+        begun = store.sql(query, {"key": words[0].lower()})["trial"].to_list()
+        if len(words) > 1 or len(begun) != 1:
             raise
-        return kept  # no grid plans this trial any more
-
-
-def _keys(store: "Store", beginning: str) -> list[str]:
-    """Return the keys that begin so, at most two."""
-    found = store.sql(
-        "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 2", {"key": beginning.lower()}
-    )
-    return [str(key) for key in found["trial"]]
+        return begun  # no grid plans this trial any more
 
 
 def worker_count(workers: int | None) -> int:

@@ -10,22 +10,8 @@ from cyclopts import Parameter
 from grid.errors import NotFoundError, SpecError
 from grid.names import some
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
-from runners.cli.resolve import (
-    MOST_NAMED,
-    choose_grid,
-    find_several,
-    open_campaign,
-    open_grid,
-    read_warnings,
-)
-from runners.cli.verdict_text import (
-    find_cells,
-    keep_cells,
-    label_cells,
-    select_columns,
-    sort_cells,
-    write_verdicts,
-)
+from runners.cli.resolve import MOST_NAMED, choose_grid, find_several, open_campaign, open_grid, read_warnings
+from runners.cli.verdict_text import find_cells, keep_cells, label_cells, select_columns, sort_cells, write_verdicts
 from runners.output import format_count, name_measure, tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.monitor import failures
-from runners.cli.options import (
-    SLURM_FLAGS,
-    Campaign,
-    Flag,
-    MachineFlags,
-    Repeat,
-    SlurmFlags,
-    Trials,
-    Trust,
-    flag_group,
-)
+from runners.cli.options import SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, SlurmFlags, Trials, Trust, flag_group
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
 from runners.cli.run import run_here
 from runners.output import tell, write

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from runners.cli.options import (
-    SLURM_FLAGS,
-    MachineFlags,
-    Overrides,
-    Repeat,
-    SlurmFlags,
-    SpecFile,
-    SpecFlags,
-)
+from runners.cli.options import SLURM_FLAGS, MachineFlags, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags
 from runners.cli.resolve import load_grids, locate_spec, read_warnings, worker_count
 from runners.output import say, tell
 

@@ -45,12 +45,7 @@ def sort_cells(frame: "pl.DataFrame", sort: str, better: str) -> "pl.DataFrame":
 
 
 def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence[str]) -> "pl.DataFrame":
-    """Keep the rows whose cell the query means; all without a query.
-
-    Raises:
-        SpecError: a word names seeds or a grid.
-        NotFoundError: a field is unknown, or the query means no cell of the grid, or the baseline alone.
-    """
+    """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none."""
     if not query:
         return frame
     kept = frame.filter(frame["cell"].is_in(find_cells(store, grid, query)))
@@ -60,7 +55,10 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
 
 
 def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
-    """List the cells of `grid` that a query means, in the order of the spec. Raises as `keep_cells`."""
+    """List the cells of `grid` that a query means, in the order of the spec.
+
+    Raises SpecError if a word names seeds or a grid, NotFoundError for an unknown field or if no cell fits.
+    """
     from runners.monitoring.trial_query import select
 
     for word in query:
@@ -140,11 +138,7 @@ def equal_words(measure: Mapping[str, Any]) -> str:
 
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Name the cells of `rows`, which have `cell` and `label`: the label, or a column per axis if labels are long.
-
-    Returns:
-        Headings, and the values of each row.
-    """
+    """Return headings and names of the cells of `rows`: their label, or a column per axis if labels are long."""
     labels = [str(row["label"]) for row in rows]
     if max(map(len, labels), default=0) <= LONG_LABEL:
         return ["cell"], [[label] for label in labels]

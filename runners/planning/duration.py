@@ -176,12 +176,8 @@ class _Durations:
     def _cost(self, cell: _Cell) -> tuple[float | None, float]:
         """Return FLOPs and steps of a trial."""
         if cell not in self._costs:
-            planned, flops = self.examples[cell], None
-            if self._count_flops:
-                try:
-                    flops = training_flops(planned.trial)
-                except Exception as error:  # noqa: BLE001  # a plan shows what it can
-                    self._note(planned.operator, error)
+            planned = self.examples[cell]
+            flops = self._try(training_flops, planned) if self._count_flops else None
             steps = getattr(getattr(planned.trial, "training", planned.trial), "steps", 1)
             self._costs[cell] = flops, float(steps)
         return self._costs[cell]
@@ -191,19 +187,20 @@ class _Durations:
         planned = self.examples[cell]
         key = _model_key(planned.trial), device
         if key not in self._measured:
-            seconds = None
-            try:
-                if self._measure_trial is not None and _is_here(device):
-                    seconds = self._measure_trial(planned.trial)
-            except Exception as error:  # noqa: BLE001  # a plan shows what it can
-                self._note(planned.operator, error)
+            measure = self._measure_trial
+            seconds = self._try(measure, planned) if measure is not None and _is_here(device) else None
             self._measured[key] = None if seconds is None else (cell, seconds)
         source = self._measured[key]
         return None if source is None else self._scale(cell, {source[0]: [source[1]]})
 
-    def _note(self, label: str, error: Exception) -> None:
-        message = str(error).strip().partition("\n")[0]
-        self.problems.append(f"{label}: {type(error).__name__}{': ' if message else ''}{message}")
+    def _try(self, question: Callable[[Any], float | None], planned: Planned) -> float | None:
+        """Ask about a trial; an error is a problem of the plan, which shows what it can."""
+        try:
+            return question(planned.trial)
+        except Exception as error:  # noqa: BLE001
+            message = str(error).strip().partition("\n")[0]
+            self.problems.append(f"{planned.operator}: {type(error).__name__}{': ' if message else ''}{message}")
+            return None
 
     def basis(self, unknown: int) -> str:
         """Describe the source of the durations so far, of which `unknown` are unknown."""

@@ -20,7 +20,7 @@ REMEDY = "run `python docs/generate/all.py`, then `python -m benchmarks.gallery`
 def test_every_item_is_measured_drawn_or_not_drawn_for_a_reason() -> None:
     """A picture of `results/` stands where a grid has run; another drawing says from what it is."""
     for folder in paper_files():
-        grids = load_paper(folder).registry
+        grids = load_paper(folder)
         part = PAGE.partition(f"\n## {grids.number} ")[2].partition("\n## ")[0]
         for item in (each for each in ITEMS if each.paper == grids.number):
             planned = grids.item(f"{item.kind}{item.number}" if item.number else "design")
