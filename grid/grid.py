@@ -41,8 +41,6 @@ class Planned(NamedTuple):
     """Label of the trial's operator, or of the cell if the trial has no operator."""
     axes: Mapping[str, Scalar]
     """Value of the cell on each axis; None if the axis does not apply."""
-    turn: tuple[int, str]
-    """Sort key of the execution order: index of the seed, then the cell's key."""
 
 
 class GridCount(NamedTuple):
@@ -123,15 +121,15 @@ class Grid:
         """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
         for cell in self._cells.all(Counter()):
             row = self.columns.row(cell.place.part, cell.picks)
-            yield self._plan_trial(cell, cell.trial, row, (0, next(iter(self.seeds))))
+            yield self._plan_trial(cell, cell.trial, row, next(iter(self.seeds)))
 
     def enumerate(self) -> Iterator[Planned]:
-        """Yield every trial cell by cell in one pass; sort by `turn` for execution order."""
+        """Yield every trial cell by cell in one pass."""
         for cell in self._cells.all(Counter()):
             row = self.columns.row(cell.place.part, cell.picks)
-            for turn in enumerate(self.seeds):
-                trial = self._cells.build(cell.place.part, cell.picks, turn[1]) if turn[0] else cell.trial
-                yield self._plan_trial(cell, trial, row, turn)
+            for number, seed in enumerate(self.seeds):
+                trial = self._cells.build(cell.place.part, cell.picks, seed) if number else cell.trial
+                yield self._plan_trial(cell, trial, row, seed)
 
     def trials(self) -> Iterator[Planned]:
         """Yield every trial in execution order: all cells with the first seed, then with the second, and so on.
@@ -139,12 +137,12 @@ class Grid:
         Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced.
         This walks over all cells before the first trial; `enumerate` does not.
         """
-        for turn in enumerate(self.seeds):
+        for seed in self.seeds:
             for key, place in self.survey.cells:
                 picks = self.parts[place.part].picks(place.address)
-                trial = self._cells.build(place.part, picks, turn[1])
+                trial = self._cells.build(place.part, picks, seed)
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
-                yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), turn)
+                yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), seed)
 
     def header(self) -> dict[str, Any]:
         """Return the content of `grids/<name>.json`: the grid as JSON data with counts. Walks over all cells."""
@@ -250,7 +248,7 @@ class Grid:
     def _cells(self) -> CellEnumerator:
         return CellEnumerator(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
-    def _plan_trial(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
+    def _plan_trial(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], seed: int) -> Planned:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
-        return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))
+        return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row)

@@ -39,9 +39,9 @@ def test_seeds_are_replicates() -> None:
         grid(over("seed", [1, 2]))
 
 
-def test_enumeration_sorted_by_turn_is_execution_order() -> None:
-    made = grid(OPERATORS, LAYERS)
-    assert sorted(made.enumerate(), key=lambda planned: planned.turn) == list(made.trials())
+def test_enumeration_sorted_by_seed_and_cell_is_execution_order() -> None:
+    made = grid(OPERATORS, LAYERS, seeds=[1, 0])
+    assert sorted(made.enumerate(), key=lambda planned: (-planned.seed, planned.cell)) == list(made.trials())
 
 
 def test_the_first_trial_of_a_billion_cells_arrives_at_once() -> None:
