@@ -146,7 +146,6 @@ def _answer(store: "Store", text: str) -> "pl.DataFrame":
 
 def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
-
     if query is not None and file is not None:
         raise SpecError(f"one query at a time; got one on the command line and the file {file}")
     if query is None and file is None:
@@ -171,7 +170,6 @@ def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming:
 
 
 def _list_saved(layout: Layout, *, as_json: bool) -> None:
-
     queries = QUERIES.every(layout)
     if as_json:
         write_json("sql-saved", [{"name": name, "query": text.strip()} for name, text in queries.items()])

@@ -96,7 +96,7 @@ def published(
         write_json("published", [asdict(each) for each in cells])
     elif as_csv:
         write_frame("published", flat(cells), as_json=False, as_csv=True)
-    elif query.table is None and query.metric is None:
+    elif query.table is None:
         _write_tables(cells)
     else:
         write_cells(cells)
