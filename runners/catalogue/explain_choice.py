@@ -141,6 +141,15 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
         )
 
 
+def find_part(found: ChoiceExplanation, name: str) -> PartRows:
+    """Find a spec inside the fields of a kind, or raise NotFoundError."""
+    parts = {each.name: each for each in found.parts}
+    if name not in parts:
+        has = f"it has {', '.join(parts)}{suggest_name(name, list(parts))}" if parts else "it has none"
+        raise NotFoundError(f"{found.name} has no part {name!r}; {has}")
+    return parts[name]
+
+
 def _evaluate_docstring(example: Task | Evaluation) -> str:
     return inspect.getdoc(get_type_hints(type(example).open)["return"].evaluate) or ""
 

@@ -13,7 +13,7 @@ from runners.output import tell, write, write_json, write_prose, write_table
 if TYPE_CHECKING:
     from grid.operator_view import OperatorPart
     from runners.catalogue.explain import Explanation, KindExplanation, KindRow
-    from runners.catalogue.explain_choice import ChoiceExplanation
+    from runners.catalogue.explain_choice import ChoiceExplanation, PartRows
     from variants.paths.case import Case
 
 STAGES = "stages"
@@ -126,17 +126,21 @@ def _write_kinds(rows: "Sequence[KindRow]", *, brief: bool, as_json: bool) -> No
     tell("`ablate operators STAGE` describes the kinds of a stage, `ablate operators STAGE KIND` one of them")
 
 
-def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
+def tasks(
+    name: str | None = None, part: str | None = None, /, *, spec: Path | None = None, as_json: Json = False
+) -> None:
     """List the tasks and evaluations, or explain one: fields, measurements, needs.
 
     Parameters
     ----------
     name
         A task or an evaluation, such as needle.
+    part
+        One of the specs in its fields, such as ShiftGrid, to explain it.
     spec
         A spec file: its tasks and evaluations are known too, and without a name these alone are listed.
     """
-    _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
+    _choices(("task", "evaluation"), name, part, spec, as_json=as_json)
 
 
 def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Json = False) -> None:
@@ -149,22 +153,27 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
     spec
         A spec file: its probes are known too, and without a name these alone are listed.
     """
-    _choices("probes", ("probe",), name, spec, as_json=as_json)
+    _choices(("probe",), name, None, spec, as_json=as_json)
 
 
-def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | None, *, as_json: bool) -> None:
+def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path | None, *, as_json: bool) -> None:
     from runners.catalogue.explain import data
-    from runners.catalogue.explain_choice import explain_choice, kinds
+    from runners.catalogue.explain_choice import explain_choice, find_part, kinds
     from runners.provenance.specfile import import_spec_file
 
     module = None if spec is None else import_spec_file(spec)
+    command = f"{of[0]}s"
     if name is None:
         rows = kinds(*of, defined_in=module)
         table = [row._asdict() for row in rows]
         write_json(command, table) if as_json else write_table(("kind", "name", "description"), rows)
     else:
         found = explain_choice(name, *of)
-        write_json(command, data(found)) if as_json else _write_choice(found)
+        if part is not None:
+            inner = find_part(found, part)
+            write_json(command, data(inner)) if as_json else _write_part(inner)
+        else:
+            write_json(command, data(found)) if as_json else _write_choice(found)
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
@@ -226,15 +235,21 @@ def _write_choice(found: "ChoiceExplanation") -> None:
     about = "" if found.about == found.formula else f"\n\n{found.about}"
     write(f"{found.of} {found.name}: {found.home}\n\n{found.use}\n\n{found.formula}{about}")
     _write_rows(f"fields of {found.name}", FIELD_HEADINGS, found.fields)
-    for part in found.parts:
-        write(f"\n{part.name}: {part.about}")
-        _write_rows("", FIELD_HEADINGS, part.fields)
+    parts = [(part.name, part.about.splitlines()[0]) for part in found.parts]
+    _write_points(f"parts, which `ablate tasks {found.name} PART` explains", map(": ".join, parts))
     _write_points("needs", found.needs)
     _write_rows("", ROW_HEADINGS if found.of == "probe" else MEASURE_HEADINGS, found.measures)
     if found.predictors:
         write(f"\nreference predictors: {', '.join(found.predictors)}")
     if found.said:
         write(f"\n{found.said}")
+
+
+def _write_part(found: "PartRows") -> None:
+    from runners.catalogue.choice_words import FIELD_HEADINGS
+
+    write(f"{found.name}: {found.about}")
+    _write_rows("", FIELD_HEADINGS, found.fields)
 
 
 def _write_formula(part: "OperatorPart") -> None:

@@ -93,6 +93,11 @@ def test_the_tasks_command_lists_and_explains(
     assert {kind for family, kind in KINDS if family != "probe"} <= names
     assert "a model of quantifiers" in ablate("tasks", "large_value").out
     assert "did you mean 'needle'?" in ablate("tasks", "nedle", code=3).err
+    assert "- BytePairs: Byte pairs learned from" in (page := ablate("tasks", "text").out)
+    assert "int >= 258" not in page
+    assert "int >= 258" in ablate("tasks", "text", "BytePairs").out
+    assert json.loads(ablate("tasks", "text", "BytePairs", "--json").out)["data"]["fields"][0]["name"] == "vocabulary"
+    assert "did you mean 'BytePairs'?" in ablate("tasks", "text", "BytePair", code=3).err
     (tmp_path / "mine.py").write_text(OWN, encoding="utf-8")
     monkeypatch.setattr(Task, "_members", {**Task._members})
     listed = ablate("tasks", "--spec", tmp_path / "mine.py").out
