@@ -86,7 +86,8 @@ def refuse_text(schema: Any) -> Any:
         return core_schema.no_info_before_validator_function(_refuse_text, cast(CoreSchema, schema))
     if schema.get("type") == "function-before" and schema["function"]["function"] is _refuse_text:
         return schema
-    return {name: each if name in _NO_SCHEMA else refuse_text(each) for name, each in schema.items()}
+    skipped = _NO_SCHEMA if isinstance(schema.get("type"), str) else ()  # else the names are those of fields
+    return {name: each if name in skipped else refuse_text(each) for name, each in schema.items()}
 
 
 _NO_SCHEMA = ("default", "metadata", "serialization", "keys_schema")

@@ -179,6 +179,20 @@ def test_outside_key_inside_a_type_is_refused_instead_of_ignored() -> None:
             a: Annotated[int, OutsideKey()] | None = None
 
 
+@pytest.mark.parametrize("name", ["default", "type", "many", "named"])
+def test_text_is_no_number_in_any_field(name: str) -> None:
+    class Odd(Spec):
+        default: int = 1
+        type: float = 1.0
+        many: tuple[int | None, ...] = ()
+        named: Annotated[dict[str, float], FROZEN] = FrozenDict()
+
+    good, wrong = {"many": ((1e3,), ("1",)), "named": ({"a": 1}, {"a": "1"})}.get(name, (1e3, "1"))
+    assert getattr(Odd(**{name: good}), name)
+    with pytest.raises(ValidationError):
+        Odd(**{name: wrong})
+
+
 def test_a_concrete_spec_field_holds_no_subclass_because_its_fields_would_be_dropped() -> None:
     class Wider(Number):
         extra: float = 1.0
