@@ -5,7 +5,7 @@ that conditions see all of them.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, product
+from itertools import accumulate, chain
 from typing import final
 
 from grid.axis import Dimension
@@ -32,7 +32,6 @@ class Part:
         """Every axis, in order of declaration."""
         self.builder = Builder(base, self.axes)
         self._order = sorted(range(len(dimensions)), key=lambda at: dimensions[at].when is not None)
-        self._free = sum(dimension.when is None for dimension in dimensions)
         self._starts = list(accumulate((len(dimension.axes) for dimension in dimensions), initial=0))
         ordered = [dimensions[at] for at in self._order]
         self.conditional = {at: each.axes[0].path for at, each in enumerate(ordered) if each.when is not None}
@@ -52,11 +51,15 @@ class Part:
             if not any(path.startswith(f"{other}.") for other in free):
                 value_at(self.base, path)
 
-    def addresses(self) -> Iterator[Address]:
-        """Yield every address whose conditions hold; the last dimension varies fastest."""
-        free = [range(len(self.dimensions[at].choices)) for at in self._order[: self._free]]
-        for address in product(*free):
-            yield from self._extend_address(address) if self._free < len(self._order) else (address,)
+    def addresses(self, begun: Address = ()) -> Iterator[Address]:
+        """Yield every address from `begun` on whose conditions hold; the last dimension varies fastest."""
+        if len(begun) == len(self._order):
+            yield begun
+            return
+        dimension = self.dimensions[self._order[len(begun)]]
+        count = len(dimension.choices) if self._applies(dimension, begun) else 0
+        for choice in range(count) if count else (NOT_APPLICABLE,):
+            yield from self.addresses((*begun, choice))
 
     def picks(self, address: Address) -> Picks:
         """Return the index of each axis's value, or NOT_APPLICABLE."""
@@ -73,15 +76,6 @@ class Part:
             if verdict(rule.predicate, trial, f"rule {rule.reason!r}"):
                 return at
         return None
-
-    def _extend_address(self, address: Address) -> Iterator[Address]:
-        if len(address) == len(self._order):
-            yield address
-            return
-        dimension = self.dimensions[self._order[len(address)]]
-        count = len(dimension.choices) if self._applies(dimension, address) else 0
-        for choice in range(count) if count else (NOT_APPLICABLE,):
-            yield from self._extend_address((*address, choice))
 
     def _applies(self, dimension: Dimension, address: Address) -> bool:
         if dimension.when is None:

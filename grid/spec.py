@@ -109,12 +109,6 @@ class Spec(BaseModel):
             return NotImplemented
         return bool(self._everything == other._everything)
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self  # a frozen value need not be copied
-
     def __hash__(self) -> int:
         return hash((type(self), self.canonical))
 
