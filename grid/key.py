@@ -25,7 +25,9 @@ def canonical_json(data: object) -> str:
     if data is None or isinstance(data, bool | str | int):
         return _encode(data)
     if isinstance(data, float):
-        return _canonical_float(data)
+        if not math.isfinite(data):
+            raise SpecError(f"a spec holds finite numbers only; got {data}")
+        return repr(float(data) + 0.0)  # the shortest text that reads back as the number; -0.0 is 0.0
     if isinstance(data, Mapping):
         if strange := [name for name in data if not isinstance(name, str)]:
             raise SpecError(f"the entries of a mapping in a spec are named by strings; got {strange[0]!r}")
@@ -38,13 +40,6 @@ def canonical_json(data: object) -> str:
         raise SpecError(f"a spec holds values; got the {what} {name}; write {name}()")
     raise SpecError(f"a spec holds plain data only; {type(data).__name__} has no canonical JSON, write it as a number,"
                     f" a string, a tuple or a spec of its own")  # fmt: skip
-
-
-def _canonical_float(value: float) -> str:
-    """Write the shortest text that reads back as `value`; -0.0 is 0.0."""
-    if not math.isfinite(value):
-        raise SpecError(f"a spec holds finite numbers only; got {value}")
-    return repr(float(value) + 0.0)
 
 
 def content_key(canonical: str) -> str:
