@@ -104,7 +104,7 @@ def prepare(
     operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
 ) -> tuple[Tensor, Tensor]:
     """Prepare the semantic channels and rotate them; leave gate channels unchanged."""
-    (q_own, q_gate), (k_own, k_gate) = _split_gate(operator, q), _split_gate(operator, k)
+    (q_own, q_gate), (k_own, k_gate) = split_gate(operator, q), split_gate(operator, k)
     q_own, k_own = operator.preparation.prepare(q_own, k_own, **by_stage(numbers)["preparation"])
     if positions.rotates:
         signals = operator.signals.count if operator.signals.rotary == "per_signal" else 1
@@ -114,7 +114,7 @@ def prepare(
     return torch.cat((q_own, q_gate), -1), torch.cat((k_own, k_gate), -1)
 
 
-def _split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
+def split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Split queries or keys into semantic and gate channels. Slicing all channels would copy gradients."""
     own = operator.gate.channels
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
@@ -171,20 +171,11 @@ def visible_keys(operator: Operator, heads: Heads) -> Tensor:
 
 
 def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute z [S, B, H, T_q, T_k] of prepared heads in float32 or more; without S if signals merge before the score.
-
-    z is the scaled, transformed product, before position bias, forgetting, margin and gate. Hidden entries are
-    arbitrary.
-    """
+    """Compute the scaled, transformed products z [S, B, H, T_q, T_k]; without S if signals merge before the score."""
     working = torch.promote_types(heads.q.dtype, torch.float32)
-    (q, _), (k, _) = _split_gate(operator, heads.q.to(working)), _split_gate(operator, heads.k.to(working))
+    (q, _), (k, _) = split_gate(operator, heads.q.to(working)), split_gate(operator, heads.k.to(working))
     with without_autocast(q.device.type):
         return _products(operator, q, k, heads.distance, by_stage(numbers))
-
-
-def semantic_channels(operator: Operator, x: Tensor) -> Tensor:
-    """Return queries or keys [B, H, T, D + G] without the gate's channels."""
-    return _split_gate(operator, x)[0]
 
 
 def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
@@ -195,7 +186,7 @@ def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
 
 def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
     """Compute a [S?, B, H, T_q, T_k], unmasked. The learned key's column, if any, comes first."""
-    (q, q_gate), (k, k_gate) = _split_gate(operator, heads.q), _split_gate(operator, heads.k)
+    (q, q_gate), (k, k_gate) = split_gate(operator, heads.q), split_gate(operator, heads.k)
     z = _products(operator, q, k, heads.distance, value)
     z = z if heads.bias is None else z + heads.bias
     if operator.forgetting.label != "none" or operator.margin.label != "none":  # hidden logits get no gradient

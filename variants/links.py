@@ -20,11 +20,9 @@ class Range(NamedTuple):
     """Whether a fixed number may lie on the border; a trained one only approaches it."""
 
     def holds(self, value: float, *, trained: bool) -> bool:
-        """Whether a number may be, or start, at `value`."""
         return self.low < value < self.high or (self.closed and not trained and value in (self.low, self.high))
 
     def words(self, *, trained: bool) -> str:
-        """The range as an interval."""
         border = "[]" if self.closed and not trained else "()"
         return f"{border[0]}{self.low:g}, {self.high:g}{border[1]}"
 

@@ -100,7 +100,6 @@ class Number(Spec):
 
     @property
     def trained(self) -> bool:
-        """True if an optimiser trains it."""
         return bool(self.per) or bool(self.learned)
 
     @property
@@ -115,11 +114,9 @@ class Number(Spec):
 
     @property
     def label(self) -> str:
-        """Usual name of the granularity."""
         return _label(self.per)
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
-        """Return the number at another granularity."""
         return self.changed(per=per, learned=None, bias=True)
 
     def init_at(self, layer: int) -> float:  # noqa: ARG002  (a number may start differently by depth)
@@ -149,7 +146,6 @@ class Number(Spec):
         return torch.full((1, self.heads(shape), *self.entries(shape)), value, dtype=torch.float32)
 
     def heads(self, shape: HeadShape) -> int:
-        """Count the heads with their own value."""
         return shape.heads if "head" in self.per else 1
 
 

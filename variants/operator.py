@@ -70,9 +70,7 @@ class Operator(Spec):
             use = f"use signals=Signals(count={wanted})"
             raise ValueError(f"merge {self.merge.label!r} takes {wanted} signals, got {count}; {use}")
         if wanted is None and count == 1 and not self.merge.of_logits:
-            raise ValueError(
-                f"merge {self.merge.label!r} says nothing about one signal; leave it out or raise signals.count"
-            )
+            raise ValueError(f"merge {self.merge.label!r} says nothing about one signal; raise signals.count")
         return self
 
     def _check_mass(self) -> None:
@@ -231,14 +229,9 @@ class Operator(Spec):
         return self.score.heads_of(field, heads) if stage == "score" else slice(0, heads)
 
     def check(self, *, heads: int, kv_heads: int, head_width: int, positions: Positions, causal: bool = True) -> None:
-        """Raise ValueError if a model with these heads and positions does not fit this operator.
-
-        `causal` is True if the model hides later keys; an encoder does not.
-        """
+        """Raise ValueError if a model with these heads and positions, `causal` or an encoder, does not fit."""
         if self.visible.label == "prefix" and not causal:
-            raise ValueError(
-                "visible 'prefix' shows queries what a causal model hides, and an encoder hides nothing; leave it out"
-            )
+            raise ValueError("visible 'prefix' shows queries what a causal model hides; leave it out of an encoder")
         joined = self.merge.heads_joined
         for what, number in (("heads", heads), ("kv_heads", kv_heads)):
             if number % joined:

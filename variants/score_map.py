@@ -69,10 +69,7 @@ class Scores(NamedTuple):
         return Relative(size if self.sign is None else size * self.sign, size, largest)
 
     def relative_with(self, logit: Tensor) -> tuple["Relative", Tensor]:
-        """Return `relative` and, in the same units, the score of one further logit, at least 0, without overflow.
-
-        `logit` broadcasts to [..., H, T, 1].
-        """
+        """Return `relative` and, in its units, the score of one more logit [..., H, T, 1], at least 0."""
         if self.parts:
             each = [part.relative_with(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
             owns = [own.broadcast_to(found.f[..., :1].shape) for found, own in each]
@@ -118,7 +115,6 @@ def block(x: Tensor, at: int, each: int) -> Tensor:
 
 
 def _join_heads(parts: list[Relative]) -> Relative:
-    """Join blocks of heads."""
     m = [torch.zeros_like(part.f[..., :1]) if part.m is None else part.m for part in parts]
     return Relative(
         torch.cat([part.f for part in parts], -3),

@@ -18,11 +18,10 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, Positive
 from torch import Tensor
 
 from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation, Judge, require_task
+from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
 from runners.tasks.task import Measurements, Predict, Task, over_items
-from variants import Backbone
 
 _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
@@ -35,6 +34,7 @@ class BoundaryValues(Evaluation):
         "boundary_slope": "share of a; 1 follows the function",
         "boundary_extent": "unit of x",
     }
+    needs: ClassVar[tuple[type, str]] = (LinearFunctions, "the task linear_functions")
     kind: Literal["boundary_values"] = "boundary_values"
     slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (1.0, 9.0, 10.0)
     """The a of f(x) = a x."""
@@ -61,9 +61,6 @@ class BoundaryValues(Evaluation):
     @property
     def length(self) -> int:
         return 2 * self.points - 1
-
-    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        require_task(self, task, LinearFunctions, "the task linear_functions")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         slopes = [{"a": a} for a in self.slopes]

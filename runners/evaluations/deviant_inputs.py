@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from grid.spec import Spec
-from runners.evaluations.evaluation import Evaluation, Judge, require_task
+from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.synthetic.linear_functions import (
     LinearFunctions,
@@ -25,7 +25,6 @@ from runners.tasks.synthetic.linear_functions import (
     predictions,
 )
 from runners.tasks.task import Measurements, Predict, Task, over_items
-from variants import Backbone
 
 
 class Prompt(Spec):
@@ -46,6 +45,7 @@ class DeviantInputs(Evaluation):
     """
 
     units: ClassVar[Mapping[str, str]] = {"deviant_mse": "unit of f(x), squared", "deviant_prediction": "unit of f(x)"}
+    needs: ClassVar[tuple[type, str]] = (LinearFunctions, "the task linear_functions")
     kind: Literal["deviant_inputs"] = "deviant_inputs"
     sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
     """Spreads of the first input, rising."""
@@ -63,9 +63,6 @@ class DeviantInputs(Evaluation):
     @property
     def length(self) -> int:
         return 2 * max(self.points, *(len(each.x) for each in self.prompts), 1) - 1
-
-    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        require_task(self, task, LinearFunctions, "the task linear_functions")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         spreads = [{"sigma_first": sigma} for sigma in self.sigma]

@@ -33,19 +33,14 @@ class Judge(ABC):
         """Measure a model. Yield also the values of single items if models will be compared item by item."""
 
 
-def require_task(evaluation: "Evaluation", task: Task, kind: type, name: str) -> None:
-    """Raise ValueError if a task is not of this kind, which is described by `name`."""
-    if not isinstance(task, kind):
-        raise ValueError(  # noqa: TRY004  (a rule of the spec)
-            f"{evaluation.label} needs {name}; got {type(task).__name__}; leave it out of evaluations"
-        )
-
-
 class Evaluation(Choice):
     """Measurements of a model of tokens or scalars, at every evaluation of the training or at its end only."""
 
     units: ClassVar[Mapping[str, str]] = {}
     """The unit of each measurement, by its name without a reference predictor or set."""
+
+    needs: ClassVar[tuple[type, str]] = (Task, "a task")
+    """The class or protocol of the tasks that it evaluates, and its name in an error."""
 
     at_end: bool = True
     """True if it runs only at the end of the training."""
@@ -59,8 +54,11 @@ class Evaluation(Choice):
         """Return `length` if it depends on the task."""
         return self.length
 
-    def check(self, task: Task, model: Backbone) -> None:
+    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
         """Raise ValueError if it cannot evaluate this trial."""
+        kind, name = self.needs
+        if not isinstance(task, kind):
+            raise ValueError(f"{self.label} needs {name}; got {type(task).__name__}; leave it out")  # noqa: TRY004
 
     def positions(self, model: Backbone) -> Positions:
         """Return the positions of the model during the evaluation; by default those of the training."""
@@ -72,10 +70,7 @@ class Evaluation(Choice):
 
     @abstractmethod
     def open(self, task: Task) -> Judge:
-        """Read or draw its items; cheap after the first time in a process.
-
-        SpecError if files are missing or differ from the spec.
-        """
+        """Read or draw its items, once per process; SpecError if files are missing or differ from the spec."""
 
 
 def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
@@ -87,10 +82,7 @@ def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
 
 
 def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
-    """Open evaluations and return each with its judge.
-
-    SpecError if two of them have a row of one name and point; else as `Evaluation.open`.
-    """
+    """Open evaluations, each with its judge; SpecError if two of them measure one name at one point."""
     pairs = [(each, each.open(task)) for each in evaluations]
     taken: dict[tuple[object, ...], Evaluation] = {}
     for spec, judge in pairs:

@@ -6,7 +6,6 @@ An item belongs to a set, which has its own rows. The hash of the files is part 
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -16,7 +15,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge, over_sets, require_task
+from runners.evaluations.evaluation import Evaluation, Judge, over_sets
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode, parse_object
 from runners.tasks.text.encoder import Encoder, Encodes
@@ -53,6 +52,7 @@ class Line(NamedTuple):
 class HashedFiles(Evaluation):
     """An evaluation of files, whose hash is part of the spec. A spec with the hash works without them until it runs."""
 
+    needs: ClassVar[tuple[type, str]] = (Encodes, "a task of text")
     names_field: ClassVar[str]
     """The field with the names of the parts; None there means all parts."""
 
@@ -81,7 +81,6 @@ class HashedFiles(Evaluation):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parts, sorted."""
         return getattr(self, self.names_field) or ()
 
     @abstractmethod
@@ -113,11 +112,9 @@ class FromFiles(HashedFiles):
         return self.context
 
     def check(self, task: Task, model: Backbone) -> None:
-        require_task(self, task, Encodes, "a task of text")
+        super().check(task, model)
         if not model.causal:
-            raise ValueError(
-                f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
-            )
+            raise ValueError(f"{self.label} needs a causal model, as an encoder sees the next token; leave it out")
 
 
 Item = TypeVar("Item")
@@ -126,10 +123,7 @@ Parse = Callable[[Line], tuple[str, str, Item]]
 
 
 def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
-    """Read the items of the sets of `spec`, or of all sets, by set and name.
-
-    SpecError if the files are missing or invalid, their hash differs from the spec, or a set is missing.
-    """
+    """Read the items of the chosen sets, by set and name; SpecError if files or sets are missing or invalid."""
     source, actual = Path(spec.source), spec.hash_files()
     require_hash(spec.content_hash, actual, source)
     sets = _parse_files(source, actual, parse)
@@ -167,19 +161,9 @@ class SetsJudge(Judge, Generic[Asked, Item]):
         for kind, rows in by_kind.items():
             yield over_sets(kind, rows)
 
-    @contextmanager
-    def naming(self, item: str) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
-            raise SpecError(f"item {item!r} of {self.spec.source} cannot be encoded: {error}; change it") from error
-
 
 def slug(name: str, where: str) -> str:
-    """Return `name` in lower case, with `_` for all that is no letter and no digit. Rows of a set have this name.
-
-    SpecError if nothing is left of it.
-    """
+    """Return `name` for rows: lower case, `_` for all but letters and digits; SpecError if nothing is left."""
     text = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
     if not text:
         raise SpecError(f"the name of a set needs letters or digits; {where} has {name!r}")
@@ -214,10 +198,7 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
 
 
 def list_files(source: Path, suffix: str, what: str) -> list[Path]:
-    """List a file, or the files of a folder without its subfolders; `what` names their content in errors.
-
-    SpecError if there is no such file, or none has this suffix.
-    """
+    """List a file, or the files of a folder, with this suffix; SpecError, which names `what`, if there are none."""
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.suffix.lower() == suffix and path.is_file())
         if not paths:

@@ -15,16 +15,16 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation, Judge, require_task
+from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
-from variants import Backbone
 
 
 class LargeValue(Evaluation):
     """The error of the last answer by value of the last number."""
 
     units: ClassVar[Mapping[str, str]] = {"large_value_error_rate": "share of 1"}
+    needs: ClassVar[tuple[type, str]] = (Quantifiers, "the task quantifiers")
     kind: Literal["large_value"] = "large_value"
     values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (
         *(-100.0, -70.0, -30.0, -10.0),
@@ -44,9 +44,6 @@ class LargeValue(Evaluation):
 
     def length_on(self, task: Task) -> int:
         return task.tokens(self.numbers) if isinstance(task, Quantifiers) else self.length
-
-    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        require_task(self, task, Quantifiers, "the task quantifiers")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         points = [_point(value, decides) for value in self.values for decides in (False, True)]
@@ -84,7 +81,6 @@ class LargeValueJudge(Judge):
                 yield over_items("always_false.large_value_error_rate", label.double(), point)
 
     def sequences(self, value: float, *, decides: bool) -> Tensor:
-        """Draw numbers [sequences, numbers]; the last is `value`."""
         spec = self._spec
         x = self._task.sigma * evaluation_draws(spec.sample, spec.sequences, spec.numbers - 1)
         if decides:

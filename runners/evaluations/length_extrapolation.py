@@ -64,10 +64,7 @@ class Lengthens(Protocol):
     """A task of next-token prediction with windows of any length."""
 
     def windows(self, length: int, count: int) -> Batch:
-        """Return at most `count` windows of `length` predictions that are not trained on, on the CPU.
-
-        SpecError if there is not enough text.
-        """
+        """Return at most `count` windows of `length` predictions, none trained on; SpecError if there are none."""
 
 
 class LengthExtrapolation(Evaluation):
@@ -92,9 +89,7 @@ class LengthExtrapolation(Evaluation):
     @model_validator(mode="after")
     def _lengths_rise(self) -> Self:
         if self.last > self.lengths[0]:
-            raise ValueError(
-                f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}; lower last"
-            )
+            raise ValueError(f"last is at most the shortest length, {self.lengths[0]}; got {self.last}; lower last")
         return self
 
     @property
@@ -108,9 +103,7 @@ class LengthExtrapolation(Evaluation):
                 "evaluations"
             )
         if task.unscored > self.lengths[0] - self.last:
-            raise ValueError(
-                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"
-            )
+            raise ValueError(f"windows have {self.lengths[0]} positions or more, {task.unscored} unscored; lower last")
         stretch_positions(model, self.scaling)
 
     def positions(self, model: Backbone) -> Positions:
@@ -123,7 +116,6 @@ class LengthExtrapolation(Evaluation):
         return {**dict.fromkeys(names, lengths), "length_extrapolation_bucket_loss": buckets}
 
     def point(self, length: int, position: int | None = None) -> dict[str, float]:
-        """Return the point {length, factor}, with the first position of a bucket, counted from 1."""
         place: dict[str, float] = {"length": length, "factor": factor_of(self.scaling)}
         return place if position is None else {**place, "position": position}
 

@@ -5,11 +5,13 @@ visible positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from grid.errors import SpecError
 from runners.tasks.task import Batch, Predict, once, token_losses
 from runners.tasks.text.encoder import Encoder
 
@@ -24,10 +26,7 @@ def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
 
 
 def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
-    """Compute the loss of each token after the first, float64 [len - 1] for each of `sequences`.
-
-    A sequence has two tokens or more.
-    """
+    """Compute the loss of each token after the first, float64 [len - 1], for sequences of two tokens or more."""
     losses: list[Tensor] = [torch.empty(0)] * len(sequences)
     for members in groups_by_length([len(each) - 1 for each in sequences], vocabulary):
         ids = torch.tensor([list(sequences[at]) for at in members])
@@ -71,6 +70,15 @@ def generate(
 
 def _likeliest(predict: Predict, inputs: Tensor) -> list[int]:
     return predict(inputs)[:, -1].argmax(-1).tolist()
+
+
+@contextmanager
+def encoding(what: str) -> Iterator[None]:
+    """Raise SpecError, which names `what` is encoded, if the tokenizer refuses a text."""
+    try:
+        yield
+    except ValueError as error:
+        raise SpecError(f"{what} cannot be encoded: {error}; change it") from error
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:

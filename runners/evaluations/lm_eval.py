@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Annotated, Any, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 from weakref import finalize
 
 import torch
@@ -30,7 +30,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import Added, OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge, require_task
+from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.lm_eval_adapter import (
     SEED,
     RequestConverter,
@@ -52,6 +52,7 @@ from variants import Backbone
 class LmEval(Evaluation):
     """The metrics of tasks of lm-evaluation-harness, which needs `pip install "ablate[lm-eval]"`."""
 
+    needs: ClassVar[tuple[type, str]] = (Encodes, "a task of text")
     kind: Literal["lm_eval"] = "lm_eval"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of tasks, groups or tags."""
@@ -92,11 +93,9 @@ class LmEval(Evaluation):
         return self.context or task.length
 
     def check(self, task: Task, model: Backbone) -> None:
-        require_task(self, task, Encodes, "a task of text")
+        super().check(task, model)
         if task.sees_ahead or not model.causal:
-            raise ValueError(
-                "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"
-            )
+            raise ValueError("lm_eval needs a causal model, as an encoder sees the next token; leave it out")
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
 

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners.evaluations.likelihood import generate, groups_by_length, pair
+from runners.evaluations.likelihood import encoding, generate, groups_by_length, pair
 from runners.tasks.optional_packages import require_package
 from runners.tasks.task import Predict, once
 from runners.tasks.text.encoder import Encoder
@@ -49,12 +49,9 @@ class RequestConverter:
         self.truncated: dict[str, set[int]] = defaultdict(set)
 
     def continuation(self, request: Any) -> HarnessQuestion:
-        """Return the tokens of (context, continuation), cut at the beginning.
-
-        SpecError if the continuation has no tokens, or more than the model can see.
-        """
+        """Return the tokens of (context, continuation), cut at the beginning; SpecError if it has none or too many."""
         context, continuation = request.args
-        with _naming(request):
+        with encoding(_name(request)):
             before, after = pair(self.encoder, context, continuation)
         if not after:
             raise SpecError(f"{_name(request)} has a continuation without tokens, {continuation!r}")
@@ -69,7 +66,7 @@ class RequestConverter:
         """Cut a document into windows that score each token once, with as much context as fits."""
         from lm_eval.utils import get_rolling_token_windows
 
-        with _naming(request):
+        with encoding(_name(request)):
             tokens = [*[self.encoder.end] * self._score_bos, *self.encoder.encode(request.args[0]).ids]
         rolling = get_rolling_token_windows(
             token_list=tokens, prefix_token=self.encoder.end, max_seq_len=self.longest, context_len=1
@@ -78,21 +75,13 @@ class RequestConverter:
 
     def prompt(self, request: Any, room: int) -> list[int]:
         """Return the tokens of a prompt, cut at the beginning so that `room` tokens are left for the answer."""
-        with _naming(request):
+        with encoding(_name(request)):
             tokens = [self.encoder.end, *self.encoder.encode(request.args[0]).ids]
         if room >= self.longest:
             raise SpecError(f"{_name(request)} generates {room} tokens; the model sees {self.longest}; raise context")
         if len(tokens) > self.longest - room:
             self.truncated[request.task_name].add(request.doc_id)
         return tokens[-(self.longest - room) :]
-
-
-@contextmanager
-def _naming(request: Any) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise SpecError(f"{_name(request)} has a text that the tokenizer refuses: {error}") from error
 
 
 def harness(module: str) -> Any:
@@ -132,10 +121,7 @@ def _contains(stops: Sequence[str], text: str) -> bool:
 
 
 def language_model(predict: Predict, converter: RequestConverter) -> Any:
-    """Make an `lm_eval.api.model.LM` that answers with `predict`.
-
-    EnvironmentProblem if the harness is not installed.
-    """
+    """Make an `lm_eval.api.model.LM` that answers with `predict`."""
     api = harness("lm_eval.api.model")
     vocabulary = converter.encoder.vocabulary
 
@@ -164,16 +150,11 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
 
 
 def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
-    """Return the most tokens of an answer, and the texts that end it.
-
-    SpecError if the request needs sampling, or no tokens.
-    """
+    """Return the most tokens of an answer and the texts that end it; SpecError if it needs sampling or no tokens."""
     wanted = dict(request.args[1])
     greedy = wanted.get("do_sample") is False  # the harness then ignores a temperature
     if not greedy and (wanted.get("do_sample") or float(wanted.get("temperature") or 0) > 0):
-        raise SpecError(
-            f"only greedy generation is supported; {_name(request)} asks for samples; set do_sample to false in it"
-        )
+        raise SpecError(f"only greedy generation is supported; {_name(request)} samples; set do_sample to false in it")
     lengths = [wanted[name] for name in _LENGTHS if wanted.get(name) is not None]
     room = int(lengths[0]) if lengths else _MOST_NEW
     if room < 1:
@@ -183,10 +164,7 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
 
 
 def right_answers(task: Any, document: Any) -> list[int] | None:
-    """Return the numbers of the right choices, as the harness finds them, or None if an answer is no choice.
-
-    The answer is the target, or the text if choices are different contexts of one target.
-    """
+    """Return the numbers of the right choices, as the harness finds them, or None if an answer is no choice."""
     answer = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
     choices = task.doc_to_choice(document)
     if isinstance(answer, list) != bool(task.multiple_target):  # the first document sets the kind for all
@@ -222,10 +200,7 @@ def error_words(error: BaseException) -> str:
 
 
 def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> None:
-    """Refuse requests that a model cannot answer, before any training.
-
-    SpecError if the tokenizer refuses a text, a continuation is too long, or a request needs sampling.
-    """
+    """Raise SpecError, before any training, for requests that a model cannot answer."""
     with quiet():
         for task in tasks.values():
             task.set_fewshot_seed(seed=SEED)

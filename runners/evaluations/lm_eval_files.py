@@ -47,10 +47,7 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
 
 
 def require_tasks(names: Sequence[str], include: Path | None) -> Any:
-    """Return the harness's task manager, and require that it has tasks of these names. Loads no task.
-
-    SpecError if a task is missing. EnvironmentProblem if the harness is not installed.
-    """
+    """Return the harness's task manager, without loading tasks; SpecError if it has no tasks of these names."""
     harness("lm_eval")
     tasks = harness("lm_eval.tasks")
     with offline(), quiet():

@@ -25,7 +25,7 @@ from grid.errors import SpecError
 from grid.spec import Added
 from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets, slug
 from runners.evaluations.length_extrapolation import Stretch, factor_of, stretch_positions
-from runners.evaluations.likelihood import generate
+from runners.evaluations.likelihood import encoding, generate
 from runners.evaluations.longbench import (
     ANSWER_TOKENS,
     ONE_LINE,
@@ -79,11 +79,9 @@ class LongContext(FromFiles):
         return self
 
     def answer_tokens(self, name: str) -> int:
-        """Return the most tokens of an answer in the set `name`."""
         return _ANSWER_TOKENS.get(name, self.new_tokens) if self.prompts == "longbench" else self.new_tokens
 
     def prompt(self, question: LongQuestion) -> str:
-        """Return the text that a model reads, with the context and the input of `question` in it."""
         template = PROMPTS[question.dataset] if self.prompts == "longbench" else self.template
         parts = template.split("{context}")
         return question.context.join(part.replace("{input}", question.input) for part in parts)
@@ -152,7 +150,7 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
 
     def _prompt(self, item: str, question: LongQuestion, answer_tokens: int) -> tuple[list[int], bool]:
         """Return the tokens that a model reads, and True if some are left out."""
-        with self.naming(item):
+        with encoding(f"item {item!r} of {self.spec.source}"):
             ids = list(self.encoder.encode(self.spec.prompt(question)).ids)
         room = self.spec.context - answer_tokens - 1
         if len(ids) <= room:

@@ -116,10 +116,7 @@ def rouge_l(prediction: str, answer: str) -> float:
 
 
 def classification(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """Return 1 / n if the answer is one of n classes in the prediction, else 0.
-
-    A class that is a part of the right one, and occurs with it, is not counted.
-    """
+    """Return 1 / n if the answer is one of n classes in the prediction, without parts of the right one; else 0."""
     named = [name for name in classes if name in prediction and (name == answer or name not in answer)]
     return 1 / len(named) if answer in named else 0.0
 
@@ -146,7 +143,7 @@ def edit_similarity(prediction: str, answer: str) -> float:
     lines = prediction.lstrip("\n").split("\n")
     line = next((each for each in lines if not any(mark in each for mark in ("`", "#", "//"))), "")
     both = len(line) + len(answer)
-    return 2 * longest_common(line, answer) / both if both else 1.0
+    return 2 * _common_lengths(line, answer)[-1][-1] / both if both else 1.0
 
 
 SCORES: dict[str, Callable[..., float]] = {
@@ -171,22 +168,15 @@ def score(dataset: str, prediction: str, answers: Sequence[str], classes: Sequen
     return max(rule(prediction, answer, *more) for answer in answers)
 
 
-def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence.
-
-    `rows` is a row of the usual table, in a few operations on whole numbers (Hyyro 2004). Bit i is 0 if the prefix of
-    i + 1 symbols of `one` has one more in common with the symbols read from
-    `other` than the prefix of i.
-    """
-    places: dict[str, int] = {}
-    for at, symbol in enumerate(one):
-        places[symbol] = places.get(symbol, 0) | 1 << at
-    every = (1 << len(one)) - 1
-    rows = every
-    for symbol in other:
-        matching = rows & places.get(symbol, 0)
-        rows = ((rows + matching) | (rows - matching)) & every
-    return len(one) - rows.bit_count()
+def _common_lengths(one: Sequence[str], other: Sequence[str]) -> list[list[int]]:
+    """Return the length of the longest common subsequence of each beginning of `one` and of `other`."""
+    table = [[0] * (len(other) + 1)]
+    for symbol in one:
+        above, row = table[-1], [0]
+        for at, each in enumerate(other):
+            row.append(above[at] + 1 if symbol == each else max(above[at + 1], row[at]))
+        table.append(row)
+    return table
 
 
 def _words(text: str) -> list[str]:
@@ -200,12 +190,7 @@ def _sentences(text: str) -> list[list[str]]:
 
 def _common_words(right: Sequence[str], said: Sequence[str]) -> set[str]:
     """Return the words of one longest common subsequence: the one that `rouge` takes among equally long ones."""
-    table = [[0] * (len(said) + 1)]
-    for word in right:
-        above, row = table[-1], [0]
-        for at, other in enumerate(said):
-            row.append(above[at] + 1 if word == other else max(above[at + 1], row[at]))
-        table.append(row)
+    table = _common_lengths(right, said)
     words, i, j = set(), len(right), len(said)
     while i and j:
         if right[i - 1] == said[j - 1]:

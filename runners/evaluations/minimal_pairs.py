@@ -24,9 +24,9 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Judge, over_sets, require_task
+from runners.evaluations.evaluation import Judge, over_sets
 from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
-from runners.evaluations.likelihood import costs
+from runners.evaluations.likelihood import costs, encoding
 from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
@@ -47,10 +47,7 @@ class Pairs(NamedTuple):
 
 @cache_by_file(entries=256)
 def read_pairs(path: Path) -> Pairs:
-    """Read the pairs of a file; cheap after the first time in a process.
-
-    SpecError if it is not UTF-8, or its lines are no pairs. EnvironmentProblem if it cannot be read.
-    """
+    """Read the pairs of a file, once per process; SpecError if it is not UTF-8, or its lines are no pairs."""
     data = path.read_bytes()
     text = decode(data, path)
     lines = [line.strip() for line in text.strip().split("\n")] if text.strip() else []
@@ -62,18 +59,12 @@ def read_pairs(path: Path) -> Pairs:
     pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
-            raise SpecError(
-                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
-                "remove it"
-            )
+            raise SpecError(f"a pair differs in more than capitals; {path}, pair {number} has {odd!r} twice; remove it")
     return Pairs(content_hash(data), pairs)
 
 
 def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
-    """Read the pairs of each paradigm, of all without `names`, sorted: a .txt file, or those of a folder.
-
-    SpecError if a file or paradigm is missing, two files have one name, or as `read_pairs`.
-    """
+    """Read the pairs of the paradigms `names`, else of all; SpecError if one is missing or two have one name."""
     files: dict[str, Path] = {}
     for path in list_files(source, ".txt", "minimal pairs"):
         name = slug(path.stem, str(path))
@@ -118,14 +109,12 @@ class MinimalPairs(HashedFiles):
         return self.longest
 
     def check(self, task: Task, model: Backbone) -> None:
-        require_task(self, task, Encodes, "a task of text")
+        super().check(task, model)
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
             raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")
         if self.scoring == "causal" and task.unscored:
-            raise ValueError(
-                f"minimal_pairs scores all; {task.label!r} leaves the first {task.unscored} out of its loss"
-            )
+            raise ValueError(f"minimal_pairs scores all; {task.label!r} leaves {task.unscored} tokens out of its loss")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         kinds = ("minimal_pairs", "minimal_pairs_ties")
@@ -192,10 +181,8 @@ class MinimalPairsJudge(Judge):
 
     def _ids(self, name: str, sentence: str, pair: int) -> Sequence[int]:
         where = f"{name} in {self._spec.source}, pair {pair}"
-        try:
+        with encoding(f"{where}, {sentence!r},"):
             ids = self._encoder.encode(sentence.lower() if self._spec.lower_case else sentence).ids
-        except ValueError as error:
-            raise SpecError(f"{error}; {where} has {sentence!r}; remove it") from error
         if not ids:
             raise SpecError(f"{where} has {sentence!r} without tokens; remove it")
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
@@ -207,10 +194,7 @@ class MinimalPairsJudge(Judge):
         return ids
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:
-        """Yield groups of sentences of one size for one forward pass, with about `_TOKENS` tokens in all rows.
-
-        Without padding the score of a sentence is independent of the others, also if an operator counts positions.
-        """
+        """Yield groups of sentences of one size, hence without padding, of about `_TOKENS` tokens in all rows."""
         group: list[int] = []
         rows = 0
         for sentence in sorted(range(len(sizes)), key=sizes.__getitem__):

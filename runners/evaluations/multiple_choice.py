@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple, final
 from grid.errors import SpecError
 from runners.evaluations.evaluation import over_sets
 from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
-from runners.evaluations.likelihood import costs_of, pair
+from runners.evaluations.likelihood import costs_of, encoding, pair
 from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.encoder import Encoder, Encodes
 
@@ -124,7 +124,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
 
     def _option(self, item: str, question: Question, text: str) -> AnswerOption:
         most, what = self.spec.context, f"item {item!r} of {self.spec.source}"
-        with self.naming(item):
+        with encoding(what):
             before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
         if not 0 < len(answer) <= most:
             raise SpecError(
@@ -134,9 +134,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:
-            raise SpecError(
-                f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; give more context"
-            )
+            raise SpecError(f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; add some")
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
 
 

@@ -6,7 +6,7 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors, Stepping
+from runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors
 
 
 class AdamW(Optimiser):
@@ -18,7 +18,7 @@ class AdamW(Optimiser):
     eps: PositiveFloat = 1e-8
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, weights: ParameterVectors) -> Stepping:
+    def build(self, weights: ParameterVectors) -> torch.optim.Optimizer:
         groups = weights.groups(self.weight_decay)
         return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
 
@@ -40,7 +40,7 @@ class UncorrectedAdamW(Optimiser):
     eps: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, weights: ParameterVectors) -> Stepping:
+    def build(self, weights: ParameterVectors) -> torch.optim.Optimizer:
         return _UncorrectedMomentum(weights.groups(self.weight_decay), self)
 
 

@@ -24,7 +24,7 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, ParameterVectors, Stepping, Together
+from runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, ParameterVectors, Together
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _LEAST = 1e-7
@@ -69,7 +69,7 @@ class Muon(Optimiser):
             self.set_normal_form(nesterov=False)  # without momentum the update is the gradient either way
         return self
 
-    def build(self, weights: ParameterVectors) -> Stepping:
+    def build(self, weights: ParameterVectors) -> Together:
         share = 1.0 if self.rest_lr is None else self.rest_lr / self.lr
         groups = [{**group, LR_SHARE: share} for group in weights.groups(self.weight_decay)]
         rest = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)

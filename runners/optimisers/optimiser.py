@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, final
+from typing import Annotated, Any, ClassVar, NamedTuple, final
 
 from pydantic import Field, PositiveFloat
 from torch import Tensor
+from torch.optim import Optimizer
 
 from grid.spec import Choice
 
@@ -31,29 +32,11 @@ class ParameterVectors(NamedTuple):
         return [*self.decayed, *self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Return `decayed` and `kept` as parameter groups of an elementwise optimiser."""
         groups = [
             {"params": list(self.decayed), "weight_decay": weight_decay},
             {"params": list(self.kept), "weight_decay": 0.0},
         ]
         return [group for group in groups if group["params"]]
-
-
-class Stepping(Protocol):
-    """Updates the parameters; `torch.optim.Optimizer` is one."""
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """Groups of parameters; the `lr` of each is set before every step."""
-
-    def step(self) -> Any:
-        """Move the parameters by their gradients."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state for the next step: tensors and plain data."""
-
-    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Restore the state."""
 
 
 class Optimiser(Choice):
@@ -66,7 +49,7 @@ class Optimiser(Choice):
     """The peak learning rate."""
 
     @abstractmethod
-    def build(self, weights: ParameterVectors) -> Stepping:
+    def build(self, weights: ParameterVectors) -> "Optimizer | Together":
         """Build an optimiser over the vectors.
 
         Before every step, the `lr` of each group is set to the rate of the step times the group's `lr_share`.
@@ -77,7 +60,7 @@ class Optimiser(Choice):
 class Together:
     """Several optimisers as one, each with its own parameters."""
 
-    def __init__(self, parts: Iterable[Stepping]) -> None:
+    def __init__(self, parts: Iterable[Optimizer]) -> None:
         self._parts = list(parts)
 
     @property
@@ -85,7 +68,6 @@ class Together:
         return [group for part in self._parts for group in part.param_groups]
 
     def step(self) -> None:
-        """Step every part."""
         for part in self._parts:
             part.step()
 

@@ -38,9 +38,7 @@ class Training(Spec):
         return self
 
     def lr(self, step: int) -> float:
-        """Return the learning rate of `step`, counted from 1."""
         return self.optimiser.lr * self.schedule.factor(step - 1, self.steps)
 
     def evaluates(self, step: int) -> bool:
-        """Return True if the model is evaluated after `step` steps."""
         return step == self.steps or (self.evaluate_every is not None and step > 0 and step % self.evaluate_every == 0)

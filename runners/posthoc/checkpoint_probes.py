@@ -85,9 +85,7 @@ def probe_checkpoint(
 def _check(task: Task, probing: Probing) -> None:
     for probe in probing.probes:
         if type(probe).of_model is not Probe.of_model or any(row.per == "file" for row in probe.rows):
-            raise SpecError(
-                f"probes of a checkpoint measure its layers and record rows; {probe.label} does not; leave it out"
-            )
+            raise SpecError(f"probes of a checkpoint record rows of layers; {probe.label} does not; leave it out")
     if task.sees_ahead:
         raise SpecError(f"a checkpoint predicts the next token; the task {task.label!r} hides tokens; use a text task")
     try:

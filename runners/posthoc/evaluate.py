@@ -78,10 +78,7 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
 
 
 def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path]) -> list[Path]:
-    """List the spec files of the submissions that trained the trials, without those that are `known`.
-
-    Raises SpecError if the trials are of another kind.
-    """
+    """List the spec files of the submissions that trained the trials, but `known` ones; SpecError for other kinds."""
     files: dict[Path, None] = {}
     for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
         try:
@@ -97,10 +94,7 @@ def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path])
 
 
 def evaluate(store: Store, trials: Sequence[Kept], wanted: Wanted, tell: Callable[[str], None]) -> Iterator[Result]:
-    """Evaluate trials one after another. A failure of one trial is its result, and the others go on.
-
-    Raises EnvironmentProblem if something is missing that every trial needs.
-    """
+    """Evaluate trials one after another; a failure is a result, except an EnvironmentProblem, which is raised."""
     codes = Codes(files=wanted.files)
     for number, kept in enumerate(trials, start=1):
         where = f"{number} of {len(trials)}: trial {kept.key[:8]}"
@@ -185,10 +179,7 @@ def _judge(
 
 
 def _find_changes(trained: TrainedModel, store: Store, wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
-    """List the definitions that changed since the training, and require that the model is the same function.
-
-    Raises SpecError if it is another function, and `wanted.other_code` is not set.
-    """
+    """List definitions changed since the training; SpecError if they make another function, unless allowed."""
     changed = find_changed_code(trained)
     if not changed:
         return changed
@@ -235,7 +226,6 @@ def _require_new(store: Store, place: tuple[str, int, str], new: Coverage, *, ag
 
 
 def _overlap(new: Coverage, rows: Iterable[tuple[str, Coordinates]]) -> Coverage:
-    """Return the rows that `new` names."""
 
     def is_named(name: str, at: Coordinates) -> bool:
         beginnings = (name[: place + 1] for place, letter in enumerate(name) if letter == ".")

@@ -55,10 +55,7 @@ def coordinates(point: Mapping[str, float]) -> Coordinates:
 
 @contextmanager
 def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
-    """Lock the evaluations of this attempt. The kernel releases the lock if this process dies.
-
-    Raises EnvironmentProblem if another process has the lock, or the campaign cannot be written.
-    """
+    """Lock the evaluations of an attempt, at most until death; EnvironmentProblem if another process has the lock."""
     path = make_directory(layout.evaluations(trial, attempt)) / "lock"
     with ExitStack() as stack:
         try:
@@ -100,17 +97,10 @@ def read_others(layout: Layout, place: Place) -> dict[str, Coverage]:
 def write_evaluation(
     layout: Layout, trained: TrainedModel, spec: Evaluation, result: EvaluationRecord, changed: list[str]
 ) -> None:
-    """Publish the result of an evaluation in place of an earlier one. The caller holds the lock.
-
-    Raises:
-        SpecError: it measures nothing, or one thing twice.
-        EnvironmentProblem: the campaign cannot be written; the earlier record stays.
-    """
+    """Publish an evaluation, under the lock; SpecError if it measures nothing, or one thing twice."""
     place = (trained.kept.key, trained.kept.number, spec.key)
     if len(coverage(result.measured)) != len(result.measured) or not result.measured:
-        raise SpecError(
-            f"an evaluation measures each name once per point; {spec.label} does not: correct what it yields"
-        )
+        raise SpecError(f"an evaluation measures each name once per point; {spec.label} does not: correct its rows")
     shards = _write_shards(layout, trained, result)
     record = {
         "schema": FILE_SCHEMA,

@@ -18,6 +18,7 @@ from runners.evaluations import Judge
 from runners.execution.repro import ValueAddress, ValueDifference, differences
 from runners.provenance.code import Codes, made_by
 from runners.tasks.task import Items, Measurements
+from runners.training.loop import use_threads
 from runners.training.rank_launcher import device_of
 from runners.trial import Trial, build_model
 from store.files.atomic import is_temporary
@@ -39,7 +40,6 @@ class Kept(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Number of the attempt that is the result."""
         return self.attempt.attempt
 
 
@@ -57,7 +57,6 @@ class TrainedModel:
     """The present code, as in `runners.provenance.code`."""
 
     def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Compute outputs as training does for an evaluation: on the device, in the precision of the training."""
         inputs = inputs.to(self.device)
         visible = None if visible is None else visible.to(self.device)
         if self.trial.training.precision == "float32":
@@ -67,27 +66,19 @@ class TrainedModel:
 
     @contextmanager
     def evaluation_context(self) -> Iterator[None]:
-        """Set gradients, threads and random numbers as training does for an evaluation."""
-        before = torch.get_num_threads()
-        with torch.inference_mode(), torch.random.fork_rng(devices=[0] if self.device.type == "cuda" else []):
-            torch.set_num_threads(self.trial.execution.threads)
-            try:
-                yield
-            finally:
-                torch.set_num_threads(before)
+        cuda = [0] if self.device.type == "cuda" else []
+        threads = use_threads(self.trial.execution.threads)
+        with torch.inference_mode(), torch.random.fork_rng(devices=cuda), threads:
+            yield
 
     def evaluate(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
-        """Evaluate the model with the judge of the trial's only evaluation. Return its values and its record."""
         (spec,) = self.trial.evaluations
         with self.evaluation_context(), self.model.use_positions(spec.positions(self.trial.model)):
             return list(judge.evaluate(self.predict)), judge.record
 
 
 def find_kept(layout: Layout, key: str) -> Kept:
-    """Find the kept weights of the trial `key`, of the attempt that is its result.
-
-    Raises NotFoundError if it has no result, or kept no weights.
-    """
+    """Find the kept weights of the trial's result; NotFoundError if it has no result, or kept no weights."""
     state = trial_state(layout, key)
     done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]
     if not done:
@@ -104,13 +95,7 @@ def find_kept(layout: Layout, key: str) -> Kept:
 
 
 def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedModel:
-    """Rebuild the model with its weights. Without `device` it is where the trial asks to be trained.
-
-    Raises:
-        StoreError: the weights are torn or altered.
-        SpecError: a class of its spec is unknown, or the present code gives the spec another key.
-        EnvironmentProblem: the device is missing.
-    """
+    """Rebuild the model on `device`, else where the trial trains; SpecError if the code makes another one."""
     step, state = load_checkpoint(kept.weights, kept.key)
     try:
         trial = Trial.model_validate(state["spec"])
@@ -145,10 +130,7 @@ def find_changed_code(trained: TrainedModel) -> list[str]:
 
 
 def compare_with_training(trained: TrainedModel, store: Store) -> Sequence[ValueDifference]:
-    """Compare the task's measurements with those at the end of the training, largest difference first.
-
-    The result is empty if all bits are equal: then the rebuilt model computes the same function.
-    """
+    """Compare the task's measurements with those of the training; empty if the model is the same function."""
     with trained.evaluation_context():
         rows = list(trained.trial.task.open().evaluate(trained.predict))
     measured = [each for each in rows if isinstance(each, Measurements)]

@@ -49,7 +49,7 @@ class AttentionEntropy(Probe):
 
 
 def _last_token(real: Tensor) -> Tensor:
-    """Find the place [B, H] of the last token that is not padding."""
+    """Find the place [B, H] of the last token that is no padding."""
     backwards = real.flip(-1).to(torch.uint8).argmax(-1)
     return real.shape[-1] - 1 - backwards
 

@@ -46,10 +46,7 @@ class AttentionRows:
         return mask & self.real[..., :, None]
 
     def visible(self, position: int) -> Tensor:
-        """Return True if the model shows the key at `position` to the query, whatever the operator: [B, H, T].
-
-        Position 0 is a learned key, which every query sees.
-        """
+        """Return True if the model shows the key at `position`, 0 for a learned one, to the query: [B, H, T]."""
         if position == 0:
             return self.real
         return self._layer.worked.heads.model_mask[..., position - 1] & self.real

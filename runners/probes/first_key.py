@@ -20,7 +20,7 @@ from torch import Tensor
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
 from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from variants.attend import semantic_channels
+from variants.attend import split_gate
 from variants.model.transformer import LayerTrace
 from variants.operator import by_stage
 from variants.stages.families import split_signals
@@ -40,7 +40,7 @@ class FirstKey(Probe):
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         rows, heads = AttentionRows(layer), layer.worked.heads
-        q, k = (semantic_channels(layer.operator, each.double()) for each in (heads.q, heads.k))
+        q, k = (split_gate(layer.operator, each.double())[0] for each in (heads.q, heads.k))
         for name, vectors in (("key_norm", k), ("value_norm", heads.v.double())):
             norms = vectors.norm(dim=-1)
             yield from by_head(f"first_{name}", layer.layer, mean(norms[..., :1], rows.real[..., :1], (0, 2)))

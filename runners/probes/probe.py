@@ -125,9 +125,7 @@ class Probing(Spec):
             for name, point in probe.records():
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    raise ValueError(
-                        f"{self.probes[first].label} and {probe.label} both record {row_words(name, point)}"
-                    )
+                    raise ValueError(f"{self.probes[first].label}, {probe.label} both record {row_words(name, point)}")
         return self
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
@@ -162,12 +160,7 @@ def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
 
 
 def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
-    """Yield the records of all probes; of those with `at_divergence` if training has just `diverged`.
-
-    Layers are computed once for all probes, if any probe needs them.
-
-    SpecError if two records have the same place, or two files the same name.
-    """
+    """Yield the records of all probes, or of those for divergence; SpecError if two records have one place."""
     taken: dict[tuple[object, ...], Probe] = {}
 
     def require_new(record: Probed | ProbeArray, probe: Probe) -> Probed | ProbeArray:

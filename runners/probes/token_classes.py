@@ -142,9 +142,7 @@ class TokenClasses(Probe):
         if self.by == "bytes" and task.inputs != Tokens(256):
             raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
         if self.by in BACKENDS and not isinstance(task, Encodes):
-            raise ValueError(
-                f"by={self.by!r} takes tokens that are text; those of {task.label!r} are not; use by='task'"
-            )
+            raise ValueError(f"by={self.by!r} takes tokens of text; those of {task.label!r} are none; use by='task'")
         if self.by == "spacy":
             require_spacy()
 

@@ -8,10 +8,7 @@ from variants.paths.choose import PathName, choose, devices_of
 
 
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:
-    """Check that positions, direction and inputs of `model` fit `task`, whose longest sequence has `length` tokens.
-
-    ValueError if the model cannot learn the task.
-    """
+    """Raise ValueError unless positions, direction and inputs of `model` fit `task`, of up to `length` tokens."""
     table = model.positions.table
     if table and length + model.sink_tokens > table:
         sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
@@ -30,10 +27,7 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
 
 
 def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
-    """Raise ValueError unless `operator` works in `model`, at `length` tokens, on `path`, and hides what is predicted.
-
-    The path works if it computes the attention of training on any device.
-    """
+    """Raise ValueError unless `operator` works in `model`, at `length` tokens, on `path`, and hides the targets."""
     where, tokens = f"operator {operator.label!r} in {model.label}", length + model.sink_tokens
     case = Case(tokens, tokens, devices_of(path)[0], channels=model.head_width)
     try:

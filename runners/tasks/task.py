@@ -31,10 +31,7 @@ class Predict(Protocol):
 
 
 def once(predict: Predict, compute: Callable[[], T]) -> T:
-    """Return the result of `compute`, which calls `predict`; a resumed evaluation recalls it instead.
-
-    The result is tensors on the CPU or plain data. It must be small, since checkpoints hold it.
-    """
+    """Return the result of `compute`, small tensors on the CPU or plain data; a resumed evaluation recalls it."""
     recall: Callable[[Callable[[], T]], T] | None = getattr(predict, "once", None)
     return compute() if recall is None else recall(compute)
 
@@ -114,10 +111,7 @@ class Data(ABC):
         """Draw the batch of training step `step`, counted from 1, on `device`; it is the same on every device."""
 
     def examples(self, count: int) -> Batch:
-        """Return at most `count` sequences for probes, the same for all models and seeds, on the CPU.
-
-        By default they come from batches that no trial trains on.
-        """
+        """Return at most `count` sequences for probes, on the CPU; by default none that a trial trains on."""
         parts = [self.batch(0, 0)]
         while sum(len(part.inputs) for part in parts) < count:
             parts.append(self.batch(len(parts), 0))
@@ -204,10 +198,7 @@ class Task(Choice):
 
     @abstractmethod
     def open(self) -> Data:
-        """Read or draw the task's data; cheap after the first time in a process.
-
-        SpecError if files that it names are missing or differ from the spec.
-        """
+        """Read or draw the data, once per process; SpecError if files are missing or differ from the spec."""
 
 
 def row_words(name: str, point: Mapping[str, float]) -> str:

@@ -12,10 +12,7 @@ OfFile = Callable[[Path], Found]
 
 
 def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
-    """Cache a function of a file for the last `entries` files; a changed file is read again.
-
-    The function raises EnvironmentProblem if the file cannot be read.
-    """
+    """Cache a function of a file for the last `entries` files; a changed file is read again."""
 
     def decorate(function: OfFile[Found]) -> OfFile[Found]:
         @lru_cache(maxsize=entries)

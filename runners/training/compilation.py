@@ -35,10 +35,7 @@ Pass = Callable[[Tensor, Tensor | None], Tensor]
 
 @final
 class Forward:
-    """The forward pass of training, compiled or eager.
-
-    EnvironmentProblem if `execution.compile` is "on" and no compiler for the generated code is installed.
-    """
+    """The forward pass of training, compiled or eager; EnvironmentProblem as `compiles`."""
 
     def __init__(self, trial: Trial, device: torch.device, plain: Pass) -> None:
         self._compile, self._plain, self._run, self._before = trial.execution.compile, plain, plain, 0
@@ -62,14 +59,10 @@ class Forward:
 
     @property
     def compiled(self) -> bool:
-        """True if the model is compiled, and has not been refused by the compiler."""
         return self._run is not self._plain
 
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        """Compute the outputs of the model in training.
-
-        SpecError if `execution.compile` is "on" and the compiler refuses the model.
-        """
+        """Compute the outputs of the model in training; SpecError if it has to be compiled and cannot be."""
         if not self.compiled:
             return self._plain(inputs, visible)
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
@@ -94,10 +87,7 @@ class Forward:
 
 
 def compiles(trial: Trial, device: torch.device) -> bool:
-    """Return True if `trial` is compiled on `device`.
-
-    EnvironmentProblem if `execution.compile` is "on" and no compiler is installed.
-    """
+    """Return True if `trial` is compiled on `device`; EnvironmentProblem if it has to be and no compiler is there."""
     wanted = trial.execution.compile
     if wanted == "off":
         return False
@@ -154,10 +144,7 @@ def _copy_function(_model: Hashable, function: FunctionType) -> FunctionType:
 
 @contextmanager
 def _one_graph() -> Iterator[None]:
-    """Raise an error if the compiler gives up on a function; by default it would continue silently.
-
-    The backward is compiled together with the forward, so that its errors come where eager training can take over.
-    """
+    """Raise an error if the compiler gives up on a function, and compile the backward pass at once."""
     import torch._dynamo
     import torch._functorch.config
 

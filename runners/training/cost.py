@@ -63,10 +63,7 @@ class Cost:
         self._energy.look()
 
     def entries(self, *, train_s: float, evaluate_s: float, probe_s: float, measure: bool = True) -> dict[str, float]:
-        """Return the cost of all steps so far; empty on ranks other than 0.
-
-        The peak of the device is measured only if `measure` is true.
-        """
+        """Return the cost so far, with the peak of the device if `measure`; empty on ranks other than 0."""
         if self._world.place.rank:
             return {}
         device, gpus = self._world.device, self._trial.execution.gpus

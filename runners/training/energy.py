@@ -82,7 +82,6 @@ class Energy:
         self._looked = time.monotonic()
 
     def look(self) -> None:
-        """Read the counters if that is due; called every step."""
         if self._meters is not None and time.monotonic() - self._looked >= LOOK_S:
             self.joules()
 

@@ -18,10 +18,7 @@ _ALIGNED = 64
 
 @final
 class Flat:
-    """Moves the parameters of `model` into vectors. Parameters and gradients become views of them.
-
-    Biases, norms and `undecayed_parameters` have no weight decay. `by_matrix` separates the layers' weight matrices.
-    """
+    """Moves the parameters of `model` into vectors, as views; `by_matrix` separates the layers' weight matrices."""
 
     def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
         spared = {id(parameter) for parameter in model.undecayed_parameters()}
@@ -47,7 +44,6 @@ class Flat:
         )
 
     def zero_gradients(self) -> None:
-        """Set gradients to 0."""
         self._gradient_and_loss.zero_()
 
     def with_loss(self, loss: Tensor) -> Tensor:
@@ -56,10 +52,7 @@ class Flat:
         return self._gradient_and_loss
 
     def clip_gradients(self, limit: float | None) -> Tensor:
-        """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer.
-
-        The host does not wait for the norm.
-        """
+        """Return the norm of the gradient without a wait; scale the gradient down to `limit` if it is longer."""
         norm: Tensor = torch.linalg.vector_norm(torch.stack([g.norm() for g in self._gradients()]))
         if limit is not None:
             scale = torch.where(norm > limit, limit / norm.double(), 1.0)
@@ -68,7 +61,6 @@ class Flat:
         return norm
 
     def finite(self) -> bool:
-        """Return True if every parameter is finite."""
         return all(bool(vector.isfinite().all()) for vector in self.weights.vectors())
 
     def _gradients(self) -> list[Tensor]:

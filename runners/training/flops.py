@@ -46,10 +46,7 @@ def count_flops(
     *,
     training: bool,
 ) -> float:
-    """Count a forward pass, with its backward pass if `training`; `operators` has one entry per layer.
-
-    A two-layer model minus a one-layer model is the work of one layer.
-    """
+    """Count a forward pass, with its backward pass if `training`; a layer is the difference of two models."""
     total = 0.0
     for operator in dict.fromkeys(operators):
         one = _count_model(backbone.changed(layers=1), (operator,), inputs, path, shape, training=training)

@@ -48,12 +48,7 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
 
 
 def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:
-    """Train `trial` as one of the ranks of `world`; every rank calls this.
-
-    Ranks other than 0 only use `surroundings.stop_requested`.
-
-    PeerLost if another rank is gone. Other errors are those of `train`.
-    """
+    """Train `trial` as one rank of `world`; others than 0 only ask to stop. PeerLost if another rank is gone."""
     if world.place.rank:
         surroundings = NullContext(surroundings.stop_requested)
     execution = trial.execution
@@ -61,7 +56,7 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda), _threads(execution.threads), exactly:
+    with torch.random.fork_rng(devices=cuda), use_threads(execution.threads), exactly:
         return _TrainingRun(trial, surroundings, world).result()
 
 
@@ -126,7 +121,6 @@ class _TrainingRun:
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> TrainingResult:
-        """Train; report the cost also if training fails."""
         try:
             return self._train()
         except BaseException:
@@ -388,11 +382,9 @@ def _seed(seed: int, device: torch.device) -> None:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def use_threads(count: int) -> Iterator[None]:
+    """Compute with so many threads while the context is open."""
     before = torch.get_num_threads()
-    if count == before:
-        yield
-        return
     torch.set_num_threads(count)
     try:
         yield

@@ -38,10 +38,7 @@ def release_cached_memory() -> None:
 
 
 def oom_kills(proc: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Count processes of the control group that the system killed for lack of memory; None if unknown.
-
-    Version 2 of control groups has `memory.events`, and version 1 has `memory.oom_control`.
-    """
+    """Count processes of the control group that the system killed for lack of memory; None if unknown."""
     try:
         groups = dict(line.split(":", 2)[1:] for line in proc.read_text().splitlines())
     except (OSError, ValueError):

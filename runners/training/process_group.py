@@ -46,10 +46,7 @@ class RankPlace(NamedTuple):
 
 @final
 class World:
-    """Collective operations on the ranks of one trial; no-ops for a trial on one process.
-
-    `look` is called while waiting and raises if another rank has failed. Operations raise `PeerLost` if one is gone.
-    """
+    """Collective operations on the ranks of a trial, with `look` while waiting; PeerLost if a rank is gone."""
 
     def __init__(self, place: RankPlace, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
         self.place, self.device, self._look = place, device, look
@@ -61,7 +58,6 @@ class World:
         return values
 
     def any(self, flag: bool) -> bool:  # noqa: FBT001
-        """Return True if `flag` is true on any rank."""
         if self.place.size == 1:
             return flag
         return bool(self.add(torch.tensor([float(flag)], device=self.device)).item())
@@ -119,10 +115,7 @@ def place_given() -> RankPlace | None:
 
 @contextlib.contextmanager
 def join_group(place: RankPlace, device: torch.device, store: Store | None = None) -> Iterator[None]:
-    """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; leave it on exit.
-
-    EnvironmentProblem if this process is already in a process group. PeerLost if another rank did not join.
-    """
+    """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; PeerLost if another rank did not."""
     if dist.is_initialized():
         raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")
     backend = "nccl" if device.type == "cuda" else "gloo"

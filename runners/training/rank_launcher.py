@@ -90,10 +90,7 @@ def ranks(trial: Trial) -> Iterator[World]:
 
 
 def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False) -> torch.device:  # noqa: B008
-    """Choose the device of a rank for `execution.device`; with several ranks, make it the current one.
-
-    EnvironmentProblem if it is not available, or this node has fewer devices than ranks.
-    """
+    """Choose the device of a rank for `execution.device`; EnvironmentProblem if there are too few."""
     count = torch.cuda.device_count() if torch.cuda.is_available() and name != "cpu" else 0
     if name == "cuda" and not count:
         raise EnvironmentProblem("execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'")
@@ -206,7 +203,6 @@ class _Others:
             told.write(json.dumps({**job, "says": says}).encode())
 
     def await_ready(self) -> None:
-        """Wait until every rank has loaded the trial; RankFailed if one cannot."""
         for rank in range(1, len(self._processes) + 1):
             if "ready" not in self._hear(rank):
                 raise self._failure(rank)
@@ -245,14 +241,12 @@ class _Others:
         return [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
 
     def leave(self) -> None:
-        """Wait for the ranks to end after the last step."""
         until = time.monotonic() + _LEAVE_S
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):  # the trial is whole; `kill` ends it
                 process.wait(max(0.0, until - time.monotonic()))
 
     def kill(self) -> None:
-        """Kill all ranks and wait for them."""
         for rank, process in enumerate(self._processes, start=1):
             if rank < self._per_node:
                 process.kill()

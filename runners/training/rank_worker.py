@@ -64,7 +64,5 @@ def _load_trial(job: dict[str, Any]) -> Trial:
     module, name = job["class"]
     trial: Trial = getattr(import_module(module), name).model_validate(job["spec"])
     if trial.key != job["key"]:
-        raise SpecError(
-            f"the trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again"
-        )
+        raise SpecError(f"trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again")
     return trial

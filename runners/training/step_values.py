@@ -29,7 +29,6 @@ class StepValues(NamedTuple):
         return cls(step, learning_rate, host, arrived)
 
     def wait(self) -> list[float]:
-        """Wait for the values."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return self.values.tolist()

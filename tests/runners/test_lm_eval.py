@@ -356,7 +356,7 @@ BROKEN: Mapping[str, Broken] = {
     "a template that fails": Broken(
         "cannot be rendered .UndefinedError", {}, {"answer": 4}, mine("{{question}}", "{{choices[answer].upper()}}")
     ),
-    "a text with NUL": Broken("document 1 .* the tokenizer refuses", {}, {"question": "a\0"}),
+    "a text with NUL": Broken("document 1 .* cannot be encoded", {}, {"question": "a\0"}),
     "an empty answer": Broken(
         r"document 1 .* without tokens",
         {"tasks": ("rolling", "mine")},

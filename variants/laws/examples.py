@@ -28,10 +28,7 @@ def every_choice() -> Iterator[Operator]:
 
 
 def around(stage: str, choice: Stage) -> Operator:
-    """Build an operator with `choice` at `stage` that changes at most two other stages of softmax.
-
-    Raises SpecError if no change of two other stages makes a valid operator.
-    """
+    """Build an operator with `choice` and at most two other changes of softmax; SpecError if none is valid."""
     reason = ""
     for more in _surroundings():
         if stage in more:

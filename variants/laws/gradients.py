@@ -42,10 +42,7 @@ def _slope(operator: Operator, name: str, seed: int) -> bool:
 
 
 def _differences(operator: Operator, inputs: Inputs, name: str, along: Tensor, read: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the slope of the sum of output x `read` by central differences of the fourth order, at two step sizes.
-
-    The shifted inputs are one batch.
-    """
+    """Compute the slope of the sum of output x `read` by central differences of two step sizes, in one batch."""
     shifts = _STEP * torch.tensor((-4, -2, -1, 1, 2, 4), dtype=torch.float64)
     shifted = inputs.tensors()[name] + shifts[:, None, None, None] * along
     if isinstance(operator.numbers().get(name), Matrix):  # a matrix is one for all sequences

@@ -79,10 +79,7 @@ def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, .
 
 @lru_cache(maxsize=4096)
 def granularity_levels(operator: Operator) -> tuple[Operator, ...]:
-    """Return the operator with all its numbers at their coarsest granularity, at the next one, up to the finest.
-
-    Granularities that do not combine follow one by one, so every granularity of every number is there.
-    """
+    """List the operator with its numbers from coarsest to finest; those that do not combine follow one by one."""
     choices = {name: granularities_of(operator, name) for name in operator.numbers()}
     levels, missing = list[Operator](), {(name, per) for name, found in choices.items() for per, _ in found}
     for level in range(max(map(len, choices.values()), default=0)):
@@ -110,24 +107,19 @@ class Inputs(NamedTuple):
     numbers: dict[str, Tensor]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Inputs":
-        """Apply `change` to every tensor."""
         numbers = {name: change(value) for name, value in self.numbers.items()}
         return Inputs(change(self.q), change(self.k), change(self.v), numbers)
 
     def heads(self, *, chosen: list[int]) -> "Inputs":
-        """Select heads, in this order."""
         return self.map(lambda x: x[:, chosen] if x.shape[1] > 1 else x)
 
     def batch(self, *, chosen: list[int]) -> "Inputs":
-        """Select sequences, in this order."""
         return self.map(lambda x: x[chosen] if x.shape[0] > 1 else x)
 
     def prefix(self, length: int) -> "Inputs":
-        """Return the first `length` positions."""
         return self.map(lambda x: x[:, :, :length] if x.shape[2] == self.q.shape[2] else x)
 
     def to(self, dtype: torch.dtype) -> "Inputs":
-        """Convert to another precision."""
         return self.map(lambda x: x.to(dtype))
 
     def following(self) -> "Inputs":
@@ -135,11 +127,9 @@ class Inputs(NamedTuple):
         return self.map(lambda x: x.detach().clone().requires_grad_())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors by name."""
         return {"q": self.q, "k": self.k, "v": self.v, **self.numbers}
 
     def replace(self, changed: Mapping[str, Tensor]) -> "Inputs":
-        """Exchange tensors by name."""
         q, k, v, *numbers = {**self.tensors(), **changed}.values()
         return Inputs(q, k, v, dict(zip(self.numbers, numbers, strict=True)))
 
@@ -159,11 +149,7 @@ def random_inputs(
     seed: int = 0,
     scale: float = 1.0,
 ) -> Inputs:
-    """Draw standard normal q, k (times `scale`) and v, and numbers in their range, away from their start.
-
-    Heads are the smallest that fit, unless `fitted` is given. Numbers differ by head, and by sequence and token if the
-    operator accepts that.
-    """
+    """Draw standard normal q, k (times `scale`) and v, and numbers away from their start, as fine as they can be."""
     made = torch.Generator().manual_seed(seed)
     heads, value, _ = fit(operator) if fitted is None else fitted
     query = value + operator.added_channels
@@ -181,7 +167,6 @@ def random_inputs(
 def _draw(
     number: Number, finest: tuple[Axis, ...], shape: HeadShape, tokens: tuple[int, int], made: torch.Generator
 ) -> Tensor:
-    """Draw a value along the axes `finest`."""
     at = number.at(finest) if finest != number.per else number
     raw = at.table(shape, 0).double() if at.trained else at.fixed_value(shape, 0).double()
     raw = raw.expand(1, shape.heads, *raw.shape[2:])

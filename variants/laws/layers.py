@@ -30,10 +30,7 @@ _LINKS: Mapping[Link, Callable[[Tensor], Tensor]] = {
 
 
 def _layer(operator: Operator) -> None:
-    """Check with numbers predicted from the query, then from the token, and with rotary positions if they fit.
-
-    The first case rotates each signal by itself, the second the whole head.
-    """
+    """Check numbers per query with rotary signals, then numbers per token with rotary heads, if they fit."""
     for axis, rotary in (("query", "per_signal"), ("token", "before_split")):
         each = predict_numbers(operator, axis)
         turned = each.changed(signals=each.signals.changed(rotary=rotary))
@@ -83,7 +80,6 @@ def _in_floats(attention: Attention, x: Tensor) -> Tensor:
 
 
 def _by_head(x: Tensor, heads: int) -> Tensor:
-    """Return [T, H D] as [H, T, D]."""
     return x.view(len(x), heads, -1).transpose(0, 1)
 
 

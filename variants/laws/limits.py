@@ -45,7 +45,6 @@ def _limit(operator: Operator, limit: Limit) -> None:
 
 
 def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
-    """Return every number at its start; draw the random ones."""
     shape, found = (
         head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1),
         dict[str, Tensor](),

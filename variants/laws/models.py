@@ -119,7 +119,6 @@ def _parameters(operator: Operator) -> None:
 
 
 def _size(operator: Operator, name: str, width: int) -> int:
-    """Count the parameters of a trained number from its axes."""
     number, heads, value = operator.numbers()[name], len(own_heads(operator, name)), fit(operator).channels
     semantic = value - operator.split_channels
     signal, entries = semantic // operator.signals.count, 1

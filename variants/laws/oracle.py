@@ -85,7 +85,6 @@ class _Floats:
         self._z = [[self._map(h, s) for h in range(self._heads)] for s in self._signals]
 
     def row(self, head: int, i: int) -> Row:
-        """Compute the output of one query."""
         operator = self._operator
 
         def own(stage: str) -> dict[str, Any]:

@@ -63,7 +63,6 @@ def _init(number: Number, layer: int) -> float:
 
 
 def _spread(number: Number, drawn: Tensor) -> float:
-    """Return the spread that a number says its table has."""
     if isinstance(number, Matrix):
         return number.init / math.sqrt(drawn.shape[-1])
     assert isinstance(number, Vector | Contrast)
@@ -71,10 +70,7 @@ def _spread(number: Number, drawn: Tensor) -> float:
 
 
 def _check_spread(expected: float, tables: list[list[Tensor]], name: str, *, layers: bool) -> None:
-    """Check the spread of a random start. The difference of two seeds has sqrt(2) times the spread of each.
-
-    With `layers`, every layer has noise of its own.
-    """
+    """Check the spread of a start by differences of two seeds; with `layers`, every layer has its own noise."""
     pairs = [a - b for one, two in zip(tables[::2], tables[1::2], strict=True) for a, b in zip(one, two, strict=True)]
     differences = torch.cat([pair.flatten() for pair in pairs])
     came = float(differences.square().mean().div(2).sqrt())

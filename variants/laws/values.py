@@ -124,10 +124,7 @@ def _matter(operator: Operator) -> None:
 
 
 def _moves(operator: Operator, name: str) -> Iterator[float]:
-    """Yield how far the output moves when one number is drawn again or set to an end of its range.
-
-    Numbers of either sign are multiplied, so that thresholds lie on both sides of the logits.
-    """
+    """Yield how far the output moves for another number; numbers of either sign are multiplied to cross thresholds."""
     signed = {each for each, number in operator.numbers().items() if number.link == "identity"}
     for seed in range(_SEEDS):
         inputs = random_inputs(operator, seed=seed)

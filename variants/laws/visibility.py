@@ -85,10 +85,7 @@ def _one_other(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_others: bool = False) -> dict[str, Tensor]:
-    """Compute the output and the gradient of its squares for queries, the other keys and values, and numbers.
-
-    `of_others` leaves out the hidden token's own query as well: its output, its gradient, its numbers'.
-    """
+    """Compute output and gradients without the hidden key and value; `of_others` leaves out its query, too."""
     there = inputs.following()
     came = output(operator, there, mask)
     others = [j for j in range(_LENGTH) if j != _HIDDEN]
@@ -110,7 +107,6 @@ def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
 
 
 def _blind(operator: Operator) -> None:
-    """Check one query that sees nothing and a whole sequence of them."""
     for dtype in (torch.float64, torch.float32):
         inputs = random_inputs(operator).to(dtype)
         mask = causal(13, 13).repeat(2, 1, 1, 1)

@@ -114,17 +114,14 @@ class Backbone(Spec):
 
     @property
     def label(self) -> str:
-        """For tables: the family and its size."""
         return f"{self.name or self.norm} {self.layers}L {self.heads}H {self.width}"
 
     @property
     def head_width(self) -> int:
-        """Channels of one head."""
         return self.width // self.heads
 
     @property
     def key_heads(self) -> int:
-        """Heads of keys and values."""
         return self.kv_heads or self.heads
 
 

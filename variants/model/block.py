@@ -71,11 +71,7 @@ class Attention(nn.Module):
         self.numbers = NumberParameters(operator, shape, place.shared, place.layer)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-        """Map [B, T, width] to [B, T, width].
-
-        `mask` is boolean and broadcasts to [B, H, T, T]: True = visible, None = causal. `bias` [H or 1, T, T] is added
-        to the logits.
-        """
+        """Map [B, T, width]; `mask` broadcasts to [B, H, T, T], True = visible, None = causal; `bias` is added."""
         q, k, v = self._project(x)
         numbers = self.numbers.values(q, x, present_tokens(mask))
         q, k = prepare(self.operator, q, k, self.positions, numbers)
@@ -98,10 +94,7 @@ class Attention(nn.Module):
         return path.run(self.operator, heads, numbers)
 
     def path_name(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> str:
-        """Name the path of training on sequences of `length`, by default in the weights' precision.
-
-        Raises SpecError if a path given by name cannot compute it.
-        """
+        """Name the path of training on `length` tokens; SpecError if a path given by name cannot compute it."""
         device, dtype = self.out.weight.device.type, dtype or self.out.weight.dtype
         if compiled:
             return self._compiled_path(device, dtype).name
@@ -181,7 +174,6 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(inner, backbone.width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width] to [B, T, width]."""
         up = self.up(x)
         inner = self._activation(up) if self.gate is None else self._activation(self.gate(x)) * up
         return self.down(inner)  # type: ignore[no-any-return]
@@ -215,11 +207,9 @@ class Block(nn.Module):
 
     @property
     def last_norm(self) -> nn.Module:
-        """The norm that the layer applies last."""
         return self.attention_norm if self.feedforward_norm is None else self.feedforward_norm
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
         return self.attention.averages(x if self.post else self.attention_norm(x), mask)
 
     def _drop(self, x: Tensor) -> Tensor:

@@ -47,10 +47,7 @@ class NumberParameters(nn.Module):
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
 
     def disturb(self, seed: int, path: str) -> None:
-        """Draw the random part of the numbers' start from the seed and the number's own path.
-
-        The lowest layer draws a number that several layers share.
-        """
+        """Draw the random part of the numbers' start; the lowest layer draws what several layers share."""
         for name, number in self.numbers.items():
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
@@ -74,7 +71,6 @@ class NumberParameters(nn.Module):
 
     @property
     def averaging(self) -> bool:
-        """True if a number is a running mean."""
         return bool(self._means)
 
     @torch.no_grad()
@@ -123,10 +119,7 @@ class NumberParameters(nn.Module):
                 yield self.projection[attribute]
 
     def learned_values(self) -> Iterator[tuple[int | None, str, float]]:
-        """Yield (head or None, name, value) of every trained number and running mean; a vector or matrix by its norm.
-
-        A number predicted from the query or the token is given by its value at a zero query or token, if it has a bias.
-        """
+        """Yield (head or None, name, value or norm) of trained numbers, at a zero query or token, and running means."""
         for name, number in self.numbers.items():
             if number.trained and number.bias:
                 values = number.value(self.table[_attribute(name)].detach(), self.layer)

@@ -41,7 +41,6 @@ class Placement(Spec):
 
     @property
     def label(self) -> str:
-        """For tables: `top 50 %`."""
         if self.side == "inner":
             return "inner layers"
         if self.side == "alternate":
@@ -49,10 +48,7 @@ class Placement(Spec):
         return "all layers" if self.share == 1 else f"{self.side} {self.share:.0%}"
 
     def on(self, layers: int) -> Self:
-        """Return the same placement with the exact share of `layers`, so that equal placements are equal specs.
-
-        Raises ValueError if it selects no layer, or if `rest` is given and no layer is left for it.
-        """
+        """Return it with the exact share of `layers`; ValueError if no layer is selected, or none left for `rest`."""
         chosen = self.chosen(layers)
         if not chosen:
             rule = "side='inner' is all layers but the first and the last"
@@ -76,6 +72,5 @@ class Placement(Spec):
         return range(layers - placed, layers) if self.side == "top" else range(placed)
 
     def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:
-        """Return the operator of every layer, bottom first."""
         chosen = self.chosen(layers)
         return tuple(operator if layer in chosen else self.rest for layer in range(layers))

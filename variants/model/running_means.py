@@ -43,7 +43,6 @@ class RunningMeans:
 
     @torch.no_grad()
     def move(self, shares: Sequence[BatchShare], pooled: Pooled) -> None:
-        """Move every running mean by its mean over all parts of the batch."""
         if not self._layers:
             return
         parts = [_Passing(self._model, share) for share in shares]
@@ -90,5 +89,4 @@ class _Passing:
 
 
 def _draws(device: torch.device) -> Tensor:
-    """Return the state of the random numbers of a device."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()

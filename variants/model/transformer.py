@@ -57,7 +57,6 @@ class Predictor(nn.Module):
         self.norm = normalisation(backbone)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [B, T, width] to [B, T, width]."""
         return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
@@ -132,10 +131,7 @@ class Transformer(nn.Module):
 
     @contextmanager
     def use_positions(self, positions: Positions) -> Iterator[None]:
-        """Use another position scheme with the same weights while the context is open.
-
-        Raises SpecError if the scheme has learned parameters of its own.
-        """
+        """Use other positions with the same weights; SpecError if they have learned parameters of their own."""
         own = self.backbone.positions
         if positions == own:
             yield
@@ -192,7 +188,6 @@ class Transformer(nn.Module):
         return F.dropout(hidden, self.backbone.dropout, self.training)
 
     def _position_biases(self, length: int, device: torch.device) -> dict[int, Tensor]:
-        """Compute the position bias of the logits [H or 1, T, T] by number of heads."""
         positions = self.backbone.positions
         if not positions.adds_bias:
             return {}
@@ -209,10 +204,7 @@ class Transformer(nn.Module):
         return list(dict.fromkeys(p for table in self._tables() for p in table.parameters()))
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
-        """List the parameters without weight decay: numbers whose neutral value is not zero.
-
-        A kernel's matrices and projections from the layer's input are decayed like other weights.
-        """
+        """List the parameters without weight decay: numbers, but for matrices and projections from the input."""
         weights = {p for table in self._tables() for p in table.weights()}
         return [p for p in self.number_parameters() if p not in weights]
 
@@ -227,15 +219,10 @@ class Transformer(nn.Module):
                 yield layer, head, name, value
 
     def paths(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> list[str]:
-        """Return the execution path of every layer, bottom first, in training on sequences of `length`.
-
-        `dtype` is the precision of autocast, None without it. Raises SpecError if a path given by name cannot compute
-        it.
-        """
+        """Name the path of every layer in training on `length` tokens, under autocast to `dtype`."""
         return [each.path_name(length, dtype, compiled=compiled) for each in self._attentions()]
 
     def blocks(self) -> list[Block]:
-        """Return the layers, bottom first."""
         return [cast(Block, layer) for layer in self.layers]
 
     def _attentions(self) -> list[Attention]:

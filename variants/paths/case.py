@@ -28,14 +28,12 @@ class Case(NamedTuple):
 
     @classmethod
     def of(cls, heads: Heads) -> Self:
-        """Return the case of a call with these heads."""
         (queries, keys), device = (heads.q.shape[-2], heads.k.shape[-2]), heads.q.device.type
         biased, dropout = heads.bias is not None, heads.dropout > 0
         return cls(queries, keys, device, heads.v.dtype, biased, dropout, channels=heads.v.shape[-1])
 
     @property
     def words(self) -> str:
-        """The case in a sentence."""
         beside = [word for word, there in (("a position bias", self.biased), ("dropout", self.dropout)) if there]
         more = f", with {' and '.join(beside)}" if beside else ""
         return f"{self.keys} tokens on {self.device} in {str(self.dtype).removeprefix('torch.')}{more}"

@@ -141,7 +141,6 @@ def count_seen(seen: Seen, q: Tensor) -> Tensor:
 
 
 def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
-    """Compute sum_j z_ij v_j [B, H, T, D] from features."""
     if seen.ahead:
         return q @ (k.transpose(-2, -1) @ v)
     front, length = v.shape[:-2], v.shape[-2]

@@ -123,7 +123,6 @@ class _Folded:
             self._margin = operator.margin.factor(self._count, **value["margin"])
 
     def output(self) -> Tensor:
-        """Compute the output [B, H, T, D]."""
         operator, value = self._operator, self._value
         output, ground = self._split(self._merge_maps(self._run_fused()))
         output = self._rescale(output)
@@ -171,7 +170,6 @@ class _Folded:
         return self._attention(q, k, v.expand(*k.shape[:-1], -1), column, scale)
 
     def _learned_column(self, q: Tensor, scale: float, kernel: str) -> Column:
-        """Return the learned key and value as a column."""
         assert self._pair is not None
         logit = scale * (q.to(self._working) * self._pair.key).sum(-1)
         value = self._pair.value

@@ -56,7 +56,6 @@ class Stage(Choice):
         return None
 
     def numbers(self) -> dict[str, Number]:
-        """Return its numbers by field."""
         values = self.__dict__
         return {name: values[name] for name in type(self).model_fields if isinstance(values[name], Number)}
 
@@ -73,7 +72,6 @@ class Tends(NamedTuple):
 
 
 def _find_faults(cls: type[Stage]) -> Iterator[str]:
-    """Yield what is wrong with the definition of a member."""
     name, missing = cls.__qualname__, sorted(getattr(cls, "__abstractmethods__", frozenset[str]()))
     source: str = getattr(cls, "source", "")
     if "kind" not in cls.model_fields:

@@ -109,10 +109,7 @@ class Distillation(Task):
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Compute the divergence of the student's logits [B, T, V] from the teacher's, and the teacher's entropy.
-
-    Both are nats by token [B, T]; gradients reach the student.
-    """
+    """Compute the divergence of the student's logits [B, T, V], and the teacher's entropy: nats by token [B, T]."""
     logits = student.float()
     kl, entropy = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
     return kl, entropy
@@ -203,7 +200,6 @@ class DistillationData(Data):
         yield from self._of_teacher
 
     def _compare(self, predict: Predict) -> Iterator[Measurements]:
-        """Yield means over the scored tokens; items are sequences."""
         examples = self._inner.examples(self._task.validation_sequences)
         count, length = examples.inputs.shape
         rows = max(1, min(_ROWS, _NUMBERS // (length * self._task.inputs.vocabulary)))

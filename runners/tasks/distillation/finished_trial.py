@@ -42,7 +42,6 @@ class Architecture(Spec):
     """Number of tokens."""
 
     def operators(self) -> tuple[Operator, ...]:
-        """Return the operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
 
 
@@ -152,7 +151,7 @@ class _Trained(Teaching):
 
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self._lower):
-            return self._model(inputs, visible)  # type: ignore[no-any-return]
+            return self.model(inputs, visible)  # type: ignore[no-any-return]
 
 
 class _About(NamedTuple):
@@ -211,9 +210,7 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     for field, value in fields.items():  # a field that changes the number of tokens
         wanted = getattr(task, field)
         if value != wanted and type(own).model_construct(**{**fields, field: wanted}).inputs != own.inputs:
-            raise SpecError(
-                f"{rule}; {name} learned {field}={value}, the student's task has {wanted}; use the teacher's"
-            )
+            raise SpecError(f"{rule}; {name} learned {field}={value}, the student's task has {wanted}; use the former")
 
 
 def _hash_of(path: Path) -> str:

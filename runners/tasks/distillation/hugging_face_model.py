@@ -108,7 +108,7 @@ class _Pretrained(Teaching):
 
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         given = {} if visible is None else self._mask_arguments(inputs, visible)
-        return self._model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
+        return self.model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
 
     def _mask_arguments(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
         """Make mask and positions; positions count from the start of the row."""
@@ -120,7 +120,7 @@ class _Pretrained(Teaching):
             )
         causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
         seen = (visible & causal).expand(len(inputs), length, length)[:, None]
-        dtype = next(self._model.parameters()).dtype
+        dtype = next(self.model.parameters()).dtype
         mask = torch.zeros(seen.shape, dtype=dtype, device=inputs.device).masked_fill(~seen, torch.finfo(dtype).min)
         positions = torch.arange(length, device=inputs.device)[None]
         return {"attention_mask": mask} | ({"position_ids": positions} if self._takes_positions else {})
@@ -174,7 +174,6 @@ def _as_loaded(directory: str) -> Iterator[None]:
 
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
-    """Silence the package's progress bars and advice."""
     logging = transformers.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

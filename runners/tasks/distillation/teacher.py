@@ -41,11 +41,7 @@ class Teacher(Choice):
 
     @abstractmethod
     def open(self, task: Task) -> "Teaching":
-        """Read the weights.
-
-        SpecError if they are missing, differ from the spec, are not finite, or use another tokenizer. StoreError if a
-        file was altered. EnvironmentProblem if a package is missing.
-        """
+        """Read the weights; SpecError if they are missing, differ from the spec, or cannot teach the task."""
 
     def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
         """Return its model, if known without its weights, with the operator of each layer."""
@@ -59,14 +55,9 @@ class Teaching(ABC):
     """A teacher with its weights, which move to the device of the first inputs."""
 
     def __init__(self, model: nn.Module, record: Mapping[str, Any]) -> None:
-        self._model = model.eval().requires_grad_(requires_grad=False)
+        self.model = model.eval().requires_grad_(requires_grad=False)
         self._device = CPU
         self.record = record
-
-    @property
-    def model(self) -> nn.Module:
-        """The model."""
-        return self._model
 
     @abstractmethod
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
@@ -76,7 +67,7 @@ class Teaching(ABC):
     def logits(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         """Map token ids [B, T] and visibility as in `Batch` to float32 [B, T, vocabulary] on their device."""
         if inputs.device != self._device:
-            self._model.to(inputs.device)
+            self.model.to(inputs.device)
             self._device = inputs.device
         return self.forward(inputs, visible).float()
 
@@ -84,8 +75,7 @@ class Teaching(ABC):
         return self.logits(inputs.to(self._device), None if visible is None else visible.to(self._device))
 
     def require_finite(self, name: str) -> None:
-        """Raise SpecError if a weight is not finite."""
-        for where, weights in self._model.named_parameters():
+        for where, weights in self.model.named_parameters():
             if not bool(weights.isfinite().all()):
                 raise SpecError(f"a teacher's weights are finite numbers; {where} of {name} has others; use another")
 
@@ -121,16 +111,11 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
     if found[0] != found[1]:
         at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
         theirs, ours = (ids[at : at + 1] for ids in found)
-        raise SpecError(
-            f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task as {ours}"
-        )
+        raise SpecError(f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task {ours}")
 
 
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
-    """Try a teacher on the beginning of an example.
-
-    SpecError if its logits have another shape, are not finite, or depend on later tokens.
-    """
+    """Try a teacher; SpecError if logits have another shape, are not finite, or depend on later tokens."""
     tried = task.unscored + _TRIED
     inputs = example.inputs[:1, :tried]
     visible = None if example.visible is None else example.visible[:1, :tried, :tried]

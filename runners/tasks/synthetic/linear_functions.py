@@ -183,7 +183,6 @@ def least_squares(x: Tensor, y: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
-    """Measure predictors without a model, once per process."""
     found = []
     for sigma_x, sigma_f in grid.conditions():
         x, y = evaluation_points(grid, sigma_x, sigma_f)

@@ -116,7 +116,6 @@ class QuantifiersData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """Use the share of the rarer label, (1 - 2^-n) / n."""
         share = (1 - 2.0**-self._task.points) / self._task.points
         return -share * math.log(share) - (1 - share) * math.log1p(-share)
 

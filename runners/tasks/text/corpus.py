@@ -67,10 +67,7 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
 
 
 def split(documents: Iterable[bytes], share: float) -> Corpus:
-    """Split off about `share` of the bytes for validation, as whole documents if possible.
-
-    Equal documents are in one part, unless there are no others.
-    """
+    """Split off about `share` of the bytes for validation: whole documents, equal ones together, if possible."""
     ordered = sorted((document for document in documents if document.strip()), key=content_hash)
     wanted = share * sum(map(len, ordered))
     train: list[bytes] = []

@@ -79,10 +79,7 @@ class Encodes(Protocol):
     """A task whose tokens are text."""
 
     def encoder(self) -> Encoder:
-        """Read or train its tokenizer; cheap after the first time in a process.
-
-        SpecError if a file that it names is missing or differs from the spec.
-        """
+        """Read or train its tokenizer, once per process; SpecError if a file is missing or differs from the spec."""
 
 
 @final

@@ -26,19 +26,16 @@ class Intervention(Choice):
     source: ClassVar[str]
 
     @property
-    @abstractmethod
     def replaced(self) -> tuple[int, ...]:
-        """Replaced positions from 1, increasing."""
+        """Replaced positions from 1, increasing; none by default."""
+        return ()
 
     def check(self, vocabulary: int, *, hides: bool) -> None:
         """Raise ValueError for a token that does not exist; `hides` is True if there is a mask token."""
 
     @abstractmethod
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:
-        """Draw the replacements: ids [windows, replaced] on the device of `draws`, or one id for all.
-
-        SpecError if the tokenizer has no such token.
-        """
+        """Draw ids [windows, replaced] on the device of `draws`, or one id for all; SpecError without such a token."""
 
 
 @final
@@ -49,11 +46,7 @@ class NoIntervention(Intervention):
 
     kind: Literal["none"] = "none"
 
-    @property
-    def replaced(self) -> tuple[int, ...]:
-        return ()
-
-    def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:  # noqa: ARG002
+    def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> int:  # noqa: ARG002
         return encoder.end
 
 

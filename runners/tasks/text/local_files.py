@@ -147,7 +147,6 @@ def python_documentation() -> Origin:
 
 
 def _python_files(root: Path) -> list[str]:
-    """List Python files below `root` without those that a distribution or a build generates."""
     found = []
     for folder, inside, files in os.walk(root):
         inside[:] = sorted(set(inside) - _LEFT_OUT)

@@ -202,10 +202,7 @@ class Sentences:
             self.ids = self.ids.to(device)
 
     def frame(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
-        """Return `end`, the tokens of a sentence, `end` and padding [B, T], and the number of tokens of each [B, 1].
-
-        T is a multiple of `_STEP`, or `widest`.
-        """
+        """Return sentences between two `end`, padded to a multiple of `_STEP` or `widest`, and their sizes [B, 1]."""
         device = self.ids.device
         of_each = self.sizes[chosen]
         width = min(-(-(int(of_each.max()) + 2) // _STEP) * _STEP, widest)

@@ -89,10 +89,7 @@ class Text(TextTask):
                 "intervention leave none; lengthen context or shorten them"
             )
         if self.prefix > 1 and self.packing == "documents":
-            raise ValueError(
-                f"a prefix is seen whole, across documents; got prefix={self.prefix} with packing='documents'; use "
-                "packing='across'"
-            )
+            raise ValueError(f"a prefix is seen across documents; got prefix={self.prefix}; use packing='across'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
             raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
         return self
@@ -119,10 +116,7 @@ class Text(TextTask):
         return TextData(self)
 
     def windows(self, length: int, count: int) -> Batch:
-        """Return at most `count` validation windows of `length` predictions, without prefix and intervention.
-
-        SpecError if the validation text is too short.
-        """
+        """Return at most `count` validation windows of `length` predictions; SpecError if the text is too short."""
         return self.open().windows(length, count)
 
     def check_corpus(self, corpus: Corpus) -> None:
@@ -254,10 +248,7 @@ _BLANK = re.compile(r"\s+")
 
 
 def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Count bytes and words of the tokens at `places` of a stream, int64 in the shape of `places`.
-
-    `texts` are the documents of the stream. Only documents with `places` are encoded again.
-    """
+    """Count bytes and words of the tokens at `places` of a stream of documents `texts`, int64 like `places`."""
     starts = stream.starts.numpy()
     total = np.zeros((2, len(stream.ids)), np.int64)
     touched = np.unique(np.searchsorted(starts, places.numpy(), side="right") - 1)

@@ -42,9 +42,7 @@ class TextTask(Task):
     def _is_what_lies_there(self) -> Self:
         """Fill in the hash; a spec with a hash does not need the text to be present."""
         if self.source is not None and self.hub is not None:
-            raise ValueError(
-                f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
-            )
+            raise ValueError(f"a text is in one place; got source={self.source!r}, hub={self.hub.name!r}; drop one")
         if self.source is not None:
             object.__setattr__(self, "source", absolute_path("source", self.source))
         where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
@@ -65,7 +63,6 @@ class TextTask(Task):
         return Tokens(self.tokenizer.size)
 
     def origin(self) -> Origin:
-        """Find the text; SpecError if there is none."""
         return _origin(self.source, self.hub)
 
     def corpus(self) -> Corpus:

@@ -47,11 +47,7 @@ class Tokenizer(Choice):
 
     @abstractmethod
     def encoder(self, training: Texts) -> Encoder:
-        """Make the encoder; `training` is called if the tokenizer is learned.
-
-        SpecError if a file is missing or differs from the spec, or the text has too few tokens. EnvironmentProblem if a
-        package is missing.
-        """
+        """Make the encoder, learned from what `training` reads if need be; SpecError if that fails."""
 
 
 @final
@@ -170,7 +166,6 @@ class TokenizerFile(Tokenizer):
         return LibraryEncoder(tokenizer, tokenizer.token_to_id(self.end), mask, record, vocabulary=self.vocabulary)
 
     def _read(self) -> tuple[str, Any]:
-        """Return the hash of the file and its tokenizer."""
         path = Path(self.path)
         if not path.is_file():
             raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json")
@@ -194,9 +189,7 @@ class TokenizerFile(Tokenizer):
                 f"has {least}; raise it, or leave it out"
             )
         if self.end is None:
-            raise SpecError(
-                f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; set tokenizer.end"
-            )
+            raise SpecError(f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; set it")
         for field in ("end", "mask"):
             token = getattr(self, field)
             if token is not None and tokenizer.token_to_id(token) is None:
@@ -205,7 +198,6 @@ class TokenizerFile(Tokenizer):
 
 @lru_cache(maxsize=4)
 def _try_parse(text: str) -> Any:
-    """Return the tokenizer, or the error in words."""
     tokenizers = library("tokenizer_file")
     try:
         return tokenizers.Tokenizer.from_str(text)
@@ -226,10 +218,7 @@ def size_of(tokenizer: Any) -> int:
 
 @final
 class LibraryEncoder(Encoder):
-    """Ids of a `tokenizers.Tokenizer`; text is never read as a special token.
-
-    `record` describes it; `vocabulary` is the number of ids if it exceeds the tokenizer's.
-    """
+    """Ids of a `tokenizers.Tokenizer`, or `vocabulary` if that is more; text is never read as a special token."""
 
     def __init__(
         self, tokenizer: Any, end: int, mask: int | None, record: Mapping[str, Any], *, vocabulary: int | None = None

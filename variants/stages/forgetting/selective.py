@@ -34,9 +34,7 @@ class Selective(Forgetting):
     def lowering(self, z: Tensor, mask: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
         if queries != keys:
-            raise SpecError(
-                f"selective attention sums over all earlier queries and needs as many as keys; got {queries} for {keys}"
-            )
+            raise SpecError(f"selective attention needs as many queries as keys; got {queries} for {keys}")
         chosen = z[..., :1, :, :].relu()
         exempt = torch.eye(keys, dtype=torch.bool, device=z.device)
         exempt[:, 0] = True

@@ -69,11 +69,7 @@ class Bucketed(Positions):
 
 
 def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
-    """Return the bucket 0..count-1 of every distance >= 0 (int64, any shape), as in T5.
-
-    The first half of the buckets holds one distance each; the others grow geometrically up to `max_distance`, and
-    everything farther is in the last.
-    """
+    """Return T5's bucket of distances >= 0: half of them hold one each, others grow up to `max_distance`."""
     return torch.bucketize(distance, torch.tensor(_starts(count, max_distance), device=distance.device), right=True)
 
 
