@@ -41,6 +41,8 @@ class Evaluation(Choice):
 
     needs: ClassVar[tuple[type, str]] = (Task, "a task")
     """The class or protocol of the tasks that it evaluates, and its name in an error."""
+    causal_only: ClassVar[bool] = False
+    """True if it cannot evaluate an encoder."""
 
     at_end: bool = True
     """True if it runs only at the end of the training."""
@@ -54,11 +56,17 @@ class Evaluation(Choice):
         """Return `length` if it depends on the task."""
         return self.length
 
-    def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: Backbone) -> None:
         """Raise ValueError if it cannot evaluate this trial."""
         kind, name = self.needs
         if not isinstance(task, kind):
-            raise ValueError(f"{self.label} needs {name}; got {type(task).__name__}; leave it out")  # noqa: TRY004
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"{self.label} needs {name}; got {type(task).__name__}; leave it out of evaluations"
+            )
+        if self.causal_only and not model.causal:
+            raise ValueError(
+                f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
+            )
 
     def positions(self, model: Backbone) -> Positions:
         """Return the positions of the model during the evaluation; by default those of the training."""

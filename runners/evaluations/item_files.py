@@ -16,11 +16,10 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, over_sets
-from runners.tasks.task import Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import Items, Measurements, Predict, over_items
 from runners.tasks.text.corpus import content_hash, decode, parse_object
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
-from variants import Backbone
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
 
@@ -95,6 +94,7 @@ class HashedFiles(Evaluation):
 class FromFiles(HashedFiles):
     """An evaluation whose items lie in files. A model of text sees at most `context` tokens of them at a time."""
 
+    causal_only: ClassVar[bool] = True
     names_field: ClassVar[str] = "sets"
 
     source: Annotated[str, OutsideKey()]
@@ -110,11 +110,6 @@ class FromFiles(HashedFiles):
     @property
     def length(self) -> int:
         return self.context
-
-    def check(self, task: Task, model: Backbone) -> None:
-        super().check(task, model)
-        if not model.causal:
-            raise ValueError(f"{self.label} needs a causal model, as an encoder sees the next token; leave it out")
 
 
 Item = TypeVar("Item")

@@ -74,6 +74,7 @@ class LengthExtrapolation(Evaluation):
         ("length_extrapolation_loss", "length_extrapolation_last_loss", "length_extrapolation_bucket_loss"),
         "nats per token",
     )
+    needs: ClassVar[tuple[type, str]] = (Lengthens, "a task of text or grammar")
     kind: Literal["length_extrapolation"] = "length_extrapolation"
     lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1), INCREASING] = (128, 256, 512, 1024)
     """Predictions per window, rising."""
@@ -97,13 +98,11 @@ class LengthExtrapolation(Evaluation):
         return self.lengths[-1]
 
     def check(self, task: Task, model: Backbone) -> None:
-        if not isinstance(task, Lengthens) or not isinstance(task.inputs, Tokens) or task.sees_ahead:
-            raise ValueError(
-                f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}; leave it out of "
-                "evaluations"
-            )
+        super().check(task, model)
         if task.unscored > self.lengths[0] - self.last:
-            raise ValueError(f"windows have {self.lengths[0]} positions or more, {task.unscored} unscored; lower last")
+            raise ValueError(
+                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"
+            )
         stretch_positions(model, self.scaling)
 
     def positions(self, model: Backbone) -> Positions:

@@ -53,6 +53,7 @@ class LmEval(Evaluation):
     """The metrics of tasks of lm-evaluation-harness, which needs `pip install "ablate[lm-eval]"`."""
 
     needs: ClassVar[tuple[type, str]] = (Encodes, "a task of text")
+    causal_only: ClassVar[bool] = True
     kind: Literal["lm_eval"] = "lm_eval"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of tasks, groups or tags."""
@@ -94,8 +95,6 @@ class LmEval(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         super().check(task, model)
-        if task.sees_ahead or not model.causal:
-            raise ValueError("lm_eval needs a causal model, as an encoder sees the next token; leave it out")
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
 

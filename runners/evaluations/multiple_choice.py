@@ -134,7 +134,9 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:
-            raise SpecError(f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; add some")
+            raise SpecError(
+                f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; add context"
+            )
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
 
 

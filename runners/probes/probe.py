@@ -125,7 +125,8 @@ class Probing(Spec):
             for name, point in probe.records():
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    raise ValueError(f"{self.probes[first].label}, {probe.label} both record {row_words(name, point)}")
+                    both = f"{self.probes[first].label} and {probe.label}"
+                    raise ValueError(f"{both} both record {row_words(name, point)}")
         return self
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:

@@ -168,7 +168,7 @@ def test_bad_input_is_refused_before_any_training(tiny: Trial, task: Text) -> No
     alibi, long = backbone(positions=Alibi()), SMALL.changed(lengths=(100_000,))
     refusals: dict[str, Callable[[], object]] = {
         "rises from value to value": lambda: SMALL.changed(lengths=(20, 20)),
-        "shortest length, 5; got last=6": lambda: SMALL.changed(lengths=(5, 20)),
+        "shortest length, 5; got 6": lambda: SMALL.changed(lengths=(5, 20)),
         "greater than 1": lambda: Stretch(factor=1, original=16),
         "needs a task of text or grammar; got Needle": lambda: language_trial(tiny, SMALL, task=Needle()),
         "up to 63 tokens and the model has 30 positions": lambda: language_trial(tiny, SMALL, model=learned),

@@ -142,7 +142,7 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
         (tiny, {"evaluations": (spec(pairs, longest=16),)}, "needs a task of text; got LinearFunctions"),
         (encoder, {"evaluations": (spec(pairs, "causal"),)}, "needs scoring='masked' or 'holistic'"),
         (causal, {"evaluations": (spec(pairs, "holistic"),)}, "needs scoring='causal'"),
-        (causal, seen_ahead, "'text' leaves the first 7 out of its loss"),
+        (causal, seen_ahead, "'text' leaves 7 tokens out of its loss"),
         (causal, {"evaluations": (spec(pairs, "causal", longest=49),)}, "up to 49 tokens and the model has 48"),
     ):
         with pytest.raises(SpecError, match=said):

@@ -175,7 +175,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
     ("task", "fields", "said"),
     [
         (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
-        (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs"),
+        (RECALL, {"queries": 5}, "a query asks for its own pair; got 5 queries of 4 pairs"),
         (RECALL, {"context": 15}, "4 pairs and 4 queries, .* it has 15 tokens"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "it has 9 tokens"),
         (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),

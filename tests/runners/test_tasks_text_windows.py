@@ -108,7 +108,7 @@ def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Pa
         ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens .* token 2"),
         ({"intervention": RandomTokens(positions=(3, 21))}, "the intervention replaces token 21"),
         ({"intervention": FixedToken(token=256)}, "intervention.token is an id of the tokenizer, 0 to 255; got 256"),
-        ({"prefix": 2, "packing": "documents"}, "got prefix=2 with packing='documents'"),
+        ({"prefix": 2, "packing": "documents"}, "got prefix=2; use packing='across'"),
         ({"training_tokens": 20}, "a window has 21 tokens; got training_tokens=20"),
         ({"training_tokens": 10**6}, "got 1000000 and .* bytes"),
     ],

@@ -127,7 +127,7 @@ def test_a_text_that_is_too_small_or_a_missing_package_is_told(tmp_path: Path, m
         ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
         (None, {"path": " "}, "tokenizer.path names a file or a folder; got ' '; '.' is the folder you are in"),
-        ("nothing", {}, "a token ends every document; .* has none of .*; set tokenizer.end"),
+        ("nothing", {}, "a token ends a document; .* has none of .*; set tokenizer.end"),
     ],
 )
 def test_others_are_refused(tmp_path: Path, content: bytes | str | None, fields: dict[str, object], said: str) -> None:

@@ -210,7 +210,7 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     for field, value in fields.items():  # a field that changes the number of tokens
         wanted = getattr(task, field)
         if value != wanted and type(own).model_construct(**{**fields, field: wanted}).inputs != own.inputs:
-            raise SpecError(f"{rule}; {name} learned {field}={value}, the student's task has {wanted}; use the former")
+            raise SpecError(f"{rule}; {name} learned {field}={value}, the student's task {wanted}; use the teacher's")
 
 
 def _hash_of(path: Path) -> str:

@@ -49,7 +49,7 @@ class AssociativeRecall(KeyValues):
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:
-            raise ValueError(f"a query asks for a pair of its own; got {queries} queries, {pairs} pairs; lower queries")
+            raise ValueError(f"a query asks for its own pair; got {queries} queries of {pairs} pairs; lower queries")
         if queries > self._places(point):
             raise ValueError(
                 f"{pairs} pairs and {queries} queries, two tokens each, fit into the sequence; it has {length} tokens; "

@@ -16,7 +16,7 @@ another number than the subject, stand in between.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
@@ -79,7 +79,7 @@ class Grammar(GrammarProcess):
     def windows(self, length: int, count: int) -> Batch:
         """Draw `count` windows of `length` predictions, different from the validation windows, on the CPU."""
         draws = Draws(self.sample, "evaluation", "grammar", "windows", length)
-        return _predictions(Sampler(self, CPU).draw(draws, count, length).tokens)
+        return _predictions(_sampler(self, CPU).draw(draws, count, length).tokens)
 
     def open(self) -> "GrammarData":
         return GrammarData(self)
@@ -91,7 +91,6 @@ class GrammarData(TokenData):
 
     def __init__(self, task: Grammar) -> None:
         self._task = task
-        self._samplers: dict[torch.device, Sampler] = {}
 
     @cached_property
     def constant_loss(self) -> float:
@@ -102,10 +101,10 @@ class GrammarData(TokenData):
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Draw windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
         draws = Draws(seed, "data", step, device=device)
-        return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
+        return _predictions(_sampler(self._task, device).draw(draws, self._task.batch, self._task.context).tokens)
 
     def examples(self, count: int) -> Batch:
-        return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
+        return _predictions(_sampler(self._task, CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield losses in nats per token over windows, and `agreement_accuracy` at {attractors} over sentences."""
@@ -127,7 +126,7 @@ class GrammarData(TokenData):
     def _validation(self) -> tuple[SentenceSample, Tensor, Tensor]:
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
-        windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
+        windows = _sampler(task, CPU).draw(draws, task.validation_windows, task.context)
         found = odds(windows.tokens, task)
         return windows, found.optimal().mean(1), found.informed_loss(windows.topics).mean(1)
 
@@ -135,7 +134,7 @@ class GrammarData(TokenData):
         """Return 1 if the verb that agrees is likelier than its other form, else 0; float64."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
-        openings, right, wrong = self._sampler(CPU).agreement(draws, task.agreement_pairs, attractors)
+        openings, right, wrong = _sampler(task, CPU).agreement(draws, task.agreement_pairs, attractors)
         inputs = F.pad(openings, (1, 0), value=STOP)
         found = torch.empty(len(inputs), dtype=torch.float64)
 
@@ -147,10 +146,10 @@ class GrammarData(TokenData):
             found[rows] = each
         return found
 
-    def _sampler(self, device: torch.device) -> Sampler:
-        if device not in self._samplers:
-            self._samplers[device] = Sampler(self._task, device)
-        return self._samplers[device]
+
+@lru_cache(maxsize=8)
+def _sampler(task: Grammar, device: torch.device) -> Sampler:
+    return Sampler(task, device)
 
 
 def _predictions(tokens: Tensor) -> Batch:

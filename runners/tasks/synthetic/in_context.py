@@ -63,7 +63,7 @@ class InContext(Task):
         if self.curriculum is not None and self.points_at(steps) < self.points:
             missing = self.points - self.curriculum.start
             enough = 1 + self.curriculum.every * math.ceil(missing / self.curriculum.increment)
-            raise ValueError(f"the curriculum does not reach {self.points} points in {steps} steps; train {enough}")
+            raise ValueError(f"a curriculum does not reach {self.points} points in {steps} steps; train {enough} steps")
 
     def points_at(self, step: int) -> int:
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))

@@ -86,7 +86,7 @@ class TextTask(Task):
     def streams(self) -> "Streams":
         """Return the text as tokens; cheap after the first time in a process. Raises as `encoder`."""
         self._require_text()
-        return _streams(self.tokenizer, self._place, self.encoder())
+        return _streams(self._place, self.encoder())
 
     def check_corpus(self, corpus: Corpus) -> None:
         """Raise SpecError if there is too little text."""
@@ -141,8 +141,7 @@ def _encoder(tokenizer: Tokenizer, place: _TextPosition | None) -> Encoder:
 
 
 @lru_cache(maxsize=4)
-def _streams(tokenizer: Tokenizer, place: _TextPosition, encoder: Encoder) -> Streams:
-    del tokenizer  # `encoder` depends on it
+def _streams(place: _TextPosition, encoder: Encoder) -> Streams:
     return Streams(*(_stream(encoder, part) for part in _corpus(place)))
 
 

@@ -189,7 +189,7 @@ class TokenizerFile(Tokenizer):
                 f"has {least}; raise it, or leave it out"
             )
         if self.end is None:
-            raise SpecError(f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; set it")
+            raise SpecError(f"a token ends a document; {self.path} has none of {', '.join(ENDS)}; set tokenizer.end")
         for field in ("end", "mask"):
             token = getattr(self, field)
             if token is not None and tokenizer.token_to_id(token) is None:
