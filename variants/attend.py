@@ -83,11 +83,7 @@ def attend(
     mask: Tensor | None = None,
     numbers: NumberValues | None = None,
 ) -> AttentionOutput:
-    """Compute the whole equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
-
-    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
-    float16, bfloat16, float32 or float64, or the mask another than bool.
-    """
+    """Compute the equation without positions from q, k [B, H, T, D + G] and v [B, H, T, D_v]; `mask` as in `Heads`."""
     for x in (q, k, v):
         if x.dtype not in PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")

@@ -149,7 +149,9 @@ class Operator(Spec):
     def label(self) -> str:
         """For tables and charts: the name, or the stages that differ from softmax; and the number of signals."""
         signals = self.signals.label if self.merge.signals is None else ""
-        return (self.name or self._describe()) + (f" {signals}" if signals else "")
+        changed = [stage for stage in KINDS if getattr(self, stage) != type(self).model_fields[stage].default]
+        name = self.name or " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
+        return name + (f" {signals}" if signals else "")
 
     def relabel(self, before: Self) -> Self:
         """Add the kinds of changed stages to a name that was given before the change."""
@@ -158,11 +160,6 @@ class Operator(Spec):
             return self
         kinds = (f"{stage} {kind}" if (kind := getattr(self, stage).kind) == "none" else kind for stage in changed)
         return self.changed(name=" + ".join((self.name, *kinds)))
-
-    def _describe(self) -> str:
-        fields = type(self).model_fields
-        changed = [stage for stage in KINDS if getattr(self, stage) != fields[stage].default]
-        return " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
 
     def stages(self) -> dict[str, Stage]:
         """Return every choice by field, in the order of the equation."""

@@ -151,6 +151,8 @@ def find_part(found: ChoiceExplanation, name: str) -> PartRows:
 
 
 def _evaluate_docstring(example: Task | Evaluation) -> str:
+    if isinstance(example, Evaluation) and type(example).open is Evaluation.open:
+        return inspect.getdoc(example.measure) or ""
     return inspect.getdoc(get_type_hints(type(example).open)["return"].evaluate) or ""
 
 

@@ -11,17 +11,17 @@ training, since ten per cent of a value near 0 is nothing.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation
 from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
-from runners.tasks.task import Measurements, Predict, Task, over_items
+from runners.tasks.task import Measurements, Predict, over_items
 
 _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
@@ -69,44 +69,33 @@ class BoundaryValues(Evaluation):
             **dict.fromkeys(("boundary_upper", "boundary_lower", "boundary_slope", "boundary_extent"), slopes),
         }
 
-    def open(self, task: Task) -> "BoundaryValuesJudge":
-        assert isinstance(task, LinearFunctions)
-        return BoundaryValuesJudge(self, task.sigma_x)
-
-
-@final
-class BoundaryValuesJudge(Judge):
-    def __init__(self, spec: BoundaryValues, sigma_x: float) -> None:
-        self._spec, self._sigma_x = spec, sigma_x
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
+    def measure(self, predict: Predict, task: LinearFunctions) -> Iterator[Measurements]:
         """Yield `boundary_prediction` at every {a, x}, and four summaries at every {a}; items are contexts.
 
         `boundary_upper` and `boundary_lower` are the greatest and the least prediction. `boundary_slope` is the slope
         of predictions at the largest |x|, over a: 1 follows the function, 0 is saturated. `boundary_extent` is the
         least |x| with a wrong or NaN mean prediction, infinite if there is none.
         """
-        x = torch.tensor(self._spec.x, dtype=torch.float64)
+        x = torch.tensor(self.x, dtype=torch.float64)
         far = (x[1:] + x[:-1]).abs()  # the outermost interval counts, or both if equally far
-        for a in self._spec.slopes:
-            outputs, point = self._sweep(predict, a), {"a": a}
-            for place, value in zip(self._spec.x, outputs.unbind(1), strict=True):
+        for a in self.slopes:
+            outputs, point = self._sweep(predict, task, a), {"a": a}
+            for place, value in zip(self.x, outputs.unbind(1), strict=True):
                 yield over_items("boundary_prediction", value, {"a": a, "x": place})
             yield over_items("boundary_upper", outputs.amax(1), point)
             yield over_items("boundary_lower", outputs.amin(1), point)
             slopes = (outputs.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)
             yield over_items("boundary_slope", slopes / a, point)
-            yield Measurements("boundary_extent", self._extent(outputs.mean(0), a, x), point, len(outputs), None)
+            yield Measurements("boundary_extent", self._extent(outputs.mean(0), task, a, x), point, len(outputs), None)
 
-    def _sweep(self, predict: Predict, a: float) -> Tensor:
-        spec = self._spec
-        context = self._sigma_x * evaluation_draws(spec.sample, 1, spec.contexts, spec.points)[2][0]
-        x = context[:, None].repeat(1, len(spec.x), 1)
-        x[:, :, -1] = torch.tensor(spec.x)
+    def _sweep(self, predict: Predict, task: LinearFunctions, a: float) -> Tensor:
+        context = task.sigma_x * evaluation_draws(self.sample, 1, self.contexts, self.points)[2][0]
+        x = context[:, None].repeat(1, len(self.x), 1)
+        x[:, :, -1] = torch.tensor(self.x)
         x = x.flatten(0, 1)
-        return predictions(predict, prompt(x, a * x))[:, -1].view(spec.contexts, len(spec.x))
+        return predictions(predict, prompt(x, a * x))[:, -1].view(self.contexts, len(self.x))
 
-    def _extent(self, outputs: Tensor, a: float, x: Tensor) -> float:
-        bound = self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
+    def _extent(self, outputs: Tensor, task: LinearFunctions, a: float, x: Tensor) -> float:
+        bound = self.tolerance * abs(a) * x.abs().clamp(min=task.sigma_x)
         off = ~((outputs - a * x).abs() <= bound)  # NaN is off
         return float(x[off].abs().min()) if off.any() else math.inf

@@ -8,14 +8,14 @@ position on, whatever the first number is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from grid.spec import Spec
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation
 from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.synthetic.linear_functions import (
     LinearFunctions,
@@ -24,7 +24,7 @@ from runners.tasks.synthetic.linear_functions import (
     least_squares,
     predictions,
 )
-from runners.tasks.task import Measurements, Predict, Task, over_items
+from runners.tasks.task import Measurements, Predict, over_items
 
 
 class Prompt(Spec):
@@ -72,46 +72,35 @@ class DeviantInputs(Evaluation):
             **dict.fromkeys(("deviant_prediction", "truth.deviant_prediction"), places),
         }
 
-    def open(self, task: Task) -> "DeviantInputsJudge":
-        assert isinstance(task, LinearFunctions)
-        return DeviantInputsJudge(self, task)
-
-
-def _place(number: int, position: int) -> dict[str, float]:
-    return {"prompt": number, "position": position}
-
-
-@final
-class DeviantInputsJudge(Judge):
-    def __init__(self, spec: DeviantInputs, task: LinearFunctions) -> None:
-        self._spec, self._task = spec, task
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
+    def measure(self, predict: Predict, task: LinearFunctions) -> Iterator[Measurements]:
         """Yield `deviant_mse` at every {sigma_first}, over positions from the fourth on; items are functions.
 
         Also yield it for `zero.` and `least_squares.`, and `deviant_prediction` at every {prompt, position}, both from
         1, also for `truth.`.
         """
-        for sigma in self._spec.sigma:
-            x, y = self.prompts(sigma)
+        for sigma in self.sigma:
+            x, y = self._draw(task, sigma)
             point = {"sigma_first": sigma}
             errors = errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape)
             yield _scored_mean("deviant_mse", errors, point)
             yield _scored_mean("zero.deviant_mse", y.double().square(), point)
             yield _scored_mean("least_squares.deviant_mse", (least_squares(x, y) - y).square(), point)
-        for number, named in enumerate(self._spec.prompts, start=1):
+        for number, named in enumerate(self.prompts, start=1):
             x = torch.tensor([named.x])
             y = named.slope * x + named.intercept
             for name, values in (("", predictions(predict, prompt(x, y))), ("truth.", y)):
                 for position, value in enumerate(values[0].tolist(), start=1):
                     yield Measurements(f"{name}deviant_prediction", value, _place(number, position), 1, None)
 
-    def prompts(self, sigma: float) -> tuple[Tensor, Tensor]:
+    def _draw(self, task: LinearFunctions, sigma: float) -> tuple[Tensor, Tensor]:
         """Draw points x and values y, [functions, sequences, points] each. The first x has the spread `sigma`."""
-        spec = self._spec
-        a, b, x = evaluation_draws(spec.sample, spec.functions, spec.sequences, spec.points)
-        x = torch.cat((sigma * x[..., :1], self._task.sigma_x * x[..., 1:]), -1)
-        return x, self._task.sigma_f * (a * x + b)
+        a, b, x = evaluation_draws(self.sample, self.functions, self.sequences, self.points)
+        x = torch.cat((sigma * x[..., :1], task.sigma_x * x[..., 1:]), -1)
+        return x, task.sigma_f * (a * x + b)
+
+
+def _place(number: int, position: int) -> dict[str, float]:
+    return {"prompt": number, "position": position}
 
 
 def _scored_mean(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:

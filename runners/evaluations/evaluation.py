@@ -6,7 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import hypot
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 from grid.errors import SpecError
 from grid.spec import Choice
@@ -76,9 +76,25 @@ class Evaluation(Choice):
         """Return names and points of measurements, as `Task.measures` does."""
         return None
 
-    @abstractmethod
     def open(self, task: Task) -> Judge:
-        """Read or draw its items, once per process; SpecError if files are missing or differ from the spec."""
+        """Read or draw its items, once per process; SpecError if files are missing or differ from the spec.
+
+        An evaluation without items of its own overrides `measure` instead.
+        """
+        return _PlainJudge(self, task)
+
+    def measure(self, predict: Predict, task: Any) -> Iterator[Measurements]:
+        """Measure a model of `task`."""
+        raise NotImplementedError("an evaluation overrides open or measure")
+
+
+@final
+class _PlainJudge(Judge):
+    def __init__(self, evaluation: Evaluation, task: Task) -> None:
+        self._evaluation, self._task = evaluation, task
+
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
+        return self._evaluation.measure(predict, self._task)
 
 
 def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:

@@ -16,9 +16,9 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, over_sets
-from runners.tasks.task import Items, Measurements, Predict, over_items
+from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode, parse_object
-from runners.tasks.text.encoder import Encoder, Encodes
+from runners.tasks.text.encoder import Encodes
 from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
@@ -132,8 +132,20 @@ Asked = TypeVar("Asked", bound=FromFiles)
 
 
 class SetsJudge(Judge, Generic[Asked, Item]):
-    def __init__(self, spec: Asked, encoder: Encoder, sets: Mapping[str, Mapping[str, Item]]) -> None:
-        self.spec, self.encoder, self.sets = spec, encoder, sets
+    """The items of sets, as a model reads them. The first `unscored` positions may see later tokens."""
+
+    def __init__(self, spec: Asked, task: Task) -> None:
+        assert isinstance(task, Encodes)
+        self.spec, self.encoder, self.unscored = spec, task.encoder(), task.unscored
+        self.sets: Mapping[str, Mapping[str, Item]] = spec.read_parts()
+        self.encoded = {
+            name: [self.encode(name, item, f"item {key!r} of {spec.source}") for key, item in items.items()]
+            for name, items in self.sets.items()
+        }
+
+    @abstractmethod
+    def encode(self, name: str, item: Item, what: str) -> Any:
+        """Encode an item of the set `name`, which `what` describes in errors."""
 
     @property
     def record(self) -> Mapping[str, Any]:

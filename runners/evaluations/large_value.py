@@ -8,14 +8,14 @@ last number decides are evaluated separately: all others are positive for `every
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
 
@@ -50,39 +50,28 @@ class LargeValue(Evaluation):
         names = ("large_value_error_rate", "always_true.large_value_error_rate", "always_false.large_value_error_rate")
         return dict.fromkeys(names, points)
 
-    def open(self, task: Task) -> "LargeValueJudge":
-        assert isinstance(task, Quantifiers)
-        return LargeValueJudge(self, task)
-
-
-def _point(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
-    return {"value": value, "decides": float(decides)}
-
-
-@final
-class LargeValueJudge(Judge):
-    def __init__(self, spec: LargeValue, task: Quantifiers) -> None:
-        self._spec, self._task = spec, task
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
+    def measure(self, predict: Predict, task: Quantifiers) -> Iterator[Measurements]:
         """Yield `large_value_error_rate` at every {value, decides}, also for `always_true.` and `always_false.`.
 
         `decides` is 1 if the last number decides the answer, and 0 for random sequences. Items are sequences. NaN is
         wrong.
         """
-        for value in self._spec.values:
+        for value in self.values:
             for decides in (False, True):
-                x = self.sequences(value, decides=decides)
-                label = running(self._task.quantifier, x)[:, -1]
+                x = self._draw(task, value, decides=decides)
+                label = running(task.quantifier, x)[:, -1]
                 point = _point(value, decides)
-                answer = answers_of(logits_of(predict, self._task, x)[:, -1], label)
+                answer = answers_of(logits_of(predict, task, x)[:, -1], label)
                 yield over_items("large_value_error_rate", (answer != label).double(), point)
                 yield over_items("always_true.large_value_error_rate", (~label).double(), point)
                 yield over_items("always_false.large_value_error_rate", label.double(), point)
 
-    def sequences(self, value: float, *, decides: bool) -> Tensor:
-        spec = self._spec
-        x = self._task.sigma * evaluation_draws(spec.sample, spec.sequences, spec.numbers - 1)
+    def _draw(self, task: Quantifiers, value: float, *, decides: bool) -> Tensor:
+        x = task.sigma * evaluation_draws(self.sample, self.sequences, self.numbers - 1)
         if decides:
-            x = x.abs() if self._task.quantifier == "every" else -x.abs()
+            x = x.abs() if task.quantifier == "every" else -x.abs()
         return torch.cat((x, torch.full_like(x[:, :1], value)), 1)
+
+
+def _point(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
+    return {"value": value, "decides": float(decides)}

@@ -116,10 +116,6 @@ def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tup
     return [(float(costs[row, part].sum()), bool(likeliest[row, part].all())) for row, part in enumerate(last)]
 
 
-def _contains(stops: Sequence[str], text: str) -> bool:
-    return any(stop in text for stop in stops)
-
-
 def language_model(predict: Predict, converter: RequestConverter) -> Any:
     """Make an `lm_eval.api.model.LM` that answers with `predict`."""
     api = harness("lm_eval.api.model")
@@ -141,7 +137,11 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
             texts = [""] * len(requests)
             for (room, until), members in groups.items():
                 prompts = [converter.prompt(requests[at], room) for at in members]
-                written = generate(predict, prompts, room, converter.encoder, partial(_contains, until))
+
+                def is_over(text: str, stops: Sequence[str] = until) -> bool:
+                    return any(stop in text for stop in stops)
+
+                written = generate(predict, prompts, room, converter.encoder, is_over)
                 for at, text in zip(members, written, strict=True):
                     texts[at] = reduce(lambda left, stop: left.split(stop)[0] if stop else left, until, text)
             return texts

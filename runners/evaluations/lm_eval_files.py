@@ -21,13 +21,7 @@ def is_hashed(path: Path) -> bool:
 
 
 def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dict[str, Any]:
-    """Load tasks and groups by name, with their data, as `lm_eval.tasks.TaskManager.load` does.
-
-    Paths of data in a YAML file are relative to its folder. `scratch` keeps tables made from them.
-
-    SpecError if a task is missing, or one of its files cannot be read. EnvironmentProblem if the harness is not
-    installed, or data of one of its own tasks are not on this machine.
-    """
+    """Load tasks and groups by name, with their data, tables of which are in `scratch`; SpecError if that fails."""
     with offline(), quiet():
         manager = require_tasks(names, include)
         if include is not None:

@@ -36,7 +36,6 @@ from runners.evaluations.longbench import (
     score,
 )
 from runners.tasks.task import Items, Measurements, Predict, Task
-from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Backbone, Positions
 
 
@@ -105,27 +104,11 @@ class LongContext(FromFiles):
         return {"factor": factor_of(self.scaling)}
 
     def open(self, task: Task) -> "LongContextJudge":
-        assert isinstance(task, Encodes)
-        return LongContextJudge(self, task.encoder(), self.read_parts(), task.unscored)
+        return LongContextJudge(self, task)
 
 
 @final
 class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
-    """Generates answers. The first `unscored` positions may see later tokens."""
-
-    def __init__(
-        self, spec: LongContext, encoder: Encoder, sets: Mapping[str, Mapping[str, LongQuestion]], unscored: int
-    ) -> None:
-        super().__init__(spec, encoder, sets)
-        self._prompts = {
-            name: [self._prompt(item, question, spec.answer_tokens(name)) for item, question in items.items()]
-            for name, items in sets.items()
-        }
-        for name, prompts in self._prompts.items():
-            for item, (tokens, _) in zip(sets[name], prompts, strict=True):
-                if len(tokens) <= unscored:
-                    raise SpecError(f"item {item!r} of {spec.source} has {len(tokens)} tokens, all unscored")
-
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items.
 
@@ -134,7 +117,7 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
         return self.evaluate_sets(predict, self.spec.point)
 
     def values(self, predict: Predict, name: str) -> dict[str, list[float]]:
-        questions, prompts = list(self.sets[name].values()), self._prompts[name]
+        questions, prompts = list(self.sets[name].values()), self.encoded[name]
         one_line = questions[0].dataset in ONE_LINE
 
         def is_over(text: str) -> bool:
@@ -148,15 +131,16 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
             "long_context_truncated": [float(truncated) for _, truncated in prompts],
         }
 
-    def _prompt(self, item: str, question: LongQuestion, answer_tokens: int) -> tuple[list[int], bool]:
+    def encode(self, name: str, item: LongQuestion, what: str) -> tuple[list[int], bool]:
         """Return the tokens that a model reads, and True if some are left out."""
-        with encoding(f"item {item!r} of {self.spec.source}"):
-            ids = list(self.encoder.encode(self.spec.prompt(question)).ids)
-        room = self.spec.context - answer_tokens - 1
-        if len(ids) <= room:
-            return [self.encoder.end, *ids], False
-        half = room // 2
-        return [self.encoder.end, *ids[:half], *ids[len(ids) - half :]], True
+        with encoding(what):
+            ids = list(self.encoder.encode(self.spec.prompt(item)).ids)
+        room = self.spec.context - self.spec.answer_tokens(name) - 1
+        half, cut = room // 2, len(ids) > room
+        tokens = [self.encoder.end, *(ids[:half] + ids[len(ids) - half :] if cut else ids)]
+        if len(tokens) <= self.unscored:
+            raise SpecError(f"{what} has {len(tokens)} tokens, all unscored")
+        return tokens, cut
 
 
 _ANSWER_TOKENS = {slug(name, name): count for name, count in ANSWER_TOKENS.items()}

@@ -25,7 +25,6 @@ from runners.evaluations.evaluation import over_sets
 from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
 from runners.evaluations.likelihood import costs_of, encoding, pair
 from runners.tasks.task import Items, Measurements, Predict, Task
-from runners.tasks.text.encoder import Encoder, Encodes
 
 RULES = ("acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_full")
 
@@ -56,8 +55,7 @@ class MultipleChoice(FromFiles):
         return {row: [{}] for name in names for row in (name, *(f"{name}.{each}" for each in self.names))}
 
     def open(self, task: Task) -> "MultipleChoiceJudge":
-        assert isinstance(task, Encodes)
-        return MultipleChoiceJudge(self, task.encoder(), self.read_parts(), task.unscored)
+        return MultipleChoiceJudge(self, task)
 
 
 class AnswerOption(NamedTuple):
@@ -74,19 +72,8 @@ class AnswerOption(NamedTuple):
 
 @final
 class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
-    """Ranks answers. The first `unscored` positions may see later tokens."""
-
-    def __init__(
-        self, spec: MultipleChoice, encoder: Encoder, sets: Mapping[str, Mapping[str, Question]], unscored: int
-    ) -> None:
-        super().__init__(spec, encoder, sets)
-        self._unscored = unscored
-        self._options = {
-            name: [
-                [self._option(item, question, text) for text in question.choices] for item, question in items.items()
-            ]
-            for name, items in sets.items()
-        }
+    def encode(self, name: str, item: Question, what: str) -> list[AnswerOption]:  # noqa: ARG002
+        return [self._option(item, text, what) for text in item.choices]
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield accuracies, losses and truncation by set, with the values of single items, and their means over sets.
@@ -104,7 +91,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         yield over_sets("chance.multiple_choice_acc", rows)
 
     def values(self, predict: Predict, name: str) -> dict[str, list[float]]:
-        options = self._options[name]
+        options: list[list[AnswerOption]] = self.encoded[name]
         sequences = [option.tokens for each in options for option in each]
         losses = iter(costs_of(predict, sequences, self.encoder.vocabulary))
         values: dict[str, list[float]] = {f"multiple_choice_{kind}": [] for kind in (*RULES, "loss", "truncated")}
@@ -112,7 +99,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
             scores = []  # one row per option, in the order of `RULES`; more is better
             for option in each:
                 nats, (characters, size) = next(losses), option.lengths
-                total, mean = -float(nats[len(nats) - option.answer :].sum()), -float(nats[self._unscored :].mean())
+                total, mean = -float(nats[len(nats) - option.answer :].sum()), -float(nats[self.unscored :].mean())
                 scores.append((total, total / characters, total / size, total / option.answer, mean))
             for rule, of_options in zip(RULES, zip(*scores, strict=True), strict=True):
                 others = [score for at, score in enumerate(of_options) if at != question.answer]
@@ -122,8 +109,8 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
             values["multiple_choice_truncated"].append(float(any(option.truncated for option in each)))
         return values
 
-    def _option(self, item: str, question: Question, text: str) -> AnswerOption:
-        most, what = self.spec.context, f"item {item!r} of {self.spec.source}"
+    def _option(self, question: Question, text: str, what: str) -> AnswerOption:
+        most = self.spec.context
         with encoding(what):
             before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
         if not 0 < len(answer) <= most:
@@ -133,7 +120,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
             )
         whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
-        if len(kept) - 1 - len(answer) < self._unscored:
+        if len(kept) - 1 - len(answer) < self.unscored:
             raise SpecError(
                 f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; add context"
             )

@@ -203,11 +203,9 @@ def _find_changes(trained: TrainedModel, store: Store, wanted: Wanted, tell: Cal
 
 
 def _require_new(store: Store, place: tuple[str, int, str], new: Coverage, *, again: bool) -> list[str]:
-    """Require that no other evaluation measures the same, and return the keys of evaluations that are replaced.
+    """Return the keys of evaluations that are replaced; SpecError if something else measures the same.
 
     `new` holds names of rows. A name that ends in a full stop stands for all names with this beginning.
-
-    Raises SpecError if the training, or another evaluation, measures the same.
     """
     recorded = store.sql(
         "SELECT DISTINCT name, CAST(to_json(point) AS VARCHAR) AS point FROM v_evaluation "

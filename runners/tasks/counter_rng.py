@@ -15,11 +15,9 @@ from variants.model.seeding import generator
 CPU = torch.device("cpu")
 
 
-def _as_int64(constant: int) -> int:
-    return constant - (1 << 64) if constant >> 63 else constant
-
-
-_GOLDEN, _FIRST, _SECOND = map(_as_int64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_GOLDEN, _FIRST, _SECOND = (
+    word - (1 << 64) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)  # as int64
 
 
 @final

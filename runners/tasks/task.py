@@ -115,7 +115,9 @@ class Data(ABC):
         parts = [self.batch(0, 0)]
         while sum(len(part.inputs) for part in parts) < count:
             parts.append(self.batch(len(parts), 0))
-        return join_batches(parts).first(count)
+        inputs, targets = (torch.cat([part[index] for part in parts]) for index in (0, 1))  # type: ignore[misc]
+        visible = [part.visible for part in parts if part.visible is not None]
+        return Batch(inputs, targets, torch.cat(visible) if visible else None).first(count)
 
     def complete_batch(self, part: Batch) -> Batch:
         """Compute the targets of a part of a batch on its device; by default unchanged."""
@@ -205,13 +207,6 @@ def row_words(name: str, point: Mapping[str, float]) -> str:
     """Write the name of a row with its point, for errors."""
     at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
     return f"{name} at {at}" if at else name
-
-
-def join_batches(parts: Sequence[Batch]) -> Batch:
-    """Join the sequences of all parts, which must have one length and all or none hidden keys."""
-    inputs, targets = (torch.cat([part[index] for part in parts]) for index in (0, 1))  # type: ignore[misc]
-    visible = [part.visible for part in parts if part.visible is not None]
-    return Batch(inputs, targets, torch.cat(visible) if visible else None)
 
 
 def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measurements:

@@ -128,11 +128,7 @@ def _graphs() -> int:
 
 
 def _copy_for(model: Hashable, method: Any) -> Pass:
-    """Return a method with the same code, whose graphs are kept for `model`.
-
-    The compiler keeps graphs by code object. So trials that differ by seed or learning rate share graphs in a worker,
-    and other models do not change these graphs.
-    """
+    """Return a method whose graphs are kept for `model`; the compiler keeps them by code object, for all trials."""
     return MethodType(_copy_function(model, method.__func__), method.__self__)
 
 

@@ -62,7 +62,7 @@ class Cost:
             self._compiling[self._drawn] += 1
         self._energy.look()
 
-    def entries(self, *, train_s: float, evaluate_s: float, probe_s: float, measure: bool = True) -> dict[str, float]:
+    def entries(self, seconds: Mapping[str, float], *, measure: bool = True) -> dict[str, float]:
         """Return the cost so far, with the peak of the device if `measure`; empty on ranks other than 0."""
         if self._world.place.rank:
             return {}
@@ -70,9 +70,7 @@ class Cost:
         found: dict[str, float | None] = {
             "steps": self._shapes.total(),
             "tokens": _tokens(self._shapes),
-            "train_s": train_s,
-            "evaluate_s": evaluate_s,
-            "probe_s": probe_s,
+            **seconds,
             "joules": self._energy.joules(),
             "peak_memory_bytes": peak_memory_bytes(),
             "flops": flops(self._trial, self._shapes),
@@ -80,7 +78,7 @@ class Cost:
         if self._graphs:
             found |= {"graphs": self._graphs, "compile_s": self._compile_s}
             found |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
-        peak = peak_flops_per_s(device, self._trial.training.precision, measure=measure and train_s > LONG_S)
+        peak = peak_flops_per_s(device, self._trial.training.precision, measure=measure and seconds["train_s"] > LONG_S)
         found["peak_flops_per_s"] = None if peak is None else peak * gpus
         return {name: value for name, value in found.items() if value is not None}
 

@@ -15,12 +15,7 @@ _FIXED = (":4096:8", ":16:8")
 
 
 def fix_workspace(device: torch.device, *, wanted: bool) -> None:
-    """Set the workspace of cuBLAS on CUDA, so that it adds up in one order; call before the first product.
-
-    PyTorch reads the variable once in a process, so every trial sets it.
-
-    EnvironmentProblem if the trial is `wanted` deterministic and the user has set another workspace.
-    """
+    """Set cuBLAS's workspace before the first product; EnvironmentProblem if `wanted` and the user set another."""
     if device.type != "cuda":
         return
     given = os.environ.setdefault(_CUBLAS, _FIXED[0])

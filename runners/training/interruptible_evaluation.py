@@ -16,10 +16,7 @@ class EvaluationStopped(Exception):
 
 @final
 class InterruptiblePredict(Predict):
-    """A model for the evaluations of one step; `kept` holds the results of `once` so far.
-
-    `stop_requested` is asked before each forward pass, and `keep` is called after each new result.
-    """
+    """A model for the evaluations of one step; `keep` is called after each result of `once`, all in `kept`."""
 
     def __init__(
         self, outputs: Predict, kept: list[Any], stop_requested: Callable[[], bool], keep: Callable[[], None]

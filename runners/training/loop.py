@@ -118,7 +118,7 @@ class _TrainingRun:
         self._norms: list[float] = []
         self._answers: list[Any] = []  # results of forward passes of the evaluation at work
         self._saved = (-1, 0)  # step and number of answers of the newest checkpoint
-        self._train_s = self._evaluate_s = self._probe_s = 0.0
+        self._seconds = dict.fromkeys(("train_s", "evaluate_s", "probe_s"), 0.0)
 
     def result(self) -> TrainingResult:
         try:
@@ -175,7 +175,7 @@ class _TrainingRun:
         self._unread.append(StepValues.send(step, rate, torch.stack([loss, norm, *others])))
         arrived = self._wait(leave=0 if step == self._training.steps else self._behind)
         took = time.perf_counter() - began
-        self._train_s += took
+        self._seconds["train_s"] += took
         self._cost.end_step(took, self._forward.graphs)
         self._report(arrived, newest=step)
 
@@ -257,7 +257,7 @@ class _TrainingRun:
             try:
                 measured = list(self._measure(step))
             except EvaluationStopped:
-                self._evaluate_s += time.perf_counter() - began
+                self._seconds["evaluate_s"] += time.perf_counter() - began
                 return False
             for found in measured:
                 if isinstance(found, Items):
@@ -271,8 +271,8 @@ class _TrainingRun:
         self._model.train()
         self._answers.clear()
         ended = time.perf_counter()
-        self._evaluate_s += looked - began
-        self._probe_s += ended - looked
+        self._seconds["evaluate_s"] += looked - began
+        self._seconds["probe_s"] += ended - looked
         return True
 
     def _measure(self, step: int) -> Iterator[Measurements | Items]:
@@ -305,7 +305,7 @@ class _TrainingRun:
         began = time.perf_counter()
         with torch.inference_mode():
             self._look(step, diverged=True)
-        self._probe_s += time.perf_counter() - began
+        self._seconds["probe_s"] += time.perf_counter() - began
 
     def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))
@@ -329,10 +329,6 @@ class _TrainingRun:
             **({"answers": _copy_to_cpu(self._answers)} if self._answers else {}),
         }
 
-    def _weights_to_keep(self) -> dict[str, Any]:
-        read = None if self._data.record is None else dict(self._data.record)
-        return {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
-
     def _restore(self) -> int:
         found = self._world.share_restored(self._surroundings.restore())
         if found is None:
@@ -347,21 +343,20 @@ class _TrainingRun:
 
     def _finish(self, step: int, *, stopped: bool) -> TrainingResult:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
-            self._surroundings.keep(step, self._weights_to_keep())
+            read = None if self._data.record is None else dict(self._data.record)
+            kept = {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
+            self._surroundings.keep(step, kept)
         return TrainingResult(
             step=step,
             stopped=stopped,
             parameters=sum(p.numel() for p in self._model.parameters()),
             operator_parameters=self._model.operator_parameters(),
-            train_s=self._train_s,
-            evaluate_s=self._evaluate_s,
-            probe_s=self._probe_s,
             cost=self._spent_cost(measure=True),
+            **self._seconds,
         )
 
     def _spent_cost(self, *, measure: bool) -> dict[str, float]:
-        seconds = {"train_s": self._train_s, "evaluate_s": self._evaluate_s, "probe_s": self._probe_s}
-        return self._cost.entries(**seconds, measure=measure)
+        return self._cost.entries(self._seconds, measure=measure)
 
 
 def _copy_to_cpu(state: Any) -> Any:

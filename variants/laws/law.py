@@ -42,12 +42,7 @@ def require(holds: bool, words: str) -> None:  # noqa: FBT001
 def near(
     came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol: float = 0.0, oracle: bool = False
 ) -> None:
-    """Raise LawBroken unless |came - expected| <= atol + rtol |expected| everywhere; NaN equals nothing.
-
-    Raise NotFinite if they differ only where both are not finite.
-
-    `inputs` names the inputs in the message. `oracle` is True if `expected` is the oracle's.
-    """
+    """Raise LawBroken unless |came - expected| <= atol + rtol |expected|; NotFinite if only infinite values differ."""
     came, expected = came.detach(), expected.detach()
     require(came.shape == expected.shape, f"expected shape {[*expected.shape]}, came {[*came.shape]}, for {inputs}")
     excess = (came - expected).abs() - (atol + rtol * expected.abs())

@@ -104,12 +104,9 @@ class Transformer(nn.Module):
             self.read_out.weight = self.read_in.weight
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Map float [B, T, width] or token ids [B, T] to predictions at every position.
+        """Map float [B, T, width] or token ids [B, T] to predictions; SpecError if positions do not suffice.
 
-        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. It hides
-        padding and other documents.
-
-        Raises SpecError if the sequence, sink tokens included, is longer than the learned positions.
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it.
         """
         hidden = self.embed(x)
         for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):

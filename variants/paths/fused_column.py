@@ -142,14 +142,7 @@ _of_gpu._dynamo_marked_constant = True  # type: ignore[attr-defined]  # `assume_
 
 
 def attend_with_column(q: Tensor, k: Tensor, v: Tensor, column: Column, mask: Tensor | None, scale: float) -> Tensor:
-    """Compute softmax attention [B, H, T, D] with one more column; causal without a mask.
-
-    Args:
-        q, k, v: queries, keys and values [B, H, T, D].
-        column: the column.
-        mask: True where a key is visible, [T, T] or four dimensions that broadcast to [B, H, T, T]; on the CPU only.
-        scale: factor of the products of queries and keys.
-    """
+    """Compute softmax attention [B, H, T, D] with one more column; causal, or by a boolean `mask` on the CPU."""
     if mask is not None:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -float("inf"))
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the kernel reads rows of channels

@@ -287,11 +287,7 @@ def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tens
 
 
 def _project(tile: _Map, log: Tensor, power: int) -> tuple[Tensor, Tensor]:
-    """Return weights and thresholds of the projection of `log`, which is overwritten.
-
-    The sum of the weights is convex and falls with the threshold. Newton's steps from a threshold with too large a sum
-    rise to the solution.
-    """
+    """Return weights and thresholds of the projection of `log`, by Newton's steps from below; overwrite `log`."""
     largest = log.amax(-1, keepdim=True)
     z = log.sub_(largest).div_(power)
     threshold, precision = torch.full_like(largest, -1.0), 2 * torch.finfo(z.dtype).eps

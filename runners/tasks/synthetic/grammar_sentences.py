@@ -161,10 +161,7 @@ class Sampler:
         return SentenceSample(torch.where(named, self._draw_names(draws, named, lemma), tokens), topics)
 
     def agreement(self, draws: Draws, pairs: int, attractors: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw sentences up to their verb [B, 1 + 2 attractors], the verb that agrees, and its other form.
-
-        Every noun in between has the other number than the subject; half of the subjects are plural. int64 [B].
-        """
+        """Draw sentences up to their verb [B, 1 + 2 attractors], the verb that agrees and its other form, int64."""
         process = self._process
         topics = draws.below(self._process.topics, pairs, 1)
         plural = torch.arange(pairs, device=self._device)[:, None] % 2

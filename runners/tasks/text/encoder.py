@@ -55,10 +55,7 @@ class Encoder(ABC):
 
 
 def sizes_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Count UTF-8 bytes by token, int64 [tokens]; text without a token counts with the next or last token.
-
-    Tokens of one character share its bytes evenly, in order.
-    """
+    """Count UTF-8 bytes by token, int64 [tokens]; bytes without a token count with the next or last one."""
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     offsets = np.concatenate(([0], np.cumsum(1 + (points > 0x7F) + (points > 0x7FF) + (points > 0xFFFF))))
     if not spans:

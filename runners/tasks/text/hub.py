@@ -65,11 +65,7 @@ class HubText(Spec):
 
 
 def hub_text(hub: HubText) -> Origin:
-    """Return the text of `hub` from the cache; download it if it is not there.
-
-    SpecError if the dataset, configuration, split, revision or column does not exist. EnvironmentProblem if it is not
-    cached and the hub cannot be reached, or the package is missing.
-    """
+    """Return the text of `hub` from the cache, else download it; SpecError or EnvironmentProblem if that fails."""
     if not hub.cached.exists():
         _download(hub)
     return local_files(hub.cached)._replace(name=hub.described)

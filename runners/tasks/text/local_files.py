@@ -34,27 +34,18 @@ def local_files(source: Path) -> Origin:
     """Find the text in a file or in all files of a folder.
 
     A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row,
-    in its column `text`; null is no document. `documents` raises SpecError for text that is not UTF-8, has a NUL or SUB
-    character, or lacks the field or column.
-
-    SpecError if there is no such file, it has another suffix, or the folder holds none.
-    EnvironmentProblem if it cannot be read.
+    in its column `text`; null is no document. Raises SpecError for other files, EnvironmentProblem for unreadable ones.
     """
-    paths = _paths(source)
-    folder = source if source.is_dir() else source.parent
-    files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
-    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path)))
-
-
-def _paths(source: Path) -> list[Path]:
     rule = "a text is a .txt, .jsonl or .parquet file, or a folder of these"
     if not source.exists():
         raise SpecError(f"there is no text {source}; {rule}")
-    files = sorted(_inside(source)) if source.is_dir() else [source]
-    paths = [path for path in files if path.suffix.lower() in SUFFIXES]
+    found = sorted(_inside(source)) if source.is_dir() else [source]
+    paths = [path for path in found if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise SpecError(f"{rule}; got {source}")
-    return paths
+    folder = source if source.is_dir() else source.parent
+    files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
+    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path)))
 
 
 def _inside(folder: Path) -> Iterator[Path]:
