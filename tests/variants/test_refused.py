@@ -67,7 +67,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: v.Temperature(tau=v.Number(init=1.0)), "needs link='positive'; got 'identity'"),
     (lambda: v.ForgetGate(gate=v.Number(init=0.5)), "needs link='unit'; got 'identity'"),
     (lambda: v.fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
-    (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "one for all queries, .*; got 'token'"),
+    (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "one for all queries: .*; got 'token'"),
     (lambda: v.PerChannel(opening=v.Number(init=0.5)), "instance of Vector"),
     (lambda: v.PerHead(opening=v.Vector(init=0.5)), "holds no Vector"),
     (lambda: v.differential("query"), "use form='scalar'"),
@@ -138,7 +138,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: fit_heads(v.NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
     (lambda: fit_heads(v.NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
     # arguments
-    (lambda: lone_query(13), "needs as many as keys; got 1 for 13"),
+    (lambda: lone_query(13), "needs as many queries as keys; got 1 for 13"),
     (lambda: cosformer_logits(11), "got a sequence of 13, raise length to 12 or more"),
 ]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from variants.granularity import Axis, Granularity
 from variants.links import LINKS, Link
 from variants.number import HeadShape, Number, require_link
-from variants.stages.forgetting.forget_gate import GatedForgetting
+from variants.stages.gated_forgetting import GatedForgetting
 
 
 class HeadDecay(Number):
