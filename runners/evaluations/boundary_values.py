@@ -19,7 +19,7 @@ from torch import Tensor
 
 from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation
-from runners.tasks.synthetic.in_context import prompt
+from runners.tasks.synthetic.in_context import Places, prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
 from runners.tasks.task import Measurements, Predict, over_items
 
@@ -36,7 +36,7 @@ class BoundaryValues(Evaluation):
     }
     needs: ClassVar[tuple[type, str]] = (LinearFunctions, "the task linear_functions")
     kind: Literal["boundary_values"] = "boundary_values"
-    slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (1.0, 9.0, 10.0)
+    slopes: Places = (1.0, 9.0, 10.0)
     """The a of f(x) = a x."""
     x: Annotated[tuple[FiniteFloat, ...], Field(min_length=2), INCREASING] = (
         *(-x for x in reversed(_OUTWARD)),

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation
+from runners.tasks.synthetic.in_context import Places
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
 
@@ -26,10 +26,7 @@ class LargeValue(Evaluation):
     units: ClassVar[Mapping[str, str]] = {"large_value_error_rate": "share of 1"}
     needs: ClassVar[tuple[type, str]] = (Quantifiers, "the task quantifiers")
     kind: Literal["large_value"] = "large_value"
-    values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (
-        *(-100.0, -70.0, -30.0, -10.0),
-        *(10.0, 30.0, 70.0, 100.0),
-    )
+    values: Places = (-100.0, -70.0, -30.0, -10.0, 10.0, 30.0, 70.0, 100.0)
     """Values of the last number, rising."""
     numbers: Annotated[int, Field(ge=2)] = 40
     """Numbers of a sequence with the large one. With labels in between they take nearly twice as many positions."""

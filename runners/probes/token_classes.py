@@ -92,12 +92,8 @@ _TAGS: Final = {
     **dict.fromkeys(("NOUN", "VERB", "ADJ", "ADV", "PROPN"), CONTENT),
     **dict.fromkeys(("DET", "ADP", "CCONJ", "SCONJ", "PART", "AUX", "PRON"), FUNCTION),
 }
-_INTERJECTIONS: Final = frozenset(
-    [
-        *("ah", "aha", "alas", "bye", "eh", "goodbye", "hello", "hey", "hi", "hm"),
-        *("hmm", "oh", "ok", "okay", "oops", "ouch", "uh", "um", "wow", "yes"),
-    ]
-)
+_SAID = "ah aha alas bye eh goodbye hello hey hi hm hmm oh ok okay oops ouch uh um wow yes"
+_INTERJECTIONS: Final = frozenset(_SAID.split())
 _WORD: Final = re.compile(
     r"[^\W\d_]+?(?=n['’]t\b)|n['’]t\b|(?<=\w)['’](?:s|re|ve|ll|d|m)\b|[^\W\d_]+|\d+(?:[.,]\d+)*", re.IGNORECASE
 )

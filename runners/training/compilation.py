@@ -44,18 +44,9 @@ class Forward:
         self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
         self._cuda = device.type == "cuda"
         if compiles(trial, device):
-            training, execution = trial.training, trial.execution
-            model = (
-                trial.task,
-                trial.model,
-                trial.operators(),
-                training.precision,
-                trial.parts,
-                execution.path,
-                device,
-            )
+            model = (trial.task, trial.model, trial.operators(), trial.training.precision, trial.parts)
             self._before = _graphs()
-            self._run = _compile_forward(_copy_for(model, plain), device)
+            self._run = _compile_forward(_copy_for((*model, trial.execution.path, device), plain), device)
 
     @property
     def compiled(self) -> bool:

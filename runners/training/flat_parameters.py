@@ -32,16 +32,12 @@ class Flat:
             starts.append(-(-end // _ALIGNED) * _ALIGNED)
             end = starts[-1] + sum(p.numel() for p in parameters) if parameters else end
         self._gradient_and_loss = next(model.parameters()).new_zeros(end + 1)
-        joined = [
-            _join(parameters, self._gradient_and_loss[start:]) if parameters else None
+        first, second, third = (
+            [_join(parameters, self._gradient_and_loss[start:])] if parameters else []
             for parameters, start in zip((decayed, kept, hidden), starts, strict=True)
-        ]
-        self.weights = ParameterVectors(
-            [] if joined[0] is None else [joined[0]],
-            [] if joined[1] is None else [joined[1]],
-            joined[2],
-            tuple((count, p.shape[1]) for p in hidden for count in rows[id(p)]),
         )
+        shapes = tuple((count, p.shape[1]) for p in hidden for count in rows[id(p)])
+        self.weights = ParameterVectors(list[Tensor](first), list[Tensor](second), third[0] if third else None, shapes)
 
     def zero_gradients(self) -> None:
         self._gradient_and_loss.zero_()

@@ -47,39 +47,28 @@ def count_flops(
     training: bool,
 ) -> float:
     """Count a forward pass, with its backward pass if `training`; a layer is the difference of two models."""
+
+    def count(operator: Operator, layers: int) -> float:
+        with shapes_only():
+            whole = backbone.changed(layers=layers)
+            model = Transformer(whole, [operator] * layers, inputs=inputs, seed=0, path=path).train(training)
+            x = torch.empty(*shape, dtype=torch.int64) if isinstance(inputs, Tokens) else torch.empty(*shape, *inputs)
+        counter = _Counter()
+        with _Fused(), counter, torch.set_grad_enabled(training):
+            outputs = model(x)
+            if training:
+                loss = outputs.log_softmax(-1) if isinstance(inputs, Tokens) else outputs.square()
+                loss.mean().backward()
+        return counter.flops
+
     total = 0.0
     for operator in dict.fromkeys(operators):
-        one = _count_model(backbone.changed(layers=1), (operator,), inputs, path, shape, training=training)
+        one = count(operator, 1)
         if len(operators) == 1:
             return one
-        two = _count_model(backbone.changed(layers=2), (operator, operator), inputs, path, shape, training=training)
-        total = (total or one - max(0.0, two - one)) + operators.count(operator) * max(0.0, two - one)
+        more = max(0.0, count(operator, 2) - one)
+        total = (total or one - more) + operators.count(operator) * more
     return total
-
-
-def _count_model(
-    backbone: Backbone,
-    operators: tuple[Operator, ...],
-    inputs: Scalars | Tokens,
-    path: PathName,
-    shape: Shape,
-    *,
-    training: bool,
-) -> float:
-    with shapes_only():
-        model = Transformer(backbone, operators, inputs=inputs, seed=0, path=path)
-    if isinstance(inputs, Tokens):
-        x = torch.empty(shape.batch, shape.length, dtype=torch.int64, device="meta")
-    else:
-        x = torch.empty(shape.batch, shape.length, inputs.width, device="meta")
-    model.train(training)
-    counter = _Counter()
-    with _Fused(), counter, torch.set_grad_enabled(training):
-        outputs = model(x)
-        if training:
-            loss = outputs.log_softmax(-1) if isinstance(inputs, Tokens) else outputs.square()
-            loss.mean().backward()
-    return counter.flops
 
 
 @final

@@ -217,7 +217,7 @@ def test_a_tokenizer_is_known_by_its_record(root: Path, tmp_path: Path, then: st
         (
             AssociativeRecall(keys=32, values=64, context=24, pairs=3),
             AssociativeRecall(keys=64, values=32, context=24, pairs=3),
-            r"learned keys=32, the student's task has 64",
+            r"learned keys=32, the student's task 64",
         ),
         (AssociativeRecall(context=24, pairs=3), Needle(context=24), r"learned the task 'associative_recall' and"),
     ],

@@ -17,14 +17,7 @@ LAWS: tuple[Law, ...] = (
     *scores.LAWS,
     *visibility.LAWS,
     visibility.LARGE,
-    *values.LAWS,
-    *limits.LAWS,
-    *gradients.LAWS,
-    *symmetry.LAWS,
-    *layers.LAWS,
-    *starts.LAWS,
-    *models.LAWS,
-    *precision.LAWS,
+    *(law for file in (values, limits, gradients, symmetry, layers, starts, models, precision) for law in file.LAWS),
 )
 """All laws, the most informative first."""
 

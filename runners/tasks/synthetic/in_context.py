@@ -7,7 +7,7 @@ import math
 from typing import Annotated, Self
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, FiniteFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.spec import Spec
@@ -19,6 +19,7 @@ SCORED_FROM = 3
 """Position, counted from 0, from which errors enter the measures of the paper's code."""
 
 Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1), INCREASING]
+Places = Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING]
 
 
 class Curriculum(Spec):
