@@ -158,16 +158,15 @@ def _judge(
             return _describe_failure(key, spec.label, spec.key, error)
         trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
         trained = replace(trained, trial=trial, sources=codes.sources(trial))
-        declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
-        _require_new(store, place, declared, again=wanted.again)
         began = time.perf_counter()
         judge = spec.open(trial.task)
-        subjects = frozenset((f"{name}.", coordinates(point)) for name, point in judge.subjects.items())
-        _require_new(store, place, subjects, again=wanted.again)
-        rows, data = trained.evaluate(judge)
+        planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in judge.subjects.items()}}
+        rows = frozenset((name, coordinates(point)) for name, points in planned.items() for point in points)
+        _require_new(store, place, rows, again=wanted.again)
+        found, data = trained.evaluate(judge)
         result = records.EvaluationRecord(
-            [each for each in rows if isinstance(each, Measurements)],
-            [each for each in rows if isinstance(each, Items)],
+            [each for each in found if isinstance(each, Measurements)],
+            [each for each in found if isinstance(each, Items)],
             time.perf_counter() - began,
             data,
         )

@@ -1,6 +1,7 @@
 """A law: a property that every operator keeps or declares to break."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -66,6 +67,10 @@ def near(
         f"{first} {one:{form}}, {second} {other:{form}} at {place} "
         f"({int(wrong.sum())} of {came.numel()} entries), for {inputs}"
     )
+
+
+equal = partial(near, rtol=1e-10, atol=1e-12)
+"""`near`, for two computations of the same value in float64."""
 
 
 def finite(x: Tensor, what: str) -> None:

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
-from variants.laws.law import Law, near
+from variants.laws.law import Law, equal, near
 from variants.laws.oracle import AddedLogits, attend_in_floats
-from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
 from variants.model.block import Attention, LayerPosition
@@ -40,7 +39,7 @@ def _layer(operator: Operator) -> None:
         attention = _draw_weights(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.label} positions, numbers per {axis}"
-        near(attention(x[None])[0], _in_floats(attention, x), words, **EXACT, oracle=True)
+        equal(attention(x[None])[0], _in_floats(attention, x), words, oracle=True)
 
 
 def _rotary(operator: Operator, wider: int) -> Backbone | None:

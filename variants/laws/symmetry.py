@@ -5,8 +5,7 @@ from torch import Tensor
 
 from variants.attend import Heads, attend, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs
-from variants.laws.law import Law, finite, near, require
-from variants.laws.values import EXACT
+from variants.laws.law import Law, equal, finite, near, require
 from variants.laws.visibility import gradients, output
 from variants.operator import Operator, causal
 from variants.paths.case import Case
@@ -18,7 +17,7 @@ def _sequences(operator: Operator) -> None:
     inputs = random_inputs(operator, batch=3)
     turned = [2, 0, 1]
     came = output(operator, inputs.batch(chosen=turned))
-    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT)
+    equal(came, output(operator, inputs)[turned], "three sequences in another order")
 
 
 def _heads(operator: Operator) -> None:
@@ -26,7 +25,7 @@ def _heads(operator: Operator) -> None:
     inputs = random_inputs(operator)
     turned = [*range(1, count), 0]
     came = output(operator, inputs.heads(chosen=turned))
-    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT)
+    equal(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last")
 
 
 def _json(operator: Operator) -> None:
@@ -63,7 +62,7 @@ def _paths(operator: Operator) -> None:
         for path in able if words.startswith("a mask of") else able[:-1]:
             if path.cannot_call(Case.of(there)) is None:
                 for name, value in _along(operator, inputs, there, path.name).items():
-                    near(value, expected[name], f"path {path.name!r} with {words}: {name}", **EXACT)
+                    equal(value, expected[name], f"path {path.name!r} with {words}: {name}")
 
 
 def run_path(name: str, operator: Operator, inputs: Inputs, heads: Heads | None = None) -> Tensor:

@@ -1,7 +1,6 @@
 """Laws of the output: it equals the plain-float oracle under any mask, and depends on every number."""
 
 from collections.abc import Iterator
-from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -9,7 +8,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import Heads, attention, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs, with_number
-from variants.laws.law import Law, NothingStated, near, require
+from variants.laws.law import Law, NothingStated, equal, require
 from variants.laws.oracle import AddedLogits, attend_in_floats
 from variants.laws.visibility import output
 from variants.links import Link
@@ -17,17 +16,6 @@ from variants.number import Matrix
 from variants.operator import Operator, causal
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.none import NoPositions
-
-
-class Exact(TypedDict):
-    """A tolerance."""
-
-    rtol: float
-    atol: float
-
-
-EXACT: Exact = {"rtol": 1e-10, "atol": 1e-12}
-"""Tolerance of two computations of the same value in float64."""
 
 _EXTREMES: dict[Link, tuple[float, ...]] = {
     "identity": (-10.0, 0.0, 10.0),
@@ -72,7 +60,7 @@ def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str
         heads = (inputs.q[at].tolist(), inputs.k[at].tolist(), inputs.v[at].tolist())
         seen = (mask[at, 0] if mask.dim() == 4 else mask).tolist()
         expected = torch.tensor(attend_in_floats(operator, heads, seen, numbers, added), dtype=torch.float64)
-        near(came[at], expected, words, **EXACT, oracle=True)
+        equal(came[at], expected, words, oracle=True)
 
 
 def _admits_bias(operator: Operator) -> bool:
