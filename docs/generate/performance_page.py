@@ -24,57 +24,55 @@ Row = Mapping[str, Any]
 def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
-    paths = sorted(RESULTS.glob("*.json"), key=lambda path: path.stem)
-    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    sections = [_write_section(name, about, pictures) for name, about in files.items() if name.startswith("attention-")]
-    training = [_write_training(name, about) for name, about in files.items() if name.startswith("training-")]
-    overhead = [_write_overhead(name, about) for name, about in files.items() if name.startswith("overhead-")]
-    vectorised = [_write_vectorised(name, about) for name, about in files.items() if name.startswith("vectorised-")]
-    parts = {
-        "exactness": [_write_exactness(name, about) for name, about in files.items() if name.startswith("exactness-")],
-        "tiles": [_write_tiles(name, about) for name, about in files.items() if name.startswith("tiles-")],
-        "sections": sections,
-        "training": training,
-        "overhead": overhead,
-        "vectorised": vectorised,
-    }
+    parts: dict[str, list[str]] = {name: [] for name in ("sections", *_WRITERS)}
+    for path in sorted(RESULTS.glob("*.json"), key=lambda path: path.stem):
+        name, about = path.stem, json.loads(path.read_text(encoding="utf-8"))
+        kind = name.partition("-")[0]
+        if kind == "attention":
+            write = _write_gpu_section if "gpu" in about else _write_section
+            parts["sections"].append(write(name, about, pictures))
+        elif kind in _WRITERS:
+            parts[kind].append(_WRITERS[kind](name, about))
     texts = {name: "\n".join(part) for name, part in parts.items()}
     return {"performance.md": fill_template("performance", texts), **pictures}
 
 
+def _measured(about: Row) -> list[Row]:
+    return [row for row in about["rows"] if "error" not in row]
+
+
 def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
-    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    """Write a table with the chosen path and the definition of each operator, and a picture per length."""
+    found: dict[str, dict[int, dict[str, Row]]] = {}
+    rows = _measured(about)
+    for row in rows:
+        if row["operator"] != _FUSED:
+            found.setdefault(row["operator"], {}).setdefault(row["length"], {})[row["path"]] = row
     lengths = sorted({row["length"] for row in rows})
-    if "gpu" in about:
-        return _write_gpu_section(name, about, lengths, pictures)
-    operators = dict.fromkeys(row["operator"] for row in rows if row["operator"] != _FUSED)
-    measured = {
-        (operator, length): {row["path"]: row for row in rows if (row["operator"], row["length"]) == (operator, length)}
-        for operator in operators
-        for length in lengths
-    }
-    lines = [_write_line(operator, [measured[operator, length] for length in lengths]) for operator in operators]
-    heads = [
-        "operator",
-        "path",
-        *(f"{length}: {what}" for length in lengths for what in ("forward", "both", "definition")),
-    ]
-    parts = [_describe(name, about), table(heads, lines)]
+    lines = [_write_line(operator, [by_length.get(at, {}) for at in lengths]) for operator, by_length in found.items()]
+    columns = [f"{length}: {what}" for length in lengths for what in ("forward", "both", "definition")]
+    parts = [_describe(name, about), table(["operator", "path", *columns], lines)]
     for length in lengths:
-        picture = f"performance/{name}-{length}.svg"
-        title = _TITLE.format(length=length)
-        pictures[picture] = draw_picture(title, [_Bars({each: measured[each, length] for each in operators})])
-        parts.append(f"![{title}, by operator]({picture})\n")
+        bars = {operator: by_length.get(length, {}) for operator, by_length in found.items()}
+        parts.append(_draw_bars(name, length, bars, pictures))
     return "\n".join(parts)
 
 
-def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: dict[str, str]) -> str:
+def _draw_bars(name: str, length: int, rows: Mapping[str, Mapping[str, Row]], pictures: dict[str, str]) -> str:
+    """Add the picture of a length to `pictures`; return the line that shows it."""
+    picture = f"performance/{name}-{length}.svg"
+    title = f"Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
+    pictures[picture] = draw_picture(title, [_Bars(rows)])
+    return f"![{title}, by operator]({picture})\n"
+
+
+def _write_gpu_section(name: str, about: Row, pictures: dict[str, str]) -> str:
     """Write a table of forward and one of both passes, with a column per length, and a picture at 4,096 tokens."""
     found: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in sorted(about["rows"], key=lambda row: row["operator"] != _FUSED):
-        if "error" not in row:
-            own = {**row, "chosen": _is_chosen(row, about)}
-            found.setdefault((row["operator"], row["path"]), {})[row["length"]] = own
+    for row in sorted(_measured(about), key=lambda row: row["operator"] != _FUSED):
+        own = {**row, "chosen": _is_chosen(row, about)}
+        found.setdefault((row["operator"], row["path"]), {})[row["length"]] = own
+    lengths = sorted({length for by_length in found.values() for length in by_length})
     parts, longest = [_describe(name, about)], lengths[-1]
     for what, title in (("forward", "Forward"), ("both", "Forward and backward")):
         lines = []
@@ -91,9 +89,7 @@ def _write_gpu_section(name: str, about: Row, lengths: Sequence[int], pictures: 
     for (operator, path), by_length in found.items():
         if operator != _FUSED and length in by_length:
             bars.setdefault(operator, {})[path] = by_length[length]
-    picture, title = f"performance/{name}-{length}.svg", _TITLE.format(length=length)
-    pictures[picture] = draw_picture(title, [_Bars(bars)])
-    return "\n".join([*parts, f"![{title}, by operator]({picture})\n"])
+    return "\n".join([*parts, _draw_bars(name, length, bars, pictures)])
 
 
 def _write_ratio(row: Row, what: str) -> str:
@@ -107,9 +103,6 @@ def _is_chosen(row: Row, about: Row) -> bool:
     shape, length = about["shape"], row["length"]
     case = Case(length, length, "cuda", getattr(torch, shape["dtype"]), channels=shape["channels"])
     return choose(catalogue()[row["operator"]].make(), case).path.name == row["path"]
-
-
-_TITLE: Final = "Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
 
 
 def _describe(name: str, about: Row) -> str:
@@ -132,7 +125,7 @@ def _describe_machine(name: str, about: Row) -> str:
 
 
 def _write_exactness(name: str, about: Row) -> str:
-    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    rows = _measured(about)
     lines = []
     for path, dtype in dict.fromkeys((row["path"], row["dtype"]) for row in rows):
         if (path, dtype) == ("reference", "float32"):  # others are compared with it
@@ -146,30 +139,18 @@ def _write_exactness(name: str, about: Row) -> str:
             f"{max(row['largest_error'] / row['error_of_formula'] for row in same):.1f}",
             f"{sum(row['repeats'] for row in same)}",
         ])  # fmt: skip
-    heads = [
-        "path",
-        "precision",
-        "operators",
-        "cases",
-        "within budget",
-        "largest share of budget",
-        "where",
-        "times formula",
-        "same bits twice",
-    ]
+    heads = ["path", "precision", "operators", "cases", "within budget", "largest share of budget", "where"]
+    heads += ["times formula", "same bits twice"]
     failed = len(about["rows"]) - len(rows)
     return f"{_describe_machine(name, about)}; {failed} cases failed.\n\n{table(heads, lines)}"
 
 
 def _write_tiles(name: str, about: Row) -> str:
-    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
+    rows = _measured(about)
     lines = []
     for width, gated, kernel in dict.fromkeys((row["width"], row["gated"], row["kernel"]) for row in rows):
-        by_tile = {
-            tuple(row["tile"]): row["ms"]
-            for row in rows
-            if (row["width"], row["gated"], row["kernel"]) == (width, gated, kernel)
-        }
+        same = [row for row in rows if (row["width"], row["gated"], row["kernel"]) == (width, gated, kernel)]
+        by_tile = {tuple(row["tile"]): row["ms"] for row in same}
         chosen, fastest = tuple(getattr(TILES["half", width, gated], kernel)), min(by_tile, key=by_tile.__getitem__)
         gate, times = "yes" if gated else "no", [f"{by_tile[each]:.2f}" for each in (chosen, fastest)]
         lines.append([str(width), gate, kernel, str(len(by_tile)), str(chosen), *times, f"{max(by_tile.values()):.2f}"])
@@ -179,24 +160,18 @@ def _write_tiles(name: str, about: Row) -> str:
 
 
 def _write_training(name: str, about: Row) -> str:
-    rows: Sequence[Row] = [row for row in about["rows"] if "error" not in row]
-    eager = any("eager_ms" in row for row in rows)
-    heads = ["operator", "by hand, ms", "`ablate`, ms", *(["eager, ms"] if eager else [])]
-    heads += ["`ablate`'s speed / by hand", "tokens per s", "utilisation"]
-    lines = [
-        [
-            row["operator"],
-            f"{row['by_hand_ms']:.2f}",
-            f"{row['ablate_ms']:.2f}",
-            *([f"{row['eager_ms']:.2f}"] if eager else []),
-            f"{row['ratio']:.2f}",
-            f"{row['tokens_per_s']:,}",
-            "" if row["utilisation"] is None else f"{row['utilisation']:.0%}",
-        ]
-        for row in rows
-    ]
+    rows = _measured(about)
     if not rows:
         return f"{_describe_machine(name, about)}. No operator could be measured; the file has the errors.\n"
+    sides = {"by hand": "by_hand_ms", "`ablate`": "ablate_ms", "eager": "eager_ms"}
+    sides = {side: field for side, field in sides.items() if any(field in row for row in rows)}
+    lines = []
+    for row in rows:
+        used = "" if row["utilisation"] is None else f"{row['utilisation']:.0%}"
+        times = [f"{row[field]:.2f}" for field in sides.values()]
+        lines.append([row["operator"], *times, f"{row['ratio']:.2f}", f"{row['tokens_per_s']:,}", used])
+    heads = ["operator", *(f"{side}, ms" for side in sides)]
+    heads += ["`ablate`'s speed / by hand", "tokens per s", "utilisation"]
     clock = "wall time of turns of ten steps" if "gpu" in about else f"{_PROCESSOR} over turns of ten steps"
     size = f"size {rows[0]['size']}, {about['steps']} steps, batches of {rows[0]['batch']} x {rows[0]['length']} tokens"
     parts = [f"{_describe_machine(name, about)}; {size}.", _MEDIANS.format(clock=clock, **about), table(heads, lines)]
@@ -237,6 +212,15 @@ def _write_vectorised(name: str, about: Row) -> str:
         f"{_describe_machine(name, about)}.\n{_MEDIANS.format(clock=clock, **about)}\n"
         f"Eight models of two layers in one `torch.func.vmap` run at {speeds} times the speed of one after the other.\n"
     )
+
+
+_WRITERS: Final = {
+    "exactness": _write_exactness,
+    "tiles": _write_tiles,
+    "training": _write_training,
+    "overhead": _write_overhead,
+    "vectorised": _write_vectorised,
+}
 
 
 class _Bars(NamedTuple):

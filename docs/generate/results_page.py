@@ -14,7 +14,6 @@
     {cost GRID ...}                  trials, hours, device and versions
 """
 
-import itertools
 import json
 import math
 import re
@@ -238,15 +237,13 @@ def _values_of_probe(result: GridResult, probe: str) -> pl.DataFrame:
     """Return the mean over layers and heads by cell and seed of a probe such as `sink_share:position=2`."""
     name, _, coordinate = probe.partition(":")
     rows = result.rows.filter(source="probe", name=name)
-    points = [{**json.loads(point), "layer": None, "head": None} for point in rows["point"]]
-    if coordinate:
-        axis, _, value = coordinate.partition("=")
-        at = [point.get(axis) == float(value) for point in points]
-        rows, points = (
-            rows.filter(pl.Series(at, dtype=pl.Boolean)),
-            [each for each, kept in zip(points, at, strict=True) if kept],
-        )
-    if (several := len({json.dumps(point) for point in points})) != 1:
+    axis, _, value = coordinate.partition("=")
+    texts: list[str | None] = []
+    for text in rows["point"]:
+        point = {name: at for name, at in json.loads(text).items() if name not in ("layer", "head")}
+        texts.append(json.dumps(point) if not coordinate or point.get(axis) == float(value) else None)
+    rows = rows.with_columns(at=pl.Series(texts, dtype=pl.String)).drop_nulls("at")
+    if (several := rows["at"].n_unique()) != 1:
         rule = f"{result.header['grid']} has {several} points of {probe!r}"
         raise SpecError(f"{rule}; {'name one, as in sink_share:position=2' if several else 'leave it out'}")
     return rows.group_by("cell", "seed").agg(pl.col("value").mean())
@@ -269,17 +266,9 @@ def _write_numbers(result: GridResult, _: GridMeasure) -> str:
 def _describe_cost(results: Sequence[GridResult]) -> str:
     costs = [result.cost for result in results]
     trials, hours = (sum(cost[name] for cost in costs) for name in ("trials", "hours"))
-    devices, threads = (
-        sorted(set(itertools.chain(*(cost[name] for cost in costs)))) for name in ("devices", "threads")
-    )
-    versions = {
-        f"{name} {each}": None
-        for cost in costs
-        for version in cost["versions"]
-        for name, each in version.items()
-        if each
-    }
-    made = ", ".join(versions)
+    devices, threads = (sorted({each for cost in costs for each in cost[name]}) for name in ("devices", "threads"))
+    packages = [package for cost in costs for versions in cost["versions"] for package in versions.items()]
+    made = ", ".join(dict.fromkeys(f"{name} {version}" for name, version in packages if version))
     each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"
     return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
 
@@ -332,20 +321,16 @@ def draw(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     if found.height > MOST_ROWS:
         title += f", levels of {found.height} cells averaged over the other axes"
-        found = _contrasts(result, measure, every=True).with_columns(
-            pl.format("{}: {} against {}", pl.col("factor").str.replace_all("_", " "), "level", "against").alias(
-                "label"
-            ),
-            pl.col("effect").alias("difference"),
-            pl.col("n").alias("pairs"),
-        )
+        factor = pl.col("factor").str.replace_all("_", " ")
+        label = pl.format("{}: {} against {}", factor, "level", "against")
+        found = _contrasts(result, measure, every=True).with_columns(label=label, difference="effect", pairs="n")
     return draw_picture(title, [Forest(found, measure)])
 
 
-_CALLS: Final = ("verdicts", "figure", "contrasts", "effects", "main", "means", "numbers", "cost")
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
     "contrasts": _write_contrasts,
     "effects": _write_effects,
     "numbers": _write_numbers,
 }
+_CALLS: Final = (*_TABLES, "cost", "figure", "main", "means")
