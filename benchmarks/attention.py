@@ -14,19 +14,17 @@ operator's matrix products over that of one large product; hidden pairs and reco
 2,048 tokens, the definition is left out.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch._dynamo
-from measurement import Results, describe_error, machine
+from measurement import Results, describe_error, machine, make_parser
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -57,6 +55,14 @@ LIBRARIES = ("FLEX", "FLASH_ATTN")
 """Sides of fused attention that are no backend of PyTorch."""
 
 Step = Callable[[], None]
+
+
+def read_clock(device: str) -> float:
+    """Read the processor time; on a GPU, the wall time when all that it was asked for is done."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def seconds_on_gpu(step: Step) -> float:
@@ -96,11 +102,11 @@ class Setup(NamedTuple):
 
     def seconds(self, step: Step) -> float:
         """Return the seconds of a step: of the processor, or of the GPU between two events."""
-        if self.device == "cpu":
-            began = time.process_time()
-            step()
-            return time.process_time() - began
-        return seconds_on_gpu(step)
+        if self.device == "cuda":
+            return seconds_on_gpu(step)
+        began = time.process_time()
+        step()
+        return time.process_time() - began
 
     def extra_bytes(self, step: Step) -> int | None:
         """Return the most bytes that a step allocates on the GPU."""
@@ -234,14 +240,8 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
                 if turn >= WARM_UP:
                     taken.setdefault((name, path, what), []).append(took)
     median = {at: statistics.median(each) for at, each in taken.items()}
-    fastest = {
-        what: min(
-            took
-            for (name, path, of), took in median.items()
-            if (name, of) == ("fused attention", what) and path not in LIBRARIES
-        )
-        for what in ("forward", "both")
-    }
+    usual = [side for side in every if side[0] == "fused attention" and side[1] not in LIBRARIES]
+    fastest = {what: min(median[*side, what] for side in usual) for what in ("forward", "both")}
     by_name, softmax = {path.name: path for path in PATHS}, known["softmax"].make()
     peak = peak_flops_per_s(torch.device(setup.device), "bfloat16") if setup.device == "cuda" else None
     rows: list[dict[str, Any]] = [
@@ -286,14 +286,12 @@ def describe(device: str) -> dict[str, object]:
 
 def main() -> None:
     """Print one JSON line for the machine and one for each operator, path and length; write them if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser = make_parser(__doc__)
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--lengths", type=int, nargs="+")
     parser.add_argument("--flex-lengths", type=int, nargs="*", help="default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
-    parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     on_gpu = asked.device == "cuda"
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])

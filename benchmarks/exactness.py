@@ -9,7 +9,6 @@ of every step rounded. The budget is `FACTOR` times that error plus `ROUNDING`; 
 `repeats` says whether a second call gives the same bits. The exit code is 1 if a row fails or is beyond its budget.
 """
 
-import argparse
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -17,12 +16,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, nullcontext
 from itertools import chain, product
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from attention import describe
-from measurement import Results, describe_error
+from measurement import Results, describe_error, make_parser
 from torch import Tensor
 
 from variants import Heads, Operator, causal
@@ -106,9 +104,8 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
             rows.append({**row, "within": False, "error": describe_error(error)})
             continue
         error_of = errors(first, exact)
-        share = {
-            name: error_of[name] / (FACTOR[setting.dtype] * usual[name] + ROUNDING[setting.dtype]) for name in error_of
-        }
+        factor, rounding = FACTOR[setting.dtype], ROUNDING[setting.dtype]
+        share = {name: error / (factor * usual[name] + rounding) for name, error in error_of.items()}
         worst = max(share, key=share.__getitem__)
         row |= {"worst": worst, "largest_error": short(error_of[worst]), "error_of_formula": short(usual[worst])}
         finite = all(map(math.isfinite, (*error_of.values(), *usual.values())))
@@ -119,15 +116,11 @@ def measure(name: str, setting: Setting, device: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Print one JSON line for the machine and one for each operator, path and setting; write them if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser = make_parser(__doc__)
     parser.add_argument("--operators", nargs="+", default=list(catalogue()))
-    parser.add_argument(
-        "--dtypes", nargs="+", choices=("float32", "bfloat16", "float16"), default=["float32", "bfloat16"]
-    )
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["float32", "bfloat16"])
     parser.add_argument("--channels", nargs="+", type=int, default=[64, 128])
     parser.add_argument("--processes", type=int, default=1, help="most kernels take longer to compile than to run")
-    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     results, failed = Results({**describe(given.device), "length": LENGTH}, given.write), False
     dtypes = [getattr(torch, name) for name in given.dtypes]

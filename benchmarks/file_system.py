@@ -63,12 +63,8 @@ def main() -> None:
     tell({"name": f"{options.trials}_trials", **many})
     each = {name: (many[name] - one[name]) / (options.trials - 1) for name in many}
     tell({"name": "each_trial", **{name: round(value, 2) for name, value in each.items()}})
-    tell(
-        {
-            "name": f"extrapolated_to_{EXTRAPOLATED}",
-            **{name: round(value * EXTRAPOLATED) for name, value in each.items()},
-        }
-    )
+    whole = {name: round(value * EXTRAPOLATED) for name, value in each.items()}
+    tell({"name": f"extrapolated_to_{EXTRAPOLATED}", **whole})
 
 
 if __name__ == "__main__":

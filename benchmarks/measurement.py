@@ -65,6 +65,15 @@ def read_options(doc: str | None, **defaults: int | None) -> argparse.Namespace:
     return parser.parse_args()
 
 
+def make_parser(doc: str | None, *, device: bool = True) -> argparse.ArgumentParser:
+    """Make a parser of `--write FILE` and, if `device`, of `--device`."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path)
+    if device:
+        parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    return parser
+
+
 class Took(NamedTuple):
     """Time and memory of one run."""
 

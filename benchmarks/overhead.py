@@ -7,7 +7,6 @@ worker that is neither training nor evaluation: claiming, records, shards, build
 worker is left out. `rerun_s` is the time of the same command again on the finished grid, in a process of its own.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 
-from measurement import Results, machine
+from measurement import Results, machine, make_parser
 
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
@@ -89,9 +88,8 @@ def rerun(trials: int) -> dict[str, object]:
 
 def main() -> None:
     """Print the machine, then a line per number of workers, then one of the finished grid."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, device=False)
     parser.add_argument("--trials", type=int, default=60)
-    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     results = Results({**machine(), "threads": 1}, given.write)
     for workers in (1, 2):

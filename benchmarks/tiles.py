@@ -8,19 +8,17 @@ milliseconds: of the forward kernel, or of both backward kernels, the other one 
 tile of `TILES`.
 """
 
-import argparse
 import statistics
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import groupby, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from attention import describe, seconds_on_gpu
-from measurement import Results, describe_error
+from measurement import Results, describe_error, make_parser
 
 from variants.paths.triton_ops import TILES, Tile, Tiles, score_attention, score_attention_backward
 
@@ -97,10 +95,9 @@ def run(cases: Iterable[Case], rounds: int) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Compile in several processes, then time in this one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, device=False)
     parser.add_argument("--processes", type=int, default=12)
     parser.add_argument("--share", type=int, help="compile only, every PROCESSES-th case from this one")
-    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     cases = [*all_cases()]
     if given.share is not None:

@@ -13,13 +13,11 @@ Utilisation is the rate of operations of matrix products over that of one large 
 
 import argparse
 import statistics
-import time
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import torch
-from attention import OPERATORS, describe, forget_graphs
-from measurement import Results, describe_error
+from attention import OPERATORS, describe, forget_graphs, read_clock
+from measurement import Results, describe_error, make_parser
 
 from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
@@ -92,12 +90,10 @@ def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
     first_s = {}
     for first in range(1, given.steps + TURN, TURN):
         for name, step in sides.items():
-            began = time.perf_counter() if on_gpu else time.process_time()
+            began = read_clock(given.device)
             for number in range(first, first + TURN):
                 step(number)
-            if on_gpu:
-                torch.cuda.synchronize()
-            took = (time.perf_counter() if on_gpu else time.process_time()) - began
+            took = read_clock(given.device) - began
             if first == 1:
                 first_s[name] = took
             else:
@@ -106,13 +102,7 @@ def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
     batch = trial.task.open().batch(0, 1, torch.device("cpu")).inputs
     shape = Shape(batch.shape[0], batch.shape[1])
     work, peak = flops(trial, {shape: 1}), peak_flops_per_s(device, trial.training.precision)
-    row: dict[str, Any] = {
-        "size": size,
-        "operator": operator.label,
-        "path": given.path,
-        "batch": shape.batch,
-        "length": shape.length,
-    }
+    row: dict[str, Any] = {"size": size, "operator": operator.label, "path": given.path, **shape._asdict()}
     row |= {f"{name}_ms": round(1e3 * each, 3) for name, each in step_s.items()}
     row["ratio"] = round(step_s["by_hand"] / step_s["ablate"], 3)
     row["tokens_per_s"] = round(shape.batch * shape.length / step_s["ablate"])
@@ -123,14 +113,12 @@ def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
 
 def main() -> None:
     """Print one JSON line for the machine and one for each operator; write them if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser = make_parser(__doc__)
     parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
     parser.add_argument("--steps", type=int, default=400, help="counted steps of each side")
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
     parser.add_argument("--path", choices=get_args(PathName), default="auto")
     parser.add_argument("--eager", action="store_true", help="measure without compilation, too")
-    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("this machine has no CUDA device; use --device cpu")

@@ -6,17 +6,14 @@ Prints JSON lines, and writes them if asked. Times are those of forward and back
 the processor time, or with `--device cuda` the wall time.
 """
 
-import argparse
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 
 import torch
-from attention import describe
-from measurement import Results
+from attention import describe, read_clock
+from measurement import Results, make_parser
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
@@ -57,28 +54,19 @@ def measure(width: int, device: str) -> dict[str, object]:
         "in_turn_ms": in_turn,
     }
 
-    def clock() -> float:
-        if device == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(TURNS):
         for name, side in sides.items():
-            began = clock()
+            began = read_clock(device)
             side()
-            taken[name].append(1e3 * (clock() - began))
+            taken[name].append(1e3 * (read_clock(device) - began))
     median = {name: round(statistics.median(each), 2) for name, each in taken.items()}
     return {"width": width, **median, "ratio": round(median["in_turn_ms"] / median["vectorised_ms"], 2)}
 
 
 def main() -> None:
     """Print the machine, then a line per width."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--write", type=Path)
-    given = parser.parse_args()
+    given = make_parser(__doc__).parse_args()
     results = Results(describe(given.device), given.write)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch has no batching rule for the CPU's fused attention, and says so
