@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -70,20 +70,19 @@ def write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def write_attempt(layout: Layout, key: str, attempt: int, status: str | None = "ok", **start: object) -> None:
-    """Start, heartbeat and, with a status, end of one attempt, at work or ended on this host."""
-    directory = layout.attempt(key, attempt)
+def write_attempt(layout: Layout, key: str, status: str = "ok") -> None:
+    """Start, heartbeat and end of the only attempt of a trial, on this host."""
+    directory = layout.attempt(key, 1)
     directory.mkdir(parents=True)
-    place = {"schema": 1, "trial": key, "attempt": attempt}
+    place = {"schema": 1, "trial": key, "attempt": 1}
     process = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": None}
-    begun = {"submission": SUBMISSION, "worker": 0, **process, "started": 1.79e9, "device": "cpu", **start}
+    begun = {"submission": SUBMISSION, "worker": 0, **process, "started": 1.79e9, "device": "cpu"}
     (directory / "start.json").write_text(json.dumps({**place, **begun}))
     (directory / "heartbeat").write_bytes(b"")
-    if status is not None:
-        took = {"wall_s": 2.5, "train_s": 2.0, "evaluate_s": 0.5, "ended": 1.79e9 + 3}
-        cost = {"steps": STEPS, "tokens": 64 * STEPS, "flops": 1e12, "train_s": 2.0, "evaluate_s": 0.4, "probe_s": 0.1}
-        end = {"status": status, "step": STEPS, **took, "cost": cost}
-        (directory / "end.json").write_text(json.dumps({**place, **end}))
+    took = {"wall_s": 2.5, "train_s": 2.0, "evaluate_s": 0.5, "ended": 1.79e9 + 3}
+    cost = {"steps": STEPS, "tokens": 64 * STEPS, "flops": 1e12, "train_s": 2.0, "evaluate_s": 0.4, "probe_s": 0.1}
+    end = {"status": status, "step": STEPS, **took, "cost": cost}
+    (directory / "end.json").write_text(json.dumps({**place, **end}))
 
 
 def write_rows(layout: Layout, table: str, columns: Mapping[str, Sequence[Any]], sequence: int) -> None:
@@ -92,12 +91,12 @@ def write_rows(layout: Layout, table: str, columns: Mapping[str, Sequence[Any]],
     write(layout.spool / shard.name, shard.data)
 
 
-def curves(key: str, attempt: int, first: int, count: int) -> dict[str, Any]:
+def curves(key: str, first: int, count: int) -> dict[str, Any]:
     """`count` metrics of a trial, as training writes them: three names per step from step `first` on."""
     at = np.arange(count)
     return {
         "trial": [key] * count,
-        "attempt": np.full(count, attempt, np.int32),
+        "attempt": np.full(count, 1, np.int32),
         "step": first + at // len(NAMES),
         "name": np.resize(NAMES, count).tolist(),
         "value": np.exp(-1e-4 * at) * np.sin(at + int(key[:6], 16)),
@@ -105,14 +104,14 @@ def curves(key: str, attempt: int, first: int, count: int) -> dict[str, Any]:
     }
 
 
-def judged(key: str, attempt: int, name: str = "mse") -> dict[str, Any]:
+def judged(key: str) -> dict[str, Any]:
     """The evaluation of a trial at its end and halfway, at ten points."""
     steps = [step for step in (STEPS // 2, STEPS) for _ in range(10)]
     return {
         "trial": [key] * 20,
-        "attempt": [attempt] * 20,
+        "attempt": [1] * 20,
         "step": steps,
-        "name": [name] * 20,
+        "name": ["mse"] * 20,
         "point": [{"sigma_f": float(i % 10 + 1)} for i in range(20)],
         "value": [0.1 + 0.01 * i + int(key[:4], 16) / 65536 for i in range(20)],
         "items": [100] * 20,
@@ -120,54 +119,18 @@ def judged(key: str, attempt: int, name: str = "mse") -> dict[str, Any]:
     }
 
 
-def write_later(layout: Layout, key: str, attempt: int) -> None:
-    """A later evaluation of a finished trial, with its shard."""
-    rows = {name: values[10:] for name, values in judged(key, attempt, "later").items()}
-    shard = encode_shard("evaluation", rows, shard_prefix(SUBMISSION, 0, 0))
-    directory = layout.evaluations(key, attempt)
-    write(directory / shard.name, shard.data)
-    record = {
-        "schema": 1, "trial": key, "attempt": attempt, "evaluation": key_of("later"), "kind": "later", "spec": {},
-        "step": STEPS, "shards": [shard.name], "ended": 1.79e9 + 9, "wall_s": 1.0, "host": "here", "device": "cpu",
-        "threads": 1, "versions": {}, "changed": [],
-    }  # fmt: skip
-    write(layout.evaluation(key, attempt, key_of("later")), json.dumps(record).encode())
-
-
-def write_campaign(layout: Layout, trials: int, rows: int, *, odd: bool) -> int:
-    """A campaign of finished trials with a shard of `rows` metrics each, and one of evaluations per hundred trials.
-
-    In an odd one, every twentieth trial was resumed in the middle, every twentieth was trained again by an attempt that
-    failed, and every tenth was evaluated later.
-
-    Returns:
-        Rows of metrics.
-    """
-    total, batch = 0, list[dict[str, Any]]()
+def write_campaign(layout: Layout, trials: int, rows: int) -> None:
+    """Finished trials with a shard of `rows` metrics each, and one of evaluations per hundred trials."""
+    batch = list[dict[str, Any]]()
     for number, key in enumerate(write_plan(layout, trials)):
-        history = list(histories(number, rows)) if odd else [(1, 0, rows, "ok")]
-        for attempt, first, count, status in history:
-            resumed = {"attempt": attempt - 1, "step": first} if first else None
-            write_attempt(layout, key, attempt, status, resumed_from=resumed)
-            write_rows(layout, "metric", curves(key, attempt, first, count), 10 * number + attempt)
-            total += count
-        last = max(attempt for attempt, *_, status in history if status == "ok")
-        batch.append(judged(key, last))
-        if odd and number % 10 == 3:
-            write_later(layout, key, last)
+        write_attempt(layout, key)
+        write_rows(layout, "metric", curves(key, 0, rows), 2 * number)
+        batch.append(judged(key))
         if len(batch) == 100 or number == trials - 1:
-            together = {name: [value for each in batch for value in each[name]] for name in batch[0]}
-            write_rows(layout, "evaluation", together, 10 * number + 9)
+            write_rows(layout, "evaluation", join(batch), 2 * number + 1)
             batch = []
-    return total
 
 
-def histories(number: int, rows: int) -> Iterator[tuple[int, int, int, str]]:
-    """Attempts of a trial: its number, first step, rows, status."""
-    if number % 20 == 1:
-        yield 1, 0, rows // 2 + 100, "stopped"
-        yield 2, rows // 6, rows - rows // 2, "ok"
-    else:
-        yield 1, 0, rows, "ok"
-    if number % 20 == 2:
-        yield 2, 0, rows // 3, "failed"
+def join(parts: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Rows of several trials as one table."""
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}

@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "large")
         if not layout.exists():
-            write_campaign(layout, options.trials, options.rows, odd=False)
+            write_campaign(layout, options.trials, options.rows)
         report("ingest", [took(lambda: ingest(layout))])
         with served(layout.root) as (process, address), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

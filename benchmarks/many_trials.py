@@ -16,7 +16,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from big_campaign import SUBMISSION, judged, write_attempt, write_plan, write_rows
+from big_campaign import SUBMISSION, join, judged, write_attempt, write_plan, write_rows
 from measurement import machine, read_options, report, tell, took
 
 from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
@@ -68,11 +68,10 @@ def write(layout: Layout, keys: list[str]) -> None:
     """Write the attempts of all but the last hundredth of the trials, and their evaluations."""
     begun = keys[: len(keys) - len(keys) // 100]
     for number, key in enumerate(begun):
-        write_attempt(layout, key, 1, "ok" if number % 10 else "failed")
+        write_attempt(layout, key, "ok" if number % 10 else "failed")
     for number in range(0, len(begun), 100):
-        each = [judged(key, 1) for at, key in enumerate(begun[number : number + 100]) if at % 10]
-        rows = {name: [value for columns in each for value in columns[name]] for name in each[0]}
-        write_rows(layout, "evaluation", rows, number)
+        each = [judged(key) for at, key in enumerate(begun[number : number + 100]) if at % 10]
+        write_rows(layout, "evaluation", join(each), number)
 
 
 def measure_status(name: str, layout: Layout, repeat: int) -> None:

@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "large")
         if not layout.exists():
-            write_campaign(layout, options.cells * SEEDS, options.rows, odd=False)
+            write_campaign(layout, options.cells * SEEDS, options.rows)
         report("ingest", [took(lambda: ingest(layout))])
         out = Path(folder) / "report.html"
         report("report", [took(lambda: write_report(layout.root, out))])

@@ -83,8 +83,8 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     found = training.curves(about.store, about.grid, name, about.drawn, scale=scale).frame
     if found.is_empty():
         raise Unknown(f"no value of {name} can be shown on the {scale} scale")
-    rows, drawing = found.rename({"cell": "series", "step": "x"}), Drawing(width=1.6)
-    figure = draw_lines(rows, of_cells(about.look), x="training step", y=name, scale=scale, drawing=drawing)
+    drawing = Drawing(width=1.6)
+    figure = draw_lines(found, of_cells(about.look), x="training step", y=name, scale=scale, drawing=drawing)
     return standalone(figure, f"{name} by training step", legend=True)
 
 

@@ -108,11 +108,11 @@ def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Ma
     return [cell for cell, _ in sorted(cells, key=place)]
 
 
-def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFrame:
-    """The rows of `cells`, in their order, then by the columns `then`."""
+def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str, by: str = "cell") -> pl.DataFrame:
+    """The rows whose column `by` is one of `cells`, in their order, then by the columns `then`."""
     place = {cell: i for i, cell in enumerate(cells)}
-    kept = found.filter(pl.col("cell").is_in(list(cells)))
-    return kept.sort(pl.col("cell").replace_strict(place, default=None, return_dtype=pl.Int64), *then)
+    kept = found.filter(pl.col(by).is_in(list(cells)))
+    return kept.sort(pl.col(by).replace_strict(place, default=None, return_dtype=pl.Int64), *then)
 
 
 def best_first(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
+"""The canvas of every figure, its axes and ticks, points and error bars, and texts that fit."""
 
 import math
 import re
@@ -14,6 +14,7 @@ from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from grid.names import shorten
 from store.analysis.verdicts import GridMeasure
+from store.statistics.scales import margin
 
 TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
 _LETTERS: Final = 44  # letters of a line of the title of a level axis, which a telephone has room for
@@ -40,10 +41,10 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
         modebar={"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
     )
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
-    title = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": {"size": TEXT_SIZE}}
-    figure.update_xaxes(title=title, showline=True, ticks="outside", ticklen=4, **quiet)
-    title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
-    return figure.update_yaxes(title=title, **quiet)
+    font = {"size": TEXT_SIZE}
+    across = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": font}
+    figure.update_xaxes(title=across, showline=True, ticks="outside", ticklen=4, **quiet)
+    return figure.update_yaxes(title={"text": y and upright(y, height), "standoff": 12, "font": font}, **quiet)
 
 
 def upright(title: str, height: int) -> str:
@@ -80,11 +81,11 @@ def points(
     x: Iterable[Any], y: Iterable[Any], style: Style, tooltips: Iterable[str] | None = None, **more: Any
 ) -> go.Scatter:
     """Points of 9 pixels (`marker_size`) in a style, with a tooltip each; `more` has arguments of plotly."""
-    hover = {}
-    if tooltips is not None:
-        hover = {"customdata": list(tooltips), "hovertemplate": "%{customdata}<extra></extra>"}
     marker = {"symbol": style.marker, "size": 9, "color": style.color}
-    return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
+    found = go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker)
+    if tooltips is not None:
+        found.update(customdata=list(tooltips), hovertemplate="%{customdata}<extra></extra>")
+    return found.update(more)
 
 
 def describe_estimate(
@@ -92,25 +93,20 @@ def describe_estimate(
 ) -> str:
     """A value (row: value, low, high, n) and, in a second line, its interval and n, as far as they are known."""
     value, low, high, n = row
-    more = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
-    more += [f"n {n}"] if n is not None else []
-    return "<br>".join([words(value), *([", ".join(more)] if more else [])])
+    span = f"{words(low)} to {words(high)}" if low is not None and high is not None else ""
+    more = ", ".join(filter(None, (span, "" if n is None else f"n {n}")))
+    return "<br>".join(filter(None, (words(value), more)))
 
 
 def rope_of(measure: GridMeasure) -> float:
     """The margin that counts as equal, in units of the scale."""
-    return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+    return margin(measure.rope, measure.scale)
 
 
 def name_rows(figure: go.Figure, names: Sequence[str]) -> None:
     """Write a name beside each row, the first row at the top."""
     ends, places = [max(len(names), 1) - 0.4, -0.6], list(range(len(names)))
     figure.update_yaxes(range=ends, tickvals=places, ticktext=names, tickfont={"color": INK}, showgrid=False)
-
-
-def rows_height(rows: int, each: int) -> int:
-    """The height of a figure with one row per cell."""
-    return 74 + each * max(rows, 1)
 
 
 def finite(values: Sequence[float | None]) -> list[float]:
@@ -121,8 +117,7 @@ def finite(values: Sequence[float | None]) -> list[float]:
 def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """An axis that shows every `value` of the frame, and of the intervals `low`, `high` what leaves values legible.
 
-    A wide interval of few seeds would otherwise flatten everything else. On the log scale an interval gets a factor of
-    10 beyond the values; on the linear scale it gets the span of the values.
+    An interval gets the span of the values beyond them, on the log scale a factor of 10.
     """
     ends = _ends(found, scale)
     kind = "log" if scale == "log" else "linear"
@@ -188,17 +183,15 @@ def tick_text(value: float) -> str:
 
 
 def break_name(name: str, longest: int = 26) -> str:
-    """A long name as plotly shows it literally: in lines broken between its parts; long parts lose their middle.
-
-    The name is cut before it is escaped: a cut through an entity would show half of it.
-    """
+    """A long name as plotly shows it literally: in lines broken between its parts; long parts lose their middle."""
     lines: list[str] = []
     for part in name.split(" · "):
         if lines and len(lines[-1]) + len(part) + 3 <= longest:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
-    return "<br>".join(plain(shorten([line], max(longest, 40))[0]) for line in lines)
+    shown = (shorten([line], max(longest, 40))[0] for line in lines)
+    return "<br>".join(map(plain, shown))  # cut first: a cut through an entity would show half of it
 
 
 def one_line(names: Sequence[str], longest: int = 56) -> list[str]:
@@ -209,12 +202,6 @@ def one_line(names: Sequence[str], longest: int = 56) -> list[str]:
 def cut(name: str, most: int) -> str:
     """The first `most` letters, the last of them an ellipsis where there are more."""
     return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def panel_title(figure: go.Figure, title: str, **at: Any) -> None:
-    """Write a title of `one_line` above a panel; `at` is the panel's corner: x, y, xref, yref, yshift."""
-    look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
-    figure.add_annotation(text=title, **look, **at)
 
 
 def least_width(figure: go.Figure) -> int:

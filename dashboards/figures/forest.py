@@ -19,7 +19,6 @@ from dashboards.figures.canvas import (
     points,
     ratio_ticks,
     rope_of,
-    rows_height,
 )
 from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
@@ -32,6 +31,7 @@ CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that deci
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
 _ROOMY: Final = 12  # up to here names may have several lines
+_EMPTY: Final = 74  # pixels of a figure without its rows
 
 
 def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int) -> pl.DataFrame:
@@ -56,11 +56,10 @@ def draw_differences(
     roomy = len(rows) <= _ROOMY
     names = [look.names[row["cell"]] for row in rows]
     names = list(map(break_name, names)) if roomy else one_line(names)
-    unpaired = [", unpaired" if row["method"] == "Welch" else "" for row in rows]
-    names = [name + note for name, note in zip(names, unpaired, strict=True)]
+    names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     lines = max((name.count("<br>") for name in names), default=0)
     title = change_title(measure, unit, "difference in")
-    figure = canvas(rows_height(len(rows), (30 if roomy else 24) + 18 * lines), x=title)
+    figure = canvas(_EMPTY + (18 * lines + (30 if roomy else 24)) * max(len(rows), 1), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
@@ -135,8 +134,7 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> g
     drawn = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
         cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
     )
-    words = {word: mark_verdict(word) for word in ICONS}
-    return draw_differences(drawn, CellLook(names, {}), measure, words, unit)
+    return draw_differences(drawn, CellLook(names, {}), measure, {word: mark_verdict(word) for word in ICONS}, unit)
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
@@ -153,7 +151,7 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
 
 def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
-    figure = canvas(rows_height(found.height, 30), x="share that failed")
+    figure = canvas(_EMPTY + 30 * max(found.height, 1), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
         style, hover = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}<extra></extra>"
         bars = error_bars([row["rate"]], [row["low"]], [row["high"]], style.color)

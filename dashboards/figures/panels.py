@@ -7,7 +7,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.figures.canvas import canvas, one_line, panel_title, upright
+from dashboards.figures.canvas import TEXT_SIZE, canvas, one_line, upright
+from dashboards.theme.styles import INK
 
 TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
 _NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own
@@ -38,13 +39,18 @@ def panels(
     figure.update_yaxes(title_text=y and upright(y, each))
     names = ["", *map(str, range(2, n + 1))]
     for i, name in enumerate(names):
-        lowest, first = i + columns >= n, i % columns == 0
-        axes = {"xaxis": (lowest, "x"), "yaxis": (first, "y")}
-        for axis, (outer, letter) in axes.items():
-            title = {} if outer or (axis == "yaxis" and "y" not in shared) else {"title_text": ""}
+        for letter, outer in (("x", i + columns >= n), ("y", i % columns == 0)):
+            title = {} if outer or (letter == "y" and "y" not in shared) else {"title_text": ""}
             matches = letter if i and letter in shared else None
-            figure.layout[f"{axis}{name}"].update(matches=matches, showticklabels=outer or "y" not in shared, **title)
+            axis = figure.layout[f"{letter}axis{name}"]
+            axis.update(matches=matches, showticklabels=outer or "y" not in shared, **title)
     return figure, [{"xaxis": f"x{name}", "yaxis": f"y{name}"} for name in names]
+
+
+def _write_title(figure: go.Figure, title: str, **at: Any) -> None:
+    """Write a title of `one_line` above a panel; `at` is the panel's corner: x, y, xref, yref, yshift."""
+    look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
+    figure.add_annotation(text=title, **look, **at)
 
 
 def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[str]) -> None:
@@ -52,7 +58,7 @@ def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[st
     columns = len({figure.layout[f"xaxis{place['xaxis'][1:]}"].domain for place in places})
     for place, title in zip(places, one_line(titles, _LETTERS // columns), strict=True):
         corner = {"x": 0, "y": 1, "xref": f"{place['xaxis']} domain", "yref": f"{place['yaxis']} domain", "yshift": 3}
-        panel_title(figure, title, **corner)
+        _write_title(figure, title, **corner)
     figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM)
 
 
@@ -63,7 +69,7 @@ def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2)
     """
     width = (1 - _ACROSS * (columns - 1)) / columns
     titles = one_line([title for title, _ in drawn], round(_LETTERS * width))
-    titled = [(title, panel) for title, (_, panel) in zip(titles, drawn, strict=True)]
+    titled = [*zip(titles, (panel for _, panel in drawn), strict=True)]
     rows = [titled[i : i + columns] for i in range(0, len(drawn), columns)]
     heights = [max(figure.layout.height for _, figure in row) for row in rows]
     heads = [_ABOVE + max(figure.layout.margin.t for _, figure in row) for row in rows]
@@ -75,7 +81,7 @@ def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2)
             box = (left, left + width, (top - head - height) / total, (top - head) / total)
             used = _add(figure, panel, box, used)
             corner = {"x": left, "y": box[3], "xref": "paper", "yref": "paper", "yshift": panel.layout.margin.t - 4}
-            panel_title(figure, title, **corner)
+            _write_title(figure, title, **corner)
         top -= height + head + _BELOW
     return figure.update_layout(barmode="group", bargap=0.25)
 

@@ -125,13 +125,13 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
 def curves(
     store: Store, grid: str, name: str, cells: Sequence[str], *, scale: Scale = "log", buckets: int = 60
 ) -> Reduced:
-    """The metric `name` of `cells` by step; the frame has cell, step, n, lost, value, low, high.
+    """The metric `name` of `cells`, the series, by step, without single values.
 
     Failed trials are left out. Trials that have not finished count as far as they went, so `n` may fall along a curve.
     """
     found = training(store, Grouped(grid, "g.cell"), name, cells, Reduction(scale=scale, buckets=buckets))
-    frame = found.frame.drop("least", "greatest").rename({"series": "cell", "x": "step"}).drop_nulls("value")
-    return found._replace(frame=in_order(frame, cells, "step"))
+    frame = found.frame.drop("least", "greatest").drop_nulls("value")
+    return found._replace(frame=in_order(frame, cells, "x", by="series"))
 
 
 _EMPTY: Final = pl.DataFrame(

@@ -37,10 +37,9 @@ def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) ->
     found = curves(about.store, about.grid, name, about.drawn, scale="log")
     if found.frame.is_empty():
         return lacking(name)
-    rows = found.frame.rename({"cell": "series", "step": "x"})
-    first = begin * max(rows["x"])
+    first = begin * max(found.frame["x"])
     y = loss_words(about, y) if name == "loss" else y
-    panels, series, drawing = by_model(about, rows.filter(pl.col("x") >= first), y, "log")
+    panels, series, drawing = by_model(about, found.frame.filter(pl.col("x") >= first), y, "log")
     late = f" From step {math.ceil(first):,}, where the last two ninths begin." if begin else ""
     words = f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS} Each point averages"
     caption = f"{words} {count(int(found.width), 'step')}.{late}"

@@ -128,7 +128,7 @@ def _over_steps(about: GridContext, fact: str) -> Drawn:
         names = {cell: f"{fact} {level}" for cell, level, _ in cells if cell in about.drawn}
     loss = curves(about.store, about.grid, "loss", list(names), scale="linear").frame
     parts = [
-        loss.rename({"cell": "series", "step": "x"}),
+        loss,
         read_evaluation(about, "validation_loss").clear() if fact else read_evaluation(about, "validation_loss"),
         read_probe(about, "sink_share", "step", at=_SINK),
     ]

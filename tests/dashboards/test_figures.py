@@ -110,7 +110,7 @@ def test_curves_average_buckets_of_steps_then_seeds(
 ) -> None:
     about = context(opened({("softmax", 0): 1.0, ("softmax", 1): 4.0}, **given))  # their geometric mean is 2
     found = training.curves(about.store, "known", "loss", keys(about), buckets=buckets)
-    halves = {step: value / 2 for step, value in found.frame.select("step", "value").iter_rows()}
+    halves = {step: value / 2 for step, value in found.frame.select("x", "value").iter_rows()}
     assert (found.width, halves) == (width, pytest.approx(wanted))
 
 
@@ -212,7 +212,7 @@ def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
         assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
         check_json(forest.draw_rates(rates, about.look))
         curves = training.curves(store, "quickstart", "loss", keys(about)).frame
-    counts = {cell: set(rows["n"]) for (cell,), rows in curves.group_by("cell")}
+    counts = {cell: set(rows["n"]) for (cell,), rows in curves.group_by("series")}
     assert [counts[cell] for cell in keys(about)] == [{4}, {1}]  # failed trials are left out
 
 
