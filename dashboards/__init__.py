@@ -1,9 +1,4 @@
-"""Looking at results: one HTML report of a campaign, and the figures it is made of.
-
-`write_report(root, out=None, grid=None) -> Path` is the public interface; `report(store, title, grids) -> str` is the
-same page as text. In a notebook there is a function per figure, such as `differences(Campaign("campaigns/mine"))`; all
-are in `dashboards.notebook`. Figures live in `dashboards.figures`: data first (a polars frame), drawing second.
-"""
+"""Looking at results: one HTML report of a campaign, and in a notebook a function per figure."""
 
 from dashboards.notebook import (
     change_by,

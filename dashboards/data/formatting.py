@@ -129,11 +129,7 @@ class Names(NamedTuple):
 
 
 def short_names(labels: Sequence[str]) -> Names:
-    """Labels without repetition: zipped axes say the same thing several times, and so do the names of axes.
-
-    'Principled · granularity=head · strength_per=head' becomes 'Principled · head' with the part 'granularity' where
-    that is as clear.
-    """
+    """Labels without repetition: 'Principled · granularity=head · strength_per=head' is 'Principled · head'."""
     split = [label.split(BETWEEN) for label in labels]
     seen: dict[tuple[str | None, ...], str | None] = {}
     for axis in dict.fromkeys(axis for parts in split for axis in map(_axis, parts) if axis is not None):

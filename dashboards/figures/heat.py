@@ -1,7 +1,4 @@
-"""A heat map of any two axes: a panel or several on one scale of colours, with a sign where there is no value.
-
-`heat_ramp` says how values become colours, `draw_heat` draws. Whoever has the numbers says why some are missing.
-"""
+"""A heat map of any two axes: a panel or several on one scale of colours, with a sign where there is no value."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -122,11 +119,9 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
     them, from the left and from above. A click on a cell sets its `key`.
 
     Args:
-        found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
-            in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for the
-            tooltip), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
-            and partial (whether its text says that it lacks something: where texts have no room, such a cell has a
-            diamond).
+        found: x, y, value, one row a cell. It may have: panel (its name, in order), text (the value in words as plotly
+            takes them; else `ramp.words`), note (more words for the tooltip), key, reason (why there is no value; see
+            `SIGNS`), and partial (true for a diamond where there is no room for a text that says what is lacking).
         ramp: of all panels.
         x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.

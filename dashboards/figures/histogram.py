@@ -36,12 +36,8 @@ def draw_histogram(
 ) -> go.Figure:
     """A panel per series: bars of counts, a full rule at the mean and a dashed one at the median.
 
-    Args:
-        counts: series, low, high, count.
-        rules: series, mean, median; a series may have none.
-        series: by the entries of the column `series`.
-        x, y: titles of the axes of values and of counts.
-        log: true for a log axis of counts (paper 003, figure 8), which leaves empty bins out.
+    `counts` has series, low, high, count; `rules` has series, mean, median for some. A `log` axis leaves empty bins
+    out. `x` and `y` are titles.
     """
     order = list(dict.fromkeys(counts["series"]))
     figure, places = panels(max(len(order), 1), _STRIP, columns=2, x=x, y=y)
@@ -82,10 +78,7 @@ _MOST_LABELS: Final = 24
 def draw_bars(found: pl.DataFrame, series: Mapping[str, Series], *, x: str, y: str) -> go.Figure:
     """A bar of `value` per group and series, with its interval; a value that is missing leaves its place free.
 
-    Args:
-        found: group, series, value, and perhaps n, low, high. Groups and series stand in the order of their first rows.
-        series: by the entries of the column `series`; hatching keeps bars apart where colours do not.
-        x, y: titles of the axes of groups and of values, with the unit.
+    `found` has group, series, value, and perhaps n, low, high, in order. `x` and `y` are titles.
     """
     figure = canvas(380, x=x, y=y)
     groups = list(dict.fromkeys(found["group"]))

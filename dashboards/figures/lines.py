@@ -82,14 +82,9 @@ def draw_lines(
 ) -> go.Figure:
     """One line with a band per series; a gap where a value is missing or not finite.
 
-    Args:
-        found: series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. It may
-            have `least` and `greatest` (of a bucket), which are faint lines, or for more than `FEW` series upright
-            strokes where they are spikes, and `raw`, which is `value` before smoothing, behind it. n may be missing.
-        series: by the entries of the column `series`.
-        x, y: titles of the axes.
-        scale: of the values.
-        drawing: all else.
+    `found` has series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. It may
+    have `least` and `greatest` (of a bucket), which are faint lines, or for more than `FEW` series upright strokes at
+    spikes, and `raw`, which is `value` before smoothing, behind it. n may be missing. `x` and `y` are titles.
     """
     return draw_panels([Panel(found, y, scale)], series, x=x, drawing=drawing)
 
@@ -153,13 +148,8 @@ def draw_two_axes(
 ) -> go.Figure:
     """Two quantities with axes of their own over the same x, such as loss and sink share (paper 004, figure 2).
 
-    All quantities of a series have its colour. The axes have round numbers of their own, and the left one grid lines.
-
-    Args:
-        left: one or two frames as of `draw_lines`, of one unit, by their titles; the axis has the first title.
-        right: that of the right axis.
-        series: by the entries of the column `series`.
-        x: title of the axis that all share.
+    `left` has one or two frames as of `draw_lines`, of one unit, by their titles, and `right` one. An axis has the
+    first title, and round numbers of its own. All quantities of a series have its colour.
     """
     figure = canvas(360, x=x, y=next(iter(left)))
     sides = [(*side, style, "y") for side, style in zip(left.items(), _LEFT, strict=False)]

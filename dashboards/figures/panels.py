@@ -63,10 +63,7 @@ def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[st
 
 
 def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:
-    """The figures as panels with their titles, row by row; each keeps its own axes, and panels of its own.
-
-    Annotations of a figure refer to its axes and stay with it, and so does a bar of colours.
-    """
+    """The figures as panels with their titles, row by row; each keeps its own axes, panels and bar of colours."""
     width = (1 - _ACROSS * (columns - 1)) / columns
     titles = one_line([title for title, _ in drawn], round(_LETTERS * width))
     titled = [*zip(titles, (panel for _, panel in drawn), strict=True)]

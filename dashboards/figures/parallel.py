@@ -1,7 +1,4 @@
-"""Parallel coordinates: a line per cell through its levels on the axes and its averages of measurements.
-
-Drawn as plain lines: plotly's own parallel coordinates need WebGL, which many machines without a GPU lack.
-"""
+"""Parallel coordinates as plain lines: plotly's own need WebGL, which many machines without a GPU lack."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -141,8 +141,8 @@ class Pivot(NamedTuple):
 def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """Every planned run with its level on each axis, in columns "axis: NAME", and all levels of each axis in order.
 
-    Columns beside those: as `store.analysis.verdicts.runs` has them, trial, why (the reason of a failure) and
-    unreadable. Raises as that.
+    Columns beside those: as `store.analysis.verdicts.runs` has them, trial and why (the reason of a failure). Raises as
+    that.
     """
     found = runs(store, grid, measure)
     header = store.grid(grid)
@@ -150,8 +150,7 @@ def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, 
     at = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
     columns = [pl.Series(_AXIS + name, each, pl.String) for name, each in at.items()]
     why = store.sql(
-        "SELECT g.cell, g.seed, g.trial, t.reason AS why, u.trial IS NOT NULL AS unreadable FROM grid_trial g "
-        "JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial "
+        "SELECT g.cell, g.seed, g.trial, t.reason AS why FROM grid_trial g JOIN trial t USING (trial) "
         "WHERE g.grid = $grid",
         {"grid": grid},
     )

@@ -114,11 +114,10 @@ def places(store: Store, grid: str, name: str) -> Places:
     read = [{entry["key"]: float(entry["value"]) for entry in point} for point in points]
     axes = sorted({axis for point in read for axis in point})
     coordinates = {axis: sorted({point[axis] for point in read if axis in point}) for axis in axes}
-    steps = store.sql(f"SELECT DISTINCT p.step FROM {of} ORDER BY 1", given)["step"].to_list()
-    layers = store.sql(f"SELECT DISTINCT p.layer FROM {of} AND p.layer IS NOT NULL ORDER BY 1", given)["layer"]
-    heads = store.sql(f"SELECT count(p.head) AS heads FROM {of}", given)["heads"][0]
     bare = {axis: any(axis not in point for point in read) for axis in axes}
-    return Places(coordinates, bare, steps, layers.to_list(), bool(heads))
+    lists = "list(DISTINCT p.step ORDER BY p.step), list(DISTINCT p.layer ORDER BY p.layer)"
+    steps, layers, heads = store.sql(f"SELECT {lists}, count(p.head) FROM {of}", given).row(0)
+    return Places(coordinates, bare, steps, [layer for layer in layers if layer is not None], bool(heads))
 
 
 def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:

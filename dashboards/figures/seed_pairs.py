@@ -1,6 +1,8 @@
 """Cells compared seed by seed: pairs of runs, and which cell beats which."""
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -64,36 +66,34 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     """Every one of `cells` against every other, in their order.
 
     Returns:
-        cell, against, and counts of the seeds of both: planned, n (both have values), failed (one failed, or ended with
-        no finite number, and the other has a value), both_failed. value is the share of the n on which `cell` is
-        better; a tie is half a win; null without shared seeds and on the diagonal.
+        cell, against, and counts of the seeds of both: planned, n (both have values), failed (one failed or is not
+        finite, and the other has a value), both_failed. value is the share of the n on which `cell` is better; a tie is
+        half a win; null without shared seeds and on the diagonal.
     """
+    planned: dict[str, set[int]] = {cell: set() for cell in cells}
+    lost: dict[str, set[int]] = {cell: set() for cell in cells}
+    values: dict[str, dict[int, float]] = {cell: {} for cell in cells}
     found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
-    value, ended, no = pl.col("value"), pl.col("status") == "ok", pl.lit(value=False)
-    lost = ((pl.col("status") == "failed") | (ended & ~value.is_finite())).fill_null(no).alias("lost")
-    ours = found.select("cell", "seed", pl.when(ended & value.is_finite()).then(value).alias("value"), lost)
-    theirs = ours.rename({"cell": "against", "value": "other", "lost": "other_lost"})
-    gain = (pl.col("other") - value) * (1.0 if measure.better == "lower" else -1.0)
-    one_lost = (pl.col("lost") & pl.col("other").is_not_null()) | (pl.col("other_lost") & value.is_not_null())
-    counts = {
-        "planned": pl.len(),
-        "n": gain.is_not_null().sum(),
-        "failed": one_lost.sum(),
-        "both_failed": (pl.col("lost") & pl.col("other_lost")).sum(),
-    }
-    shares = (
-        ours.join(theirs, on="seed")
-        .filter(pl.col("cell") != pl.col("against"))
-        .group_by("cell", "against")
-        .agg(
-            *(each.cast(pl.Int64).alias(name) for name, each in counts.items()),
-            ((gain > 0) + 0.5 * (gain == 0)).mean().alias("value"),
-        )
-    )
-    one = pl.Series("cell", list(cells), pl.String).to_frame()
-    every = one.join(one.rename({"cell": "against"}), how="cross", maintain_order="left_right")
-    found = every.join(shares, on=["cell", "against"], how="left", maintain_order="left")
-    return found.with_columns(pl.col(*counts).fill_null(0))
+    for cell, seed, status, value in found.select("cell", "seed", "status", "value").iter_rows():
+        planned[cell].add(seed)
+        if value is not None and math.isfinite(value):
+            values[cell][seed] = value
+        elif value is not None or status == "failed":
+            lost[cell].add(seed)
+    rows = []
+    for cell, other in product(cells, cells):
+        seeds = planned[cell] & planned[other] if cell != other else set()
+        pairs = [
+            (values[cell][seed], values[other][seed]) for seed in seeds & values[cell].keys() & values[other].keys()
+        ]
+        wins = [0.5 if a == b else float((a < b) == (measure.better == "lower")) for a, b in pairs]
+        failed = len(seeds & lost[cell] & values[other].keys()) + len(seeds & lost[other] & values[cell].keys())
+        both = len(seeds & lost[cell] & lost[other])
+        share = sum(wins) / len(wins) if wins else None
+        rows.append((cell, other, len(seeds), len(pairs), failed, both, share))
+    counts = dict.fromkeys(("planned", "n", "failed", "both_failed"), pl.Int64)
+    schema = {"cell": pl.String, "against": pl.String, **counts, "value": pl.Float64}
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:

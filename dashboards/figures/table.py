@@ -1,7 +1,4 @@
-"""A published-style table: rows and columns of means with their intervals, bold what is as good as the best.
-
-Bold, rounding and signs are those of `store.export`; what is missing stands as a sign with its reason.
-"""
+"""A published-style table: means with their intervals, bold if as good as the best, and signs for missing values."""
 
 from collections.abc import Mapping, Sequence
 from itertools import starmap

@@ -38,10 +38,9 @@ class Piece(NamedTuple):
 
 
 def typeset(text: str) -> list[Piece]:
-    """Split a description into paragraphs with formulas inside, and displayed formulas.
+    """Split a description into paragraphs, where two blanks stand around a formula, and displayed formulas.
 
-    Lines that are indented, and single lines such as "w_ij = f_ij / Z_i", are displayed. In a paragraph, two blanks
-    stand around a formula.
+    Lines that are indented, and single lines such as "w_ij = f_ij / Z_i", are displayed.
     """
     found = []
     for block in re.split(r"\n\s*\n", text.strip("\n")):

@@ -1,8 +1,7 @@
 """Find the cells of a grid that match a printed cell.
 
-A printed cell has an operator with arguments, some layers, a model and a setup. The grid has to vary what the table
-varies. The operator is compared by its parts, everything else by the spec or by the level of an axis. For a fact that
-the table keeps fixed, cells that agree are taken if there are any. Else all are taken, and
+The grid has to vary what the table varies. The operator is compared by its parts, everything else by the spec or by the
+level of an axis. For a fact that the table keeps fixed, cells that agree are taken if there are any; else all, and
 `store.analysis.published_matching.differs` reports it.
 """
 
@@ -10,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dashboards.data.grid_context import GridContext
+from store.analysis.effects import levels_of
 from store.analysis.our_results import Own, Results
 from store.analysis.published_matching import OF_MEASUREMENT, agrees, another, named
 from store.published.tables import PublishedCell
@@ -31,17 +31,11 @@ Match = tuple[Sequence[Own], str]  # cells of the grid, in its order, or why the
 
 def levels(about: GridContext) -> Levels:
     """The level of every axis, by cell; axes in the order of the grid."""
-    found = about.store.sql(
-        "SELECT DISTINCT g.cell, a.position, a.name, "
-        "g.axes->>('$.\"' || replace(a.name, '\"', '\\\"') || '\"') AS level "
-        "FROM grid_trial g JOIN axis a USING (grid) WHERE g.grid = $grid ORDER BY g.cell, a.position",
-        {"grid": about.grid},
-    )
-    by_cell: dict[str, dict[str, str]] = {}
-    for cell, _, name, level in found.iter_rows():
-        if level is not None:
-            by_cell.setdefault(cell, {})[name] = level
-    return by_cell
+    query = "SELECT cell, min(axes::VARCHAR) AS axes FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY cell"
+    found = about.store.sql(query, {"grid": about.grid})
+    columns = levels_of(about.header, found["axes"].to_list())
+    rows = [{name: level for name, of in columns.items() if (level := of[at])} for at in range(found.height)]
+    return dict(zip(found["cell"], rows, strict=True))
 
 
 def is_about(axis: Mapping[str, str], fact: str) -> bool:

@@ -1,8 +1,4 @@
-"""Find a grid's values for a printed one, by seed and in the printed unit.
-
-A value is recorded under a name, or derived as the papers' captions define it. Derived are mean accuracies over tasks,
-relative gains over softmax, added parameters, scores of sets of long texts, and the ranks of 002, table 5.
-"""
+"""Find a grid's values for a printed one, by seed and in the printed unit: recorded, or derived as captions define."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -63,8 +59,10 @@ def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     if cell.metric in _MEANS:
         reasoning = _MEANS[cell.metric]
         return [name for name in _tasks(cell.paper) if reasoning in (None, name.split(".")[1] in _REASONING)]
-    kind, task = _kind(cell)
-    return [] if kind is None or not kind.name else [kind.name.format("lambada_SET" if task == "lambada" else task)]
+    derivation, task = _derivation(cell)
+    if derivation is None or not derivation[1]:
+        return ()
+    return (derivation[1].format("lambada_SET" if task == "lambada" else task),)
 
 
 def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
@@ -73,10 +71,10 @@ def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measur
         return _at(cell.measurement, cell.point, own, given, cell.factor)
     if cell.metric in _MEANS:
         return _mean(cell, own, given)
-    kind, _ = _kind(cell)
-    if kind is None:
+    derivation, _ = _derivation(cell)
+    if derivation is None:
         return Measured({}, why=f"nothing here measures it: {cell.metric}")
-    return kind.derive(cell, own, given)
+    return derivation[0](cell, own, given)
 
 
 def _softmax_like(own: Own, given: RecordedMetrics) -> Own | None:
@@ -129,10 +127,7 @@ def _score(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
 
 
 def _pattern(needed: str) -> re.Pattern[str]:
-    """Match a recorded name in the paper's spelling: `long_context.passage_count` is PassageCount.
-
-    LongBench has sets in two languages, and the paper uses the English ones. LAMBADA has several sets.
-    """
+    """Match a recorded name in the paper's spelling: `long_context.passage_count` is PassageCount, in English."""
     family = needed.partition(".")[0]
     ending = "(en)?" if family == "long_context" else ""
     return re.compile(_letters(needed).replace("lambadaset", "lambada[a-z]*") + ending)
@@ -178,26 +173,24 @@ def _ranks(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     return Measured(dict(found.iter_rows()), why=why)
 
 
-class _Kind(NamedTuple):
-    derive: Callable[[PublishedCell, Own, RecordedMetrics], Measured]
-    name: str  # name of the measurement; {} is the task; empty: every run is enough
-
-
-_KINDS: Final[Mapping[str, _Kind]] = {
-    "relative gain over softmax": _Kind(_gain, "lm_eval.{}.acc"),
-    "score": _Kind(_score, "lm_eval.{}.acc"),
-    "LongBench": _Kind(_score, "long_context.{}"),
-    "added parameters": _Kind(_added_parameters, ""),
-    "samples whose median rank exceeds softmax's": _Kind(_ranks, "effective_rank_median"),
+_DERIVATIONS: Final[Mapping[str, tuple[Callable[[PublishedCell, Own, RecordedMetrics], Measured], str]]] = {
+    "relative gain over softmax": (_gain, "lm_eval.{}.acc"),
+    "score": (_score, "lm_eval.{}.acc"),
+    "LongBench": (_score, "long_context.{}"),
+    "added parameters": (_added_parameters, ""),
+    "samples whose median rank exceeds softmax's": (_ranks, "effective_rank_median"),
 }
-"""How a metric is derived; its name in the tables may have a task before or behind it."""
+"""By metric its function and the measurement that it needs, where {} is the task; empty: every run is enough.
+
+A metric's name in the tables may have a task before or behind it.
+"""
 
 
-def _kind(cell: PublishedCell) -> tuple[_Kind | None, str]:
+def _derivation(cell: PublishedCell) -> tuple[tuple[Callable[..., Measured], str] | None, str]:
     """Return how a metric is derived, and its task."""
     first, _, rest = cell.metric.partition(" ")
-    key = next((each for each in (cell.metric, first, rest) if each in _KINDS), "")
-    return _KINDS.get(key), rest if key == first else first
+    key = next((each for each in (cell.metric, first, rest) if each in _DERIVATIONS), "")
+    return _DERIVATIONS.get(key), rest if key == first else first
 
 
 _RANKS: Final = """

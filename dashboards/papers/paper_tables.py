@@ -1,6 +1,5 @@
 """A table of a paper with your own results in its places, and how the two compare."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,13 +12,15 @@ from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.figures.table import table_latex, table_sheet
-from dashboards.papers.cell_matching import levels, match, variation
+from dashboards.papers.cell_matching import levels as levels_by_cell, match, variation
 from dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
 from dashboards.papers.item import Drawn, Item
 from store import Store
+from store.analysis.effects import levels_of
 from store.analysis.our_results import Own
 from store.analysis.published_comparison import compare_published
 from store.analysis.published_matching import differs
+from store.analysis.verdicts import runs
 from store.export.cells import Missing, within_noise
 from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
@@ -58,10 +59,7 @@ def printed_table(paper: str, number: int) -> list[PublishedCell]:
 
 
 def columns_of(table: Sequence[PublishedCell]) -> str:
-    """The quantity whose values are the headings of columns, such as "sigma_f"; empty if there is none.
-
-    More than half of the cells have it, and it is the heading of each of these.
-    """
+    """The quantity whose values are the column headings of most cells, such as "sigma_f"; empty if there is none."""
     facts = [({**cell.point, **cell.setup, **cell.arguments}, cell.column_label) for cell in table]
     for name in dict.fromkeys(name for each, _ in facts for name in each):
         same = [_equal(str(each[name]), heading) for each, heading in facts if name in each]
@@ -79,7 +77,7 @@ def _equal(level: str, heading: str) -> bool:
 
 def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
     """Every cell of a table with what the grid has for it."""
-    given, by_cell = read_recorded(about, table), levels(about)
+    given, by_cell = read_recorded(about, table), levels_by_cell(about)
     found: list[Beside] = []
     for half in dict.fromkeys(cell.paper_table for cell in table):
         part = [cell for cell in table if cell.paper_table == half]
@@ -117,9 +115,9 @@ def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
 
 def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
     cell, own, _, got = each
-    runs = each.runs
-    mean, low, high = average(list(runs.values()), cell.scale)
-    missing, why = (None, None) if runs else _missing(got, state)
+    values = list(each.runs.values())
+    mean, low, high = average(values, cell.scale)
+    missing, why = (None, None) if values else _missing(got, state)
     half = cell.paper_table.partition("-")[2]
     several = f"1 of {each.alike} cells: {own.label}" if own is not None and each.alike > 1 else ""
     points = f"1 of {got.points} points: {got.point}" if got.points > 1 else ""
@@ -130,7 +128,7 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
         "measurement": cell.measurement or cell.metric,
         "point": got.point,
         "cell": own.label if own else None,
-        "n": len(runs),
+        "n": len(values),
         "planned": state["planned"] if state else 0,
         "mean": mean,
         "spread": None if mean is None or low is None or high is None else max(high - mean, mean - low),
@@ -140,7 +138,7 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
         "why": why,
         "differs": differs(cell, own) if own else None,
         "notes": list(cell.notes),
-        "note": ("; ".join(filter(None, (several, points))) or None) if runs else None,
+        "note": ("; ".join(filter(None, (several, points))) or None) if values else None,
     }
 
 
@@ -248,22 +246,15 @@ def read_beside(store: Store, grid: str, paper: str, number: int) -> pl.DataFram
 def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
     """The printed values of the drawn cells for a figure: key (the cell), series, x, value, printed, color.
 
-    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
-    what is printed where the grid has a cell that is not drawn.
+    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out.
     """
-    rows = [
-        (
-            each.key,
-            about.look.names[each.key],
-            each.cell.point[item.printed.x],
-            each.cell.value * each.cell.factor,
-            each.cell.printed,
-            about.look.styles[each.key].color,
-        )
-        for each in (pair_with_own(about, printed_table(item.paper, item.printed.number)) if item.printed else ())
-        if item.printed is not None and item.printed.x in each.cell.point
-        if each.key in about.drawn and each.cell.value is not None and not each.cell.unusable
-    ]
+    number, axis = item.printed or (None, "")
+    rows = []
+    for each in pair_with_own(about, printed_table(item.paper, number)) if number is not None else ():
+        cell, key = each.cell, each.key
+        if axis in cell.point and key in about.drawn and cell.value is not None and not cell.unusable:
+            place = cell.point[axis], cell.value * cell.factor
+            rows.append((key, about.look.names[key], *place, cell.printed, about.look.styles[key].color))
     names = ("key", "series", "x", "value", "printed", "color")
     kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in names}
     return pl.DataFrame(rows, schema=kinds, orient="row")
@@ -332,18 +323,15 @@ def draw_design(about: GridContext) -> Drawn:
     ]
     if not axes:
         return Drawn(message="No axis of this grid varies beta, gamma, alpha or v0.")
-    given = about.store.sql(
-        "SELECT trial, axes::VARCHAR AS axes FROM grid_trial WHERE grid = $grid", {"grid": about.grid}
-    )
-    runs = about.store.final(about.grid, about.measure.name, about.measure.point).join(given, on="trial")
-    levels = [json.loads(text) for text in runs["axes"]]
+    found = runs(about.store, about.grid, about.measure)
+    levels = levels_of(about.header, found["axes"].to_list())
     rows = []
     for name, axis in axes:
         for label in axis["labels"]:
-            at = runs.filter([str(each.get(axis["name"])) == label for each in levels])
+            at = found.filter([level == label for level in levels[axis["name"]]])
             place = {"row": name, "column": _HEADINGS.get(label, label), "best": False}
             rows.append(place | _average_level(at, about.measure.scale))
-    found = pl.DataFrame(rows, schema_overrides={"spread": pl.Float64, "note": pl.String}, infer_schema_length=None)
+    data = pl.DataFrame(rows, schema_overrides={"spread": pl.Float64, "note": pl.String}, infer_schema_length=None)
     mean = "Geometric mean" if about.measure.scale == "log" else "Mean"
     caption = (
         f"{mean} of {describe_measure(about.measure, about.unit)} over seeds of the mean over the other numbers' "
@@ -351,15 +339,16 @@ def draw_design(about: GridContext) -> Drawn:
         "others, and says of how many: it is not comparable with its neighbours. The paper prints the design alone. "
         "Its constants are hyperparameters, and its constant v₀ is fixed."
     )
-    latex = table_latex(found, f"The design of paper 001: {caption}")
-    return Drawn(caption, found, sheet=table_sheet(found), latex=latex)
+    latex = table_latex(data, f"The design of paper 001: {caption}")
+    return Drawn(caption, data, sheet=table_sheet(data), latex=latex)
 
 
 def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """The columns of `table_sheet`; n counts seeds, and the note counts runs if some have no value."""
-    value, log = pl.col("value"), scale == "log"
-    kept = at.filter((pl.col("status") == "ok") & value.is_finite() & ((value > 0) if log else pl.lit(value=True)))
-    values = kept.group_by("seed").agg(value.log().mean().exp() if log else value.mean())["value"].to_list()
+    units = forward(at["value"].cast(pl.Float64).fill_null(math.nan).to_numpy(), scale)
+    kept = at.with_columns(value=units).filter(pl.col("status") == "ok", pl.col("value").is_finite())
+    by_seed = kept.group_by("seed", maintain_order=True).agg(pl.col("value").mean())["value"]
+    values = [back(value, scale) for value in by_seed]
     mean, _, high = average(values, scale, least=2)
     failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
     missing, why = "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"

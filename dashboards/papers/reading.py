@@ -1,7 +1,4 @@
-"""Read what a grid recorded as frames: series (the cell), x, perhaps y, n, value, low, high.
-
-Cells stand in the order of the grid, and x rises.
-"""
+"""Read a grid as frames: series (cells, in the grid's order), x (rising), perhaps y, n, value, low, high."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,7 +1,6 @@
 """Colours, dashes and markers: fixed for every operator of a campaign, in a light and a dark edition.
 
-Figures are drawn in the light edition. Every colour has exactly one dark partner, so a page swaps the editions by
-replacing colours in the figure's JSON, and nothing has to be drawn twice.
+Figures are drawn in the light edition. Every colour has one dark partner, which a page puts into the figure's JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -172,8 +171,7 @@ def contrast(one: str, other: str) -> float:
 def on_fill(colors: Sequence[str], place: float) -> str:
     """The colour of a text on a ramp of `colors` at `place` (0..1), which contrasts there in both editions.
 
-    The light and the dark ramp may turn from light to dark at different places. Each of the four cases has its own
-    near-black or near-white colour, so that a theme swap can map it.
+    Each of the four cases has its own near-black or near-white colour, so that a theme swap can map it.
     """
     fills = [_between(ramp, place) for ramp in (colors, [_SURFACES[color] for color in colors])]
     light, dark = (contrast(fill, "#000000") >= contrast(fill, "#ffffff") for fill in fills)
