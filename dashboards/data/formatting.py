@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
+from grid.durations import format_duration
+
 BETWEEN: Final = " · "  # joins the parts of a cell's label
 MOST_LISTED: Final = 6  # entries of a list in one cell of a table; files have all
 _MINUS: Final = "\N{MINUS SIGN}"
@@ -99,13 +101,8 @@ def join_words(parts: Sequence[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """'12 s', '3 min 20 s', '5 h 2 min'."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+    """'0.5 s', '12 s', '3 min 20 s', '5 h 02 min'."""
+    return f"{seconds:.2g} s" if seconds < 9.5 else format_duration(seconds)
 
 
 def p_value(p: float | None) -> str:

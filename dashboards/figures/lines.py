@@ -82,9 +82,9 @@ def draw_lines(
 ) -> go.Figure:
     """One line with a band per series; a gap where a value is missing or not finite.
 
-    `found` has series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. It may
-    have `least` and `greatest` (of a bucket), which are faint lines, or for more than `FEW` series upright strokes at
-    spikes, and `raw`, which is `value` before smoothing, behind it. n may be missing. `x` and `y` are titles.
+    `found` has series, x (numbers or names), value, low, high, perhaps n, rows of a series together in the order of x.
+    It may have `least` and `greatest` of buckets: faint lines, or for more than `FEW` series upright strokes at spikes.
+    It may have `raw`, `value` before smoothing. `x` and `y` are titles.
     """
     return draw_panels([Panel(found, y, scale)], series, x=x, drawing=drawing)
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
@@ -15,7 +14,7 @@ from dashboards.theme.styles import INK, MUTED, REST
 from store import Store
 from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
-from store.statistics import Objective, Paired, pareto as standings, summarise, t_interval
+from store.statistics import Objective, pareto as standings, summarise, t_interval
 from store.statistics.paired_differences import or_null
 from store.statistics.scales import back, forward
 
@@ -65,8 +64,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
 
 def _average(values: pl.Series, of: Objective, alpha: float) -> list[float | None]:
     summary = summarise(forward(values.cast(pl.Float64).to_numpy(), of.scale))
-    ends = t_interval(Paired(*(np.asarray(part) for part in summary)), alpha)
-    return [or_null(back(float(each), of.scale)) for each in (summary.mean, *ends)]
+    return [or_null(back(float(each), of.scale)) for each in (summary.mean, *t_interval(summary, alpha))]
 
 
 def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objective, y: Objective) -> list[bool]:

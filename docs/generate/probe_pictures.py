@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import example_heads
@@ -11,11 +12,6 @@ from figures import Cell, Chart, Lines, Maps, Panel, Strip, draw_picture, number
 from torch import Tensor
 
 from runners.probes import (
-    AttentionEntropy,
-    AttentionMaps,
-    EffectiveRank,
-    FirstKey,
-    FirstToken,
     GateSparsity,
     GradientNorms,
     GroundMass,
@@ -62,10 +58,10 @@ def _value_panels(records: Sequence[Probed]) -> list[Panel]:
     for each in records:
         if each.head is not None:
             by_head.setdefault(_record_name(each), {})[each.head] = each.value
-    panels: list[Panel] = []
-    for name, values in by_head.items():
-        cells = [_value_cell(values.get(head)) for head in range(len(example_heads.NAMES))]
-        panels.append(values_strip(name, cells))
+    heads = range(len(example_heads.NAMES))
+    panels: list[Panel] = [
+        values_strip(name, [_value_cell(values.get(head)) for head in heads]) for name, values in by_head.items()
+    ]
     others = [each for each in records if each.head is None]
     counts = Counter(each.name for each in others)
     lines = [f"{_record_name(each)} = {number_words(each.value)}" for each in others if counts[each.name] <= 3]
@@ -193,11 +189,6 @@ def _token_classes() -> list[Panel]:
 
 _SIGNS: Final = {"mark": "positive", "odd": "negative"}
 PICTURES: Final[Mapping[str, tuple[Callable[[], list[Panel]], Mapping[str, str]]]] = {
-    "attention_entropy": (lambda: _heads_panels(AttentionEntropy()), _SIGNS),
-    "attention_maps": (lambda: _heads_panels(AttentionMaps()), _SIGNS),
-    "effective_rank": (lambda: _heads_panels(EffectiveRank()), _SIGNS),
-    "first_key": (lambda: _heads_panels(FirstKey()), _SIGNS),
-    "first_token": (lambda: _heads_panels(FirstToken()), _SIGNS),
     "gate_sparsity": (_gates, {"mark": "open"}),
     "gradient_norms": (_gradient_norms, {"mark": "norm", "plain": "median + 9 MAD", "odd": "spikes at k = 9"}),
     "ground_mass": (_ground, _SIGNS),
@@ -209,12 +200,13 @@ PICTURES: Final[Mapping[str, tuple[Callable[[], list[Panel]], Mapping[str, str]]
     "token_classes": (_token_classes, _SIGNS),
     "weight_sums": (_weight_sums, _SIGNS),
 }
-"""Panels and legend of every probe."""
+"""Panels and legend of probes whose picture is not `_heads_panels` with their defaults."""
 
 
 def draw_probe(kind: str) -> str:
     """Draw the picture of a probe as SVG."""
-    panels, legend = PICTURES[kind]
+    usual = partial(_heads_panels, Probe.members()[kind]()), _SIGNS
+    panels, legend = PICTURES.get(kind, usual)
     return draw_picture(f"{kind}: recorded values", panels(), legend)
 
 

@@ -52,7 +52,7 @@ def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_ten(difference: flo
 def test_counts_and_lists_read_as_english() -> None:
     assert [count(n, "seed") for n in (0, 1, 1200)] == ["0 seeds", "1 seed", "1,200 seeds"]
     assert [join_words(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-    assert [duration(s) for s in (0.5, 59.4, 61, 3725)] == ["0.5 s", "59 s", "1 min 1 s", "1 h 2 min"]
+    assert [duration(s) for s in (0.5, 9.9, 61, 3725)] == ["0.5 s", "10 s", "1 min 01 s", "1 h 02 min"]
     assert [p_value(p) for p in (0.0004, 0.0312, 0.999, None)] == ["< 0.001", "0.031", "1", "–"]
 
 
