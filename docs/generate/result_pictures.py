@@ -20,14 +20,7 @@ _PERCENTS: Final = (0, -90, 900, -50, 100, -20, 20, -10, 10, -5, 5, -2, 2, -1, 1
 """Ticks; the earlier ones go first where there is no room for all."""
 
 
-def draw_band(axes: Axes, measure: GridMeasure) -> None:
-    """Shade the differences that count as equal."""
-    band = margin(measure.rope, measure.scale)
-    axes.axvspan(-band, band, color="#eef0f2")
-    axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
-
-
-def label_ticks(axes: Axes, measure: GridMeasure) -> None:
+def _label_ticks(axes: Axes, measure: GridMeasure) -> None:
     """Write few ticks; differences of logarithms in per cent."""
     if measure.scale == "linear":
         axes.locator_params(axis="x", nbins=6)
@@ -56,7 +49,9 @@ class Forest(NamedTuple):
         rows, height = self.found.rows(named=True), self.height
         names = [f"{row['label']}: {row['verdict']}" for row in rows]
         axes = _add_rows(figure, names, 0.67 / height, 1 - 0.72 / height)
-        draw_band(axes, self.measure)
+        band = margin(self.measure.rope, self.measure.scale)
+        axes.axvspan(-band, band, color="#eef0f2")
+        axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
         for place, row in enumerate(rows):
             gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
             colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
@@ -68,7 +63,7 @@ class Forest(NamedTuple):
                     axes.plot((low, high), (place, place), color=colour, linewidth=width, solid_capstyle="butt")
             if row["difference"] is not None:
                 axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
-        label_ticks(axes, self.measure)
+        _label_ticks(axes, self.measure)
         pairs, family = self.found["pairs"].max(), self.found["family"].max()
         unit = "difference" if self.measure.scale == "linear" else "difference in per cent"
         axes.set_xlabel(

@@ -19,14 +19,13 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
-from figures import COLOURS, draw_picture
+from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
-from matplotlib.figure import SubFigure
 from result_files import GridResult, read
-from result_pictures import Forest, Values, draw_band, label_ticks
+from result_pictures import Forest, Values
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
@@ -169,21 +168,26 @@ def _number(value: float | None) -> str:
 
 
 def _contrasts(result: GridResult, measure: GridMeasure, *, every: bool = False) -> pl.DataFrame:
-    """Compare the levels of each axis with its first, with seeds as the sample; without `every` if there are two."""
+    """Compare the levels of each axis with its first, with seeds as the sample; without `every` if there are two.
+
+    Columns are those of `seed_contrasts` and those that `Forest` draws.
+    """
     values = result.runs(measure)
     levels = levels_of(result.header, values["axes"].to_list())
     axes = {axis["name"]: axis["labels"] for axis in result.header["axes"]}
     order = {name: labels for name, labels in axes.items() if len(labels) == 2 or (every and len(labels) > 2)}
     values = values.with_columns(pl.Series(name, levels[name], pl.String) for name in order)
     rules = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
-    return seed_contrasts(values, order, **rules).effects.filter(order=1)
+    found = seed_contrasts(values, order, **rules).effects.filter(order=1)
+    factor = pl.col("factor").str.replace_all("_", " ")
+    return found.with_columns(factor, label=factor, difference="effect", pairs="n")
 
 
 def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     found = _contrasts(result, measure)
     rows = [
         (
-            row["factor"].replace("_", " "),
+            row["factor"],
             _change(row["effect"], measure),
             f"{_change(row['low'], measure)} to {_change(row['high'], measure)}",
             format_p(row["p"]) or "",
@@ -200,7 +204,7 @@ def _write_effects(result: GridResult, measure: GridMeasure) -> str:
     found = _contrasts(result, measure, every=True)
     rows = [
         (
-            row["factor"].replace("_", " "),
+            row["factor"],
             f"{row['level']} against {row['against']}",
             _change(row["effect"], measure),
             f"{_change(row['corrected_low'], measure)} to {_change(row['corrected_high'], measure)}",
@@ -273,57 +277,29 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
     return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
 
 
-class _MainEffects(NamedTuple):
-    """Differences between the two levels of each axis that has two, a panel per grid."""
-
-    results: Sequence[GridResult]
-
-    @property
-    def height(self) -> float:
-        return 1.9
-
-    def draw(self, figure: SubFigure) -> None:
-        """Draw a row per axis; the band of equality is grey."""
-        width = 0.86 / len(self.results)
-        for place, result in enumerate(self.results):
-            measure = result.measure()
-            found = _contrasts(result, measure)
-            axes = figure.add_axes((0.13 + width * place, 0.32, width * 0.88, 0.55))
-            draw_band(axes, measure)
-            for row, each in enumerate(found.rows(named=True)):
-                good = (each["effect"] > 0) == (measure.better == "higher")
-                style = "plain" if each["p_holm"] > measure.alpha else "mark" if good else "odd"
-                ends = each["low"], each["high"]
-                axes.plot(ends, (row, row), color=COLOURS[style], linewidth=2.4, solid_capstyle="butt")
-                axes.plot(each["effect"], row, "o", color=COLOURS[style], markersize=3.5)
-            axes.set(ylim=(found.height - 0.5, -0.5), yticks=range(found.height))
-            axes.set_yticklabels(found["factor"].str.replace("_", " ") if place == 0 else [], fontsize=7.5)
-            axes.tick_params(axis="x", labelsize=6.5)
-            axes.tick_params(axis="y", length=0)
-            label_ticks(axes, measure)
-            axes.set_title(f"{result.header['grid']}, {found['n'][0]} seeds", loc="left")
-            bar = f"{measure.better} is better; bar: {100 * (1 - measure.alpha):g} % interval"
-            axes.set_xlabel(f"{name_measure(measure).replace('`', '')}\n{bar}", fontsize=7)
-
-
 def _draw_main(results: Sequence[GridResult]) -> str:
-    if len({tuple(axis["name"] for axis in result.header["axes"]) for result in results}) > 1:
-        raise SpecError(f"a picture shows grids with the same axes; got {[each.header['grid'] for each in results]}")
-    title = "With a component less without it; coloured: p (Holm) below 0.05"
-    return draw_picture(title, [_MainEffects(results)])
+    """Draw the differences between the two levels of each axis that has two, a panel per grid."""
+    panels: list[Panel] = []
+    for result in results:
+        measure = result.measure()
+        panels += [Lines([_title(result, measure)]), Forest(_contrasts(result, measure), measure)]
+    return draw_picture("With a component less without it", panels)
+
+
+def _title(result: GridResult, measure: GridMeasure) -> str:
+    return f"{result.header['grid']}: {name_measure(measure).replace('`', '')}"
 
 
 def draw(result: GridResult, measure: GridMeasure) -> str:
     """Draw differences from the baseline; without one, values."""
-    title = f"{result.header['grid']}: {name_measure(measure).replace('`', '')}"
+    title = _title(result, measure)
     if result.header["baseline"] is None and not result.header.get("baselines"):
         return draw_picture(title, [Values(result.runs(measure), measure)])
     found = _verdicts(result, measure)
     if found.height > MOST_ROWS:
         title += f", levels of {found.height} cells averaged over the other axes"
-        factor = pl.col("factor").str.replace_all("_", " ")
-        label = pl.format("{}: {} against {}", factor, "level", "against")
-        found = _contrasts(result, measure, every=True).with_columns(label=label, difference="effect", pairs="n")
+        label = pl.format("{}: {} against {}", "factor", "level", "against")
+        found = _contrasts(result, measure, every=True).with_columns(label=label)
     return draw_picture(title, [Forest(found, measure)])
 
 
