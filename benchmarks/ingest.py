@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 
 import duckdb
-from big_campaign import curves, key_of, write_campaign, write_rows
+from big_campaign import curves, write_campaign, write_rows
 from measurement import Took, machine, read_options, report, tell, took
 
+from grid.key import content_key
 from store.database.connection import open_live
 from store.files.layout import Layout
 from store.ingest.content_hash import content_hash
@@ -30,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tiny = Layout(Path(folder) / "tiny")
         for number in range(options.tiny):
-            write_rows(tiny, "metric", curves(key_of(number // 10), 40 * (number % 10), 100), number)
+            write_rows(tiny, "metric", curves(content_key(str(number // 10)), 40 * (number % 10), 100), number)
         report("tiny_shards", [once(tiny, options.threads) for _ in range(options.repeat)], target_s=10)
         layout = Layout(Path(folder) / "large")
         write_campaign(layout, options.trials, options.rows)
