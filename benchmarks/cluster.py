@@ -218,7 +218,6 @@ def find_cluster(place: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {each.__name__: each for each in (submission, packing, load)}
     parser.add_argument("--part", nargs="+", choices=parts, default=list(parts))

@@ -41,7 +41,6 @@ MOST_MEMORY = 1 << 30
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, trials=1000, rows=10_000, repeat=3)
     tell({**machine(), "trials": options.trials, "rows_per_trial": options.rows})
     with tempfile.TemporaryDirectory() as folder:

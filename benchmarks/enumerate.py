@@ -22,7 +22,6 @@ TARGET_MB = 300.0
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, repeat=3)
     tell(machine())
     for case in CASES:

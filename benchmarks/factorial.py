@@ -15,7 +15,6 @@ AXES = {name: [f"{name}{level}" for level in range(levels)] for name, levels in 
 
 
 def main() -> None:
-    """Measure and print."""
     cells = [dict(zip(AXES, levels, strict=True)) for levels in product(*AXES.values())]
     values = pl.DataFrame([{"seed": seed, **cell} for seed in range(5) for cell in cells])
     values = values.with_columns(value=pl.Series(np.random.default_rng(0).normal(size=values.height)))

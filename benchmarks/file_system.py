@@ -54,7 +54,6 @@ def count(folder: Path, trials: int) -> Counter[str]:
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, trials=10_000)
     tell({**machine(), "trials": options.trials})
     with tempfile.TemporaryDirectory(dir=options.campaign) as folder:

@@ -25,7 +25,6 @@ from store.ingest.rebuild import rebuild
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, trials=1_000, rows=10_000, tiny=10_000, repeat=3, threads=None)
     tell({**machine(), "trials": options.trials, "rows_per_shard": options.rows, "tiny_shards": options.tiny})
     with tempfile.TemporaryDirectory() as folder:

@@ -32,7 +32,6 @@ ENVIRONMENT = {**os.environ, "PATH": "/nowhere"}
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, trials=100_000, repeat=3)
     tell({**machine(), "trials": options.trials})
     with tempfile.TemporaryDirectory() as folder:

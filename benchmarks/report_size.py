@@ -19,7 +19,6 @@ MOST_BYTES = 10_000_000
 
 
 def main() -> None:
-    """Measure and print."""
     options = read_options(__doc__, cells=192, rows=10_000)
     tell({**machine(), "cells": options.cells, "seeds": SEEDS, "rows_per_trial": options.rows})
     with tempfile.TemporaryDirectory() as folder:

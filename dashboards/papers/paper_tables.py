@@ -202,37 +202,33 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
         printed value lies against the interval of your own mean) and word (of the claim that the cell makes, if this
         own cell was compared with it). All null if the paper contradicts itself, and then `note` says so.
     """
-    mean, printed, low, high = (pl.col(name) for name in ("mean", "value_", "low", "high"))
-    ratio = pl.when((printed > 0) & (mean > 0)).then((mean / printed).log())
-    band = pl.when(printed > high).then(pl.lit("above")).when(printed < low).then(pl.lit("below"))
-    usable = ~pl.col("unusable_")
-    several = pl.lit("differs between baselines, see Claims")
-    words = (
-        claims.filter(pl.col("word") != "not comparable")
-        .group_by("paper_table", "row_label", "column_label", "label", "point")
-        .agg(pl.when(pl.col("word").n_unique() == 1).then(pl.col("word").first()).otherwise(several))
-    )
-    places = pl.DataFrame(
-        [(e.cell.paper_table, e.cell.row_label, e.cell.value, e.cell.unusable) for e in found],
-        schema={"paper_table": pl.String, "row_label": pl.String, "value_": pl.Float64, "unusable_": pl.Boolean},
-        orient="row",
-    )
-    joined = data.hstack(places).join(
-        words,
-        left_on=["paper_table", "row_label", "column", "cell", "point"],
-        right_on=["paper_table", "row_label", "column_label", "label", "point"],
-        how="left",
-        maintain_order="left",
-    )
-    note = pl.concat_str(pl.lit(NOT_COMPARED), "note", separator="; ", ignore_nulls=True)
-    difference = pl.when(pl.col("scale") == "log").then(ratio).otherwise(mean - printed)
-    known = usable & printed.is_not_null() & low.is_not_null()
-    return joined.with_columns(
-        pl.when(usable).then(difference).alias("difference"),
-        pl.when(known).then(band.otherwise(pl.lit("inside"))).alias("band"),
-        pl.when(usable).then("word").alias("word"),
-        pl.when(~usable & mean.is_not_null()).then(note).when(usable).then("note").alias("note"),
-    ).drop(places.columns)
+    words: dict[tuple[str, ...], set[str]] = {}
+    for claim in claims.filter(pl.col("word") != "not comparable").iter_rows(named=True):
+        place = tuple(claim[name] for name in ("paper_table", "row_label", "column_label", "label", "point"))
+        words.setdefault(place, set()).add(claim["word"])
+    rows: list[tuple[float | None, str | None, str | None, str | None]] = []
+    for row, (cell, *_) in zip(data.iter_rows(named=True), found, strict=True):
+        if cell.unusable:
+            note = None if row["mean"] is None else "; ".join(filter(None, (NOT_COMPARED, row["note"])))
+            rows.append((None, None, None, note))
+        else:
+            said = words.get((cell.paper_table, cell.row_label, row["column"], row["cell"], row["point"]), set())
+            word = "differs between baselines, see Claims" if len(said) > 1 else next(iter(said), None)
+            rows.append((*_difference_and_band(row, cell.value), word, row["note"]))
+    kinds = {"difference": pl.Float64, **dict.fromkeys(("band", "word", "note"), pl.String)}
+    return data.with_columns(pl.DataFrame(rows, schema=kinds, orient="row").get_columns())
+
+
+def _difference_and_band(row: Mapping[str, Any], printed: float | None) -> tuple[float | None, str | None]:
+    mean, low, high = row["mean"], row["low"], row["high"]
+    if mean is None or printed is None:
+        return None, None
+    difference: float | None = mean - printed
+    if row["scale"] == "log":
+        difference = math.log(mean / printed) if mean > 0 and printed > 0 else None
+    if low is None or high is None:
+        return difference, None
+    return difference, "above" if printed > high else "below" if printed < low else "inside"
 
 
 def read_beside(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
