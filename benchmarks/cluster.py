@@ -81,7 +81,6 @@ class Bench:
         return place
 
     def report(self, name: str, values: Sequence[float], unit: str, **more: Any) -> None:
-        """Write one line."""
         median, low, high = (float(f"{f(values):.4g}") for f in (statistics.median, min, max))
         tell({"name": name, "value": median, "low": low, "high": high, "n": len(values), "unit": unit, **more})
 

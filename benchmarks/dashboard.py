@@ -80,7 +80,6 @@ def served(root: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 
 def open_page(page: Page, address: str) -> None:
-    """Go there and wait until all of it is drawn."""
     page.goto(address)
     page.wait_for_function(DRAWN, timeout=60_000)
 

@@ -47,7 +47,6 @@ class Setting(NamedTuple):
     padded: bool
 
     def described(self) -> dict[str, Any]:
-        """Return what a row says of it."""
         dtype = str(self.dtype).removeprefix("torch.")
         return {"dtype": dtype, "channels": self.channels, "mask": "padding" if self.padded else "causal"}
 
@@ -72,7 +71,6 @@ def errors(came: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float
 
 
 def short(x: float) -> float:
-    """Round to three digits."""
     return float(f"{x:.3g}")
 
 

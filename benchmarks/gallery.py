@@ -205,7 +205,6 @@ def _few_cells(store: Store, grid: str, operators: Mapping[str, Style]) -> GridC
 
 
 def gallery_html(found: Gallery) -> str:
-    """All items in one offline HTML document."""
     body = ""
     for paper, title in papers().items():
         items = [_block(item, drawn) for item, drawn in found.drawn if item.paper == paper]

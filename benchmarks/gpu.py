@@ -98,7 +98,6 @@ class Runner(NamedTuple):
                 pool.submit(run, command)
 
     def measure(self, part: Part, seconds: float) -> int | str:
-        """Run a part and write its results."""
         command = (*part.command, *(("--operators", *part.operators) if part.operators else ()))
         return self.run(command, seconds, HERE / "results" / f"{part.file.format(self.name)}.json")
 

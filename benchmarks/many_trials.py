@@ -100,7 +100,6 @@ def ablate(name: str, layout: Layout) -> str:
 
 
 def command(name: str, layout: Layout) -> list[str]:
-    """Return the words of a command."""
     return [str(Path(sys.executable).with_name("ablate")), name, "--campaign", str(layout.root)]
 
 

@@ -83,7 +83,6 @@ class Took(NamedTuple):
 
 
 def took(action: Callable[[], object]) -> Took:
-    """Run `action`."""
     wall, cpu = time.perf_counter(), sum(os.times()[:4])
     action()
     return Took(time.perf_counter() - wall, sum(os.times()[:4]) - cpu)
@@ -113,7 +112,6 @@ class Results:
         tell(about)
 
     def add(self, row: Mapping[str, object]) -> None:
-        """Print and write `row`."""
         self._rows.append(row)
         tell(row)
         if self._file is not None:

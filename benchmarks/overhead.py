@@ -73,7 +73,6 @@ grid = make({trials})
 
 
 def rerun(trials: int) -> dict[str, object]:
-    """Run a finished grid again."""
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "spec.py"
         spec.write_text(SPEC.format(here=str(Path(__file__).parent), trials=trials))

@@ -80,7 +80,6 @@ class Inputs:
 
 
 def run(cases: Iterable[Case], rounds: int) -> Iterator[dict[str, Any]]:
-    """Run each case; yield its row."""
     for (width, gated), same in groupby(cases, key=lambda case: (case.width, case.gated)):
         inputs = Inputs(width, gated=gated)
         for case in same:

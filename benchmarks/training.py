@@ -47,7 +47,6 @@ SIZES: dict[str, tuple[Backbone, Task]] = {
 
 
 def trial_of(size: str, operator: Operator, device: torch.device, path: PathName, *, compiled: bool) -> Trial:
-    """Make the trial of a size."""
     model, task = SIZES[size]
     precision = "bfloat16" if device.type == "cuda" else "float32"
     training = Training(steps=1_000_000, optimiser=AdamW(lr=LR), clip=CLIP, precision=precision)
@@ -64,8 +63,6 @@ def read_clock(device: str) -> float:
 
 
 class ByHand:
-    """The loop by hand."""
-
     def __init__(self, trial: Trial, device: torch.device) -> None:
         self._device, self._lower = device, trial.training.precision == "bfloat16"
         self._data = trial.task.open()
@@ -75,7 +72,6 @@ class ByHand:
         self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=LR, fused=True)
 
     def step(self, number: int) -> None:
-        """Train one step."""
         batch = self._data.batch(0, number, self._device).to(self._device)
         self._optimiser.zero_grad()
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._lower):
@@ -86,7 +82,6 @@ class ByHand:
 
 
 def measure(given: argparse.Namespace, operator: Operator) -> dict[str, Any]:
-    """Return the row of one operator."""
     forget_graphs()  # models by hand share a function, and eight graphs are its limit
     device, size = torch.device(given.device), given.size
     on_gpu = device.type == "cuda"

@@ -112,7 +112,6 @@ class ProbeLines(NamedTuple):
     height: int = 400
 
     def draw(self, about: GridContext) -> Drawn:
-        """The figure of a grid."""
         scaled = pl.col("value", "low", "high") * self.factor
         read = partial(read_probe, about, x=self.x, spread=self.spread, last=self.last)
         panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]

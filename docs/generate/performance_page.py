@@ -224,7 +224,6 @@ class _Bars(NamedTuple):
         return 0.2 * len(self.rows) + 0.6
 
     def draw(self, figure: SubFigure) -> None:
-        """Draw horizontal bars on a log axis."""
         height = self.height
         chosen = {name: best for name, found in self.rows.items() if (best := _chosen(found)) is not None}
         axes = figure.add_axes((0.25, 0.45 / height, 0.72, 1 - 0.5 / height))

@@ -204,14 +204,12 @@ PICTURES: Final[Mapping[str, tuple[Callable[[], list[Panel]], Mapping[str, str]]
 
 
 def draw_probe(kind: str) -> str:
-    """Draw the picture of a probe as SVG."""
     usual = partial(_heads_panels, Probe.members()[kind]()), _SIGNS
     panels, legend = PICTURES.get(kind, usual)
     return draw_picture(f"{kind}: recorded values", panels(), legend)
 
 
 def draw_heads() -> str:
-    """Draw the four example heads as SVG."""
     weights = Maps(f"weights, full colour at 1: {_AXES}", example_heads.as_maps(example_heads.make_weights()))
     logits = Maps("logits, full colour at 6", example_heads.as_maps(example_heads.make_logits()[None] / 6))
     return draw_picture("The four example heads", [weights, logits], _SIGNS)

@@ -54,7 +54,6 @@ class GridResult(NamedTuple):
     rows: pl.DataFrame
 
     def measure(self) -> GridMeasure:
-        """Return the measure of the grid."""
         fields = self.header["measure"]
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 

@@ -45,7 +45,6 @@ class Forest(NamedTuple):
         return 0.18 * self.found.height + 0.82
 
     def draw(self, figure: SubFigure) -> None:
-        """Draw a row per cell; the band of equality is grey."""
         rows, height = self.found.rows(named=True), self.height
         names = [f"{row['label']}: {row['verdict']}" for row in rows]
         axes = _add_rows(figure, names, 0.67 / height, 1 - 0.72 / height)
@@ -92,7 +91,6 @@ class Values(NamedTuple):
         return 0.18 * len(self._values) + 0.66
 
     def draw(self, figure: SubFigure) -> None:
-        """Draw a row per cell: a dot per run, and their median."""
         cells, height = self._values, self.height
         axes = _add_rows(figure, list(cells), 0.51 / height, 1 - 0.56 / height)
         axes.set_xscale(self.measure.scale)
