@@ -1,7 +1,7 @@
 """docs/performance.md and its pictures, from the files that the benchmarks wrote to benchmarks/results."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,8 +29,7 @@ def make_performance_page() -> dict[str, str]:
         name, about = path.stem, json.loads(path.read_text(encoding="utf-8"))
         kind = name.partition("-")[0]
         if kind == "attention":
-            write = _write_gpu_section if "gpu" in about else _write_section
-            parts["sections"].append(write(name, about, pictures))
+            parts["sections"].append(_write_attention(name, about, pictures))
         elif kind in _WRITERS:
             parts[kind].append(_WRITERS[kind](name, about))
     texts = {name: "\n".join(part) for name, part in parts.items()}
@@ -41,55 +40,36 @@ def _measured(about: Row) -> list[Row]:
     return [row for row in about["rows"] if "error" not in row]
 
 
-def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
-    """Write a table with the chosen path and the definition of each operator, and a picture per length."""
-    found: dict[str, dict[int, dict[str, Row]]] = {}
-    rows = _measured(about)
-    for row in rows:
-        if row["operator"] != _FUSED:
-            found.setdefault(row["operator"], {}).setdefault(row["length"], {})[row["path"]] = row
-    lengths = sorted({row["length"] for row in rows})
-    lines = [_write_line(operator, [by_length.get(at, {}) for at in lengths]) for operator, by_length in found.items()]
-    columns = [f"{length}: {what}" for length in lengths for what in ("forward", "both", "definition")]
-    parts = [_describe(name, about), table(["operator", "path", *columns], lines)]
-    for length in lengths:
-        bars = {operator: by_length.get(length, {}) for operator, by_length in found.items()}
-        parts.append(_draw_bars(name, length, bars, pictures))
-    return "\n".join(parts)
-
-
-def _draw_bars(name: str, length: int, rows: Mapping[str, Mapping[str, Row]], pictures: dict[str, str]) -> str:
-    """Add the picture of a length to `pictures`; return the line that shows it."""
-    picture = f"performance/{name}-{length}.svg"
-    title = f"Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
-    pictures[picture] = draw_picture(title, [_Bars(rows)])
-    return f"![{title}, by operator]({picture})\n"
-
-
-def _write_gpu_section(name: str, about: Row, pictures: dict[str, str]) -> str:
-    """Write a table of forward and one of both passes, with a column per length, and a picture at 4,096 tokens."""
+def _write_attention(name: str, about: Row, pictures: dict[str, str]) -> str:
+    """Write a table of forward and one of both passes, with a column per length, and pictures of both passes."""
     found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in sorted(_measured(about), key=lambda row: row["operator"] != _FUSED):
         own = {**row, "chosen": _is_chosen(row, about)}
         found.setdefault((row["operator"], row["path"]), {})[row["length"]] = own
     lengths = sorted({length for by_length in found.values() for length in by_length})
-    parts, longest = [_describe(name, about)], lengths[-1]
+    longest, on_gpu = lengths[-1], "gpu" in about
+    heads = ["operator", "path", *map(str, lengths)]
+    heads += [f"share of peak at {longest}", "extra MiB"] if on_gpu else []
+    parts = [_describe(name, about)]
     for what, title in (("forward", "Forward"), ("both", "Forward and backward")):
         lines = []
         for (operator, path), by_length in found.items():
             ratios = [_write_ratio(by_length[each], what) if each in by_length else "" for each in lengths]
-            last = by_length.get(longest)
-            share = "" if last is None else f"{last[f'{what}_roofline']:.0%}"
-            extra = "" if last is None else f"{last['extra_bytes'] / 2**20:,.0f}"
-            lines.append([operator if operator == _FUSED else f"`{operator}`", path, *ratios, share, extra])
-        heads = ["operator", "path", *map(str, lengths), f"share of peak at {longest}", "extra MiB"]
+            line = [operator if operator == _FUSED else f"`{operator}`", path, *ratios]
+            if on_gpu and (last := by_length.get(longest)) is not None:
+                line += [f"{last[f'{what}_roofline']:.0%}", f"{last['extra_bytes'] / 2**20:,.0f}"]
+            lines.append(line + [""] * (len(heads) - len(line)))
         parts.append(f"{title}, by tokens:\n\n{table(heads, lines)}")
-    length = min(4096, longest)
-    bars: dict[str, dict[str, Row]] = {}
-    for (operator, path), by_length in found.items():
-        if operator != _FUSED and length in by_length:
-            bars.setdefault(operator, {})[path] = by_length[length]
-    return "\n".join([*parts, _draw_bars(name, length, bars, pictures)])
+    for length in [min(4096, longest)] if on_gpu else lengths:
+        bars: dict[str, dict[str, Row]] = {}
+        for (operator, path), by_length in found.items():
+            if operator != _FUSED and length in by_length:
+                bars.setdefault(operator, {})[path] = by_length[length]
+        picture = f"performance/{name}-{length}.svg"
+        title = f"Forward and backward at {length:,} tokens, as a ratio to PyTorch's fused attention"
+        pictures[picture] = draw_picture(title, [_Bars(bars)])
+        parts.append(f"![{title}, by operator]({picture})\n")
+    return "\n".join(parts)
 
 
 def _write_ratio(row: Row, what: str) -> str:
@@ -101,7 +81,8 @@ def _is_chosen(row: Row, about: Row) -> bool:
     if row["operator"] == _FUSED:
         return False
     shape, length = about["shape"], row["length"]
-    case = Case(length, length, "cuda", getattr(torch, shape["dtype"]), channels=shape["channels"])
+    device = "cuda" if "gpu" in about else "cpu"
+    case = Case(length, length, device, getattr(torch, shape["dtype"]), channels=shape["channels"])
     return choose(catalogue()[row["operator"]].make(), case).path.name == row["path"]
 
 
@@ -176,16 +157,6 @@ def _write_training(name: str, about: Row) -> str:
     size = f"size {rows[0]['size']}, {about['steps']} steps, batches of {rows[0]['batch']} x {rows[0]['length']} tokens"
     parts = [f"{_describe_machine(name, about)}; {size}.", _MEDIANS.format(clock=clock, **about), table(heads, lines)]
     return "\n".join(parts)
-
-
-def _write_line(operator: str, by_length: Sequence[Mapping[str, Row]]) -> list[str]:
-    cells, paths = [], []
-    for found in by_length:
-        best = _chosen(found)
-        paths += [best["path"]] if best else []
-        cells += [f"{best['forward_ratio']:.2f}", f"{best['both_ratio']:.2f}"] if best else ["", ""]
-        cells.append(f"{found['reference']['both_ratio']:.2f}" if "reference" in found else "")
-    return [f"`{operator}`", ", ".join(dict.fromkeys(paths)), *cells]
 
 
 def _chosen(found: Mapping[str, Row]) -> Row | None:
