@@ -21,14 +21,13 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from gallery_campaign import figure_grids, grid_of, table_grids, write_gallery  # noqa: E402
+from gallery_campaign import figure_grids, grid_of, write_gallery  # noqa: E402
 
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context  # noqa: E402
 from dashboards.data.user_errors import catch_user_error  # noqa: E402
-from dashboards.figures.table import Sheet  # noqa: E402
-from dashboards.html.blocks import FigureBlock, key_legend, picture, state  # noqa: E402
+from dashboards.html.blocks import FigureBlock, key_legend, picture  # noqa: E402
 from dashboards.html.document import document  # noqa: E402
-from dashboards.html.markup import tag, text  # noqa: E402
+from dashboards.html.markup import tag  # noqa: E402
 from dashboards.papers.item import Drawn, Item  # noqa: E402
 from dashboards.papers.items import ITEMS  # noqa: E402
 from dashboards.papers.reading import split_cells  # noqa: E402
@@ -37,7 +36,6 @@ from grid import Grid  # noqa: E402
 from grid.errors import AblateError, NotFoundError, SpecError  # noqa: E402
 from runners.cli.resolve import load_paper  # noqa: E402
 from store import Store  # noqa: E402
-from store.published.tables import papers  # noqa: E402
 
 DOCS = ROOT / "docs"
 CHROMIUM: Final = "/usr/bin/chromium"
@@ -62,23 +60,17 @@ def main(*campaigns: str) -> None:
                 found = gallery(store, {key: grid for key, (grid, _) in grids.items()}, _few_cells)
         except AblateError as error:
             sys.exit(str(error))
-        for item, drawn in found.drawn:
-            if drawn.figure is None:
-                print(f"{item.key}: {drawn.message}")
-        found = found._replace(drawn=[each for each in found.drawn if each[1].figure is not None])
-        shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
-        count += len(found.drawn)
+        count += shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
     if not campaigns:
         keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
         for old in out.glob("*.png"):
             if old.stem not in keys:
                 old.unlink()
         with TemporaryDirectory() as folder:
-            root = write_gallery(Path(folder) / "synthetic", figure_grids() | table_grids())
+            root = write_gallery(Path(folder) / "synthetic", figure_grids())
             with Store.open(root) as store:
                 found = gallery(store, {key: grid_of(key) for key in keys if origin_of(out / f"{key}.png") is None})
-        shoot(found, out, {})
-        count = len(found.drawn)
+        count = shoot(found, out, {})
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{count} items, pictures of {size / 1e6:.2f} MB")
 
@@ -127,8 +119,12 @@ def shown_keys(page: str) -> list[str]:
     return re.findall(r"\]\(gallery/([\w-]+)\.png\)", page)
 
 
-def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> None:
-    """Write a picture of every item. `origins` are those of measured ones, by key."""
+def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> int:
+    """Write a picture of every figure and count them. `origins` are those of measured ones, by key."""
+    shown = [(item, drawn.caption) for item, drawn in found.drawn if drawn.figure is not None]
+    for item, drawn in found.drawn:
+        if drawn.figure is None:
+            print(f"{item.key}: {drawn.message}")
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder) / "gallery.html"
         page.write_text(gallery_html(found), encoding="utf-8")
@@ -136,14 +132,14 @@ def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> None:
         tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-drawn]", state="attached")
-        tab.add_style_tag(content=".scroll { max-height: none !important; overflow: visible !important; }")
-        tab.add_style_tag(content="figure > details, figure > h3 { display: none; } thead th { position: static; }")
-        for item, drawn in found.drawn:
+        tab.add_style_tag(content="figure > details, figure > h3 { display: none; }")
+        for item, caption in shown:
             shot = tab.locator(f"[id='{item.key}']").screenshot(scale="css")
             origin = origins.get(item.key)
             is_synthetic = bool(item.needs) and origin is None
-            save_picture(shot, out / f"{item.key}.png", drawn.caption, origin, synthetic=is_synthetic)
+            save_picture(shot, out / f"{item.key}.png", caption, origin, synthetic=is_synthetic)
         browser.close()
+    return len(shown)
 
 
 def save_picture(shot: bytes, path: Path, caption: str, origin: str | None, *, synthetic: bool) -> None:
@@ -205,40 +201,15 @@ def _few_cells(store: Store, grid: str, operators: Mapping[str, Style]) -> GridC
 
 
 def gallery_html(found: Gallery) -> str:
+    """All figures in one offline HTML document."""
     body = ""
-    for paper, title in papers().items():
-        items = [_block(item, drawn) for item, drawn in found.drawn if item.paper == paper]
-        body += tag("section", tag("h2", text(f"{paper} {title}")) + "".join(items))
-    return document("Gallery · ablate", tag("h1", "Gallery") + body, found.styles)
-
-
-def _block(item: Item, drawn: Drawn) -> str:
-    title = f"{item.paper}, {item.name}: {item.title}"
-    message = state(drawn.message) if drawn.message else ""
-    if drawn.figure is not None:
-        legend = key_legend([(key, each.name, each.style) for key, each in drawn.legend.items()])
-        return (
-            picture(FigureBlock(item.key, title, drawn.caption, [(None, drawn.figure)], drawn.data, legend)) + message
-        )
-    inner = tag("h3", text(title)) + tag("p", text(drawn.caption), class_="caption") + message
-    inner += _table(drawn.sheet) if drawn.sheet is not None else ""
-    return tag("figure", inner, id=item.key, aria_label=title)
-
-
-def _table(sheet: Sheet) -> str:
-    heads = tag("td", text(sheet.corner)) + "".join(tag("th", text(name), scope="col") for name in sheet.columns)
-    body = ""
-    for name, entries in zip(sheet.rows, sheet.entries, strict=True):
-        cells = tag("th", text(name), scope="row")
-        for each in entries:
-            mean, _, spread = each.words.partition(" ± ")
-            small = [words for words in (spread and f"± {spread}", each.note) if words]
-            shown = tag("strong", text(mean)) if each.best else text(mean)
-            shown += "".join("<br>" + tag("small", text(words)) for words in small)
-            cells += tag("td", shown, title=each.hint or None)
-        body += tag("tr", cells)
-    inner = tag("thead", tag("tr", heads)) + tag("tbody", body)
-    return tag("div", tag("table", inner, class_="plain"), class_="scroll", tabindex="0")
+    for item, drawn in found.drawn:
+        if drawn.figure is not None:
+            title = f"{item.paper}, {item.name}: {item.title}"
+            legend = key_legend([(key, each.name, each.style) for key, each in drawn.legend.items()])
+            panels = [(None, drawn.figure)]
+            body += picture(FigureBlock(item.key, title, drawn.caption, panels, drawn.data, legend))
+    return document("Gallery · ablate", tag("section", body), found.styles)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,10 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
     synthetic = f"![{item.title}, synthetic data]({picture})"
     if (origin := _measured_origin(item)) is not None:
         return [f"![{item.title}, measured]({picture})", f"Measured: small models, {origin}."]
+    if published is None and item.kind == "table":
+        return [f"Not drawn: {planned.reason or 'its grid has not run yet'}."]
     if published is None:
-        return [f"Not drawn: {planned.reason}."] if planned.reason and item.kind == "table" else [synthetic]
+        return [synthetic]
     lacking = sorted({*item.needs} - {*published.result.rows["name"]})
     if lacking and planned.of and item.kind == "figure":
         names = _list_code(lacking)
