@@ -59,10 +59,8 @@ def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     if cell.metric in _MEANS:
         reasoning = _MEANS[cell.metric]
         return [name for name in _tasks(cell.paper) if reasoning in (None, name.split(".")[1] in _REASONING)]
-    derivation, task = _derivation(cell)
-    if derivation is None or not derivation[1]:
-        return ()
-    return (derivation[1].format("lambada_SET" if task == "lambada" else task),)
+    kind, task = _kind(cell)
+    return [] if kind is None or not kind.name else [kind.name.format("lambada_SET" if task == "lambada" else task)]
 
 
 def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
@@ -71,10 +69,10 @@ def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measur
         return _at(cell.measurement, cell.point, own, given, cell.factor)
     if cell.metric in _MEANS:
         return _mean(cell, own, given)
-    derivation, _ = _derivation(cell)
-    if derivation is None:
+    kind, _ = _kind(cell)
+    if kind is None:
         return Measured({}, why=f"nothing here measures it: {cell.metric}")
-    return derivation[0](cell, own, given)
+    return kind.derive(cell, own, given)
 
 
 def _softmax_like(own: Own, given: RecordedMetrics) -> Own | None:
@@ -173,24 +171,26 @@ def _ranks(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
     return Measured(dict(found.iter_rows()), why=why)
 
 
-_DERIVATIONS: Final[Mapping[str, tuple[Callable[[PublishedCell, Own, RecordedMetrics], Measured], str]]] = {
-    "relative gain over softmax": (_gain, "lm_eval.{}.acc"),
-    "score": (_score, "lm_eval.{}.acc"),
-    "LongBench": (_score, "long_context.{}"),
-    "added parameters": (_added_parameters, ""),
-    "samples whose median rank exceeds softmax's": (_ranks, "effective_rank_median"),
+class _Kind(NamedTuple):
+    derive: Callable[[PublishedCell, Own, RecordedMetrics], Measured]
+    name: str  # name of the measurement; {} is the task; empty: every run is enough
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "relative gain over softmax": _Kind(_gain, "lm_eval.{}.acc"),
+    "score": _Kind(_score, "lm_eval.{}.acc"),
+    "LongBench": _Kind(_score, "long_context.{}"),
+    "added parameters": _Kind(_added_parameters, ""),
+    "samples whose median rank exceeds softmax's": _Kind(_ranks, "effective_rank_median"),
 }
-"""By metric its function and the measurement that it needs, where {} is the task; empty: every run is enough.
-
-A metric's name in the tables may have a task before or behind it.
-"""
+"""How a metric is derived; its name in the tables may have a task before or behind it."""
 
 
-def _derivation(cell: PublishedCell) -> tuple[tuple[Callable[..., Measured], str] | None, str]:
+def _kind(cell: PublishedCell) -> tuple[_Kind | None, str]:
     """Return how a metric is derived, and its task."""
     first, _, rest = cell.metric.partition(" ")
-    key = next((each for each in (cell.metric, first, rest) if each in _DERIVATIONS), "")
-    return _DERIVATIONS.get(key), rest if key == first else first
+    key = next((each for each in (cell.metric, first, rest) if each in _KINDS), "")
+    return _KINDS.get(key), rest if key == first else first
 
 
 _RANKS: Final = """
