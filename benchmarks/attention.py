@@ -52,6 +52,14 @@ WARM_UP = 2
 Step = Callable[[], None]
 
 
+def read_clock(device: str) -> float:
+    """Read the processor time; on a GPU, the wall time when all that it was asked for is done."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def seconds_on_gpu(step: Step) -> float:
     """Return the seconds of a step between two events of the GPU."""
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]

@@ -55,7 +55,8 @@ PARTS = (
     Part("attention-{}-d128", 0.14, (*_ATTENTION, "128"), _OPERATORS, _QUICK),
     Part("training-{}-125m", 0.2, (*_TRAINING, "125m", "--steps", "40"), _TRAINED, _SHORT),
     Part("training-{}-tiny", 0.06, (*_TRAINING, "tiny", "--steps", "100"), ("softmax", "principled"), _SHORT),
-    Part("exactness-{}", 0.18, ("exactness.py", "--processes", str(os.cpu_count()))),
+    Part("vectorised-{}", 0.03, ("vectorised.py",)),
+    Part("exactness-{}", 0.15, ("exactness.py", "--processes", str(os.cpu_count()))),
 )
 """With `WARM_UP`, shares add up to 1."""
 

@@ -13,11 +13,10 @@ Utilisation is the rate of operations of matrix products over that of one large 
 
 import argparse
 import statistics
-import time
 from typing import Any, Final, get_args
 
 import torch
-from attention import OPERATORS, describe, forget_graphs
+from attention import OPERATORS, describe, forget_graphs, read_clock
 from measurement import Results, describe_error, make_parser
 
 from runners import Execution, Grammar, Induction, Task, Training, Trial
@@ -52,14 +51,6 @@ def trial_of(size: str, operator: Operator, device: torch.device, path: PathName
     training = Training(steps=1_000_000, optimiser=AdamW(lr=LR), clip=CLIP, precision=precision)
     execution = Execution(compile="on" if compiled else "off", log_every=TURN, path=path)
     return Trial(task=task, model=model, operator=operator, training=training, execution=execution)
-
-
-def read_clock(device: str) -> float:
-    """Read the processor time; on a GPU, the wall time when all that it was asked for is done."""
-    if device == "cpu":
-        return time.process_time()
-    torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class ByHand:

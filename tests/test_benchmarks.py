@@ -145,18 +145,23 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
     page = importlib.import_module("performance_page")
     files = {path.stem: json.loads(path.read_text()) for path in page.RESULTS.glob("*.json")}
-    attention, training = files["attention-h200-d64"], files["training-h200-tiny"]
+    attention, training, vectorised = (
+        files[f"{n}-h200{m}"] for n, m in (("attention", "-d64"), ("training", "-tiny"), ("vectorised", ""))
+    )
+    vectorised["rows"][1]["ratio"] = 1.254
     attention["commit"] = None
     broken = {"length": 16384, "operator": "ssa", "path": "triton", "error": "OutOfMemoryError"}
     at = [place for place, row in enumerate(attention["rows"]) if (row["operator"], row["length"]) == ("ssa", 16384)]
     attention["rows"][at[0]] = broken
     training["rows"] = [{"size": "125m", "operator": "ssa", "path": "triton", "error": "OutOfResources: shared memory"}]
-    for name, each in {"attention-h200": attention, "training-h200": training}.items():
+    given = {"attention-h200": attention, "training-h200": training, "vectorised-h200": vectorised}
+    for name, each in given.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     text = page.make_performance_page()["performance.md"]
     assert "commit unknown" in text
     assert "No operator could be measured" in text
+    assert " and 1.25 (64 channels) times" in text
     lines = [line for line in text.splitlines() if line.startswith("| `ssa` | triton")]
     assert [line.split("|")[-4:-1] for line in lines] == [["  "] * 3] * 2  # longest length, share of peak, memory
 
@@ -164,11 +169,11 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_gpu_command_fails_if_a_part_did(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a GPU every part fails, and says so; two of the five are tried, without warm-up."""
+    """Without a GPU every part fails, and says so; two of the six are tried, without warm-up."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     gpu = importlib.import_module("gpu")
-    assert len(gpu.PARTS) == 5
+    assert len(gpu.PARTS) == 6
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
     tried = (gpu.PARTS[0], gpu.PARTS[3])
     monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.4, quick=()) for part in tried])
