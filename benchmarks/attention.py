@@ -8,15 +8,18 @@ backward. Its ratio is to fused attention. Inputs are random, causal and float32
 
 With `--device cuda`, inputs are bfloat16 in batches of 16,384 tokens. Time is that between two events of the GPU; in
 short sequences the GPU waits for the host. Fused attention is measured with each backend of PyTorch, and the fastest
-counts. FlexAttention, compiled for each of `--flex-lengths`, is a further side. Memory is the most that forward and
-backward allocate beyond their inputs. `roofline` is the rate of the operator's matrix products over that of one large
-product; hidden pairs and recomputed products do not count. Above 2,048 tokens, the definition is left out.
+counts. FlexAttention, compiled for each of `--flex-lengths`, and the package flash-attn, if installed, are further
+sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of the
+operator's matrix products over that of one large product; hidden pairs and recomputed products do not count. Above
+2,048 tokens, the definition is left out.
 """
 
 import statistics
 import time
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +51,8 @@ OPERATORS = (
 TOKENS = 16_384
 """Tokens of a batch on a GPU, whatever their number in a sequence."""
 WARM_UP = 2
+LIBRARIES = ("FLEX", "FLASH_ATTN")
+"""Sides of fused attention that are no backend of PyTorch."""
 
 Step = Callable[[], None]
 
@@ -173,6 +178,9 @@ def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
     found = {backend.name: steps_of(by(backend), inputs) for backend in backends}
     if length in setup.flex_lengths:
         found["FLEX"] = steps_of(by_flex(length, setup, inputs), inputs)
+    if find_spec("flash_attn") is not None:
+        flash = import_module("flash_attn").flash_attn_func  # [B, T, H, D]
+        found["FLASH_ATTN"] = steps_of(lambda: flash(*(x.transpose(1, 2) for x in (q, k, v)), causal=True), inputs)
     return found
 
 
@@ -232,7 +240,7 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
                 if turn >= WARM_UP:
                     taken.setdefault((name, path, what), []).append(took)
     median = {at: statistics.median(each) for at, each in taken.items()}
-    usual = [side for side in every if side[0] == "fused attention" and side[1] != "FLEX"]
+    usual = [side for side in every if side[0] == "fused attention" and side[1] not in LIBRARIES]
     fastest = {what: min(median[*side, what] for side in usual) for what in ("forward", "both")}
     by_name, softmax = {path.name: path for path in PATHS}, known["softmax"].make()
     peak = peak_flops_per_s(torch.device(setup.device), "bfloat16") if setup.device == "cuda" else None
