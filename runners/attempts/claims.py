@@ -1,8 +1,4 @@
-"""Claims: exactly one process begins the next attempt of a trial.
-
-A claim renames a directory with its `start.json` into place. So every attempt has an owner, and if two workers claim
-the same number, one of them fails.
-"""
+"""Claims: exactly one process begins the next attempt of a trial, since it renames a directory into place."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -66,10 +62,7 @@ def claim(
     `about` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
     are ignored, and with `again` a trial finished by other code is trained again. Without `sources`, code is not
     compared. A trial that failed in this submission is not retried, except with more micro-batches (`accumulate`)
-    after it ran out of memory.
-
-    `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers, or once its latest attempts add up to `MOST_FRUITLESS` long ones without a new checkpoint.
+    after it ran out of memory. `leases` tells which attempts are alive; the default is shared by the process.
 
     Raises EnvironmentProblem if the campaign cannot be written, or its file system does not respond.
     """
@@ -129,8 +122,7 @@ def _find_hopeless(
 ) -> Failure | None:
     """Return a failure if the earlier attempts that began where `start` begins were lost or fruitless too often.
 
-    An earlier life of the same SLURM task is not lost: that of `start`, and those of later attempts. `worker.sh` counts
-    these.
+    An earlier life of the same SLURM task, also that of a later attempt, is not lost; `worker.sh` counts these.
     """
     lives, died, long, places = 0, 0, 0.0, [start.get("place")]
     for found in reversed(state.attempts):

@@ -15,10 +15,7 @@ from store.files.layout import Layout
 from store.files.trial_status import pid_space, trial_state
 
 MOST_DEATHS = 3
-"""A trial has failed when its process died so often under this pool without a newer checkpoint.
-
-`claims.MOST_LOST` limits workers that were lost unseen.
-"""
+"""A trial has failed when its process died so often under this pool without a newer checkpoint."""
 
 
 @final

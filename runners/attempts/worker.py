@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, Literal, NamedTuple, Protocol, final
@@ -114,11 +115,9 @@ class Listener(Protocol):
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         """Report that the row was claimed and starts at `step`."""
-        del row, attempt, step
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Report progress; called every step."""
-        del row, step, steps, loss
 
 
 def resolve(reference: str) -> Any:
@@ -155,22 +154,18 @@ class Worker:
         """Train the trial of `row`, unless it is done or another process has it.
 
         If `WorkOrder.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch splits.
-        The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
-        process continues it.
+        If CUDA has broken this process, the trial is "stopped" and another process continues it.
 
         Raises:
             CampaignUnwritable: a record could not be written.
             NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
         outcome = self._try_until_files_appear(row)
-        while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
+        while outcome.failure is not None and outcome.failure.reason == "out_of_memory" and self._can_be_split(row):
             if outcome.spent:
-                return self._leave_to_another(outcome)
+                return outcome._replace(status="stopped", failure=None)
             release_cached_memory()
-            following = self._try(row)
-            if following.status == "was_failed":  # its batch cannot be split further
-                break
-            outcome = following
+            outcome = self._try(row)
         return outcome
 
     def _try_until_files_appear(self, row: int) -> Outcome:
@@ -185,13 +180,12 @@ class Worker:
             while time.monotonic() < until and not self._listener.stop_requested():
                 time.sleep(_LOOK_EVERY_S)
 
-    def _leave_to_another(self, outcome: Outcome) -> Outcome:
-        line = self._manifest.line(outcome.row)
+    def _can_be_split(self, row: int) -> bool:
+        """Return True if the failed trial of `row` may go on with more micro-batches: its batch splits further."""
+        line = self._manifest.line(row)
         ended = trial_state(self._layout, line["trial"], self._leases.alive).ended
         tried = None if ended is None else ended.start.get("accumulate")
-        if written_micro_batches(self._cut(line)) in (None, tried):  # its batch cannot be split further
-            return outcome
-        return outcome._replace(status="stopped", failure=None)
+        return self._job.oom == "halve" and written_micro_batches(self._cut(line)) not in (None, tried)
 
     def _try(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
@@ -243,11 +237,7 @@ class Worker:
         listener, run = self._listener, None
         if self._job.callbacks and not isinstance(trial, Exception):
             run = LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], mine.number, trial)
-        watch = Watch(
-            listener.stop_requested,
-            lambda step, steps, loss: listener.row_stepped(row, step, steps, loss),
-            Callbacks(self._job.files, run),
-        )
+        watch = Watch(listener.stop_requested, partial(listener.row_stepped, row), Callbacks(self._job.files, run))
         attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
         del mine  # frees the checkpoint once training has loaded it

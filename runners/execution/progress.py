@@ -108,7 +108,7 @@ class ProgressDisplay:
 
     def __enter__(self) -> "ProgressDisplay":
         if self._shown and self._console.is_terminal:
-            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
+            self._live = Live(get_renderable=lambda: render(self._tally), console=self._console, refresh_per_second=4)
             self._live.start(refresh=True)
         return self
 
@@ -130,9 +130,6 @@ class ProgressDisplay:
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def _render(self) -> RenderableType:
-        return render(self._tally)
 
 
 def progress_line(tally: Tally) -> str:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -42,10 +42,7 @@ class RunOptions:
 
     retry: bool = False
     again: bool = False
-    """Train trials again that other code finished, and those with no readable result: new attempts, from the beginning.
-
-    The latest that is ok counts.
-    """
+    """Train trials again that other code finished, and those with no readable result; the latest that is ok counts."""
     only: frozenset[str] | None = None
     """Keys of the trials to train, of those that are to be trained; None: all."""
     oom: Literal["fail", "halve"] = "fail"
@@ -83,8 +80,8 @@ def run_campaign(
 ) -> RunResult:
     """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
 
-    Grids and manifest are written before any work begins. A trial that several grids share is trained once. If
-    another run trains a trial, this run waits for it. Ctrl-C and SIGTERM stop at the next step boundary.
+    A trial that several grids share is trained once. If another run trains a trial, this run waits for it. Ctrl-C and
+    SIGTERM stop at the next step boundary.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
@@ -162,20 +159,15 @@ class _ActiveRun:
         if self._to_do:
             submission = submission_id()
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        every_s, problems = self._options.land_every_s, tuple[str, ...]()
-        with ExitStack() as stack:
-            stack.enter_context(self._interrupts)
-            stack.enter_context(suppress(KeyboardInterrupt))
-            landing = None
-            if every_s is not None:
-                landing = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
+        every_s = self._options.land_every_s
+        landing = None if every_s is None else BackgroundIngest(self._layout.root, every_s, self.note)
+        with self._interrupts, suppress(KeyboardInterrupt), landing or nullcontext():
             if submission is not None:
                 with self._progress:
                     self._work(submission)
             if landing is not None:
                 landing.once(wait=True)
-                problems = tuple(landing.problems)
-        return self._count(submission, problems)
+        return self._count(submission, tuple(landing.problems) if landing else ())
 
     def _work(self, submission: str) -> None:
         options = self._options
@@ -229,14 +221,9 @@ class _ActiveRun:
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
         stopped = len(self._to_do) - ok - failed
+        interrupted, skipped = self._interrupts.requested and stopped > 0, count_skipped(self._survey)
         return RunResult(
-            ok=ok,
-            failed=failed,
-            stopped=stopped,
-            **count_skipped(self._survey),
-            interrupted=self._interrupts.requested and stopped > 0,
-            submission=submission,
-            problems=problems,
+            ok, failed, stopped, **skipped, interrupted=interrupted, submission=submission, problems=problems
         )
 
     # Callbacks of the machine:

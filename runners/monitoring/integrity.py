@@ -223,18 +223,15 @@ def _check_json(path: Path, remedy: str) -> Iterator[Fault]:
 
 def _check_hash(path: Path, remedy: str) -> Iterator[Fault]:
     named = _HASHED.fullmatch(path.name)
-    if named is None:
-        return
     try:
         with path.open("rb") as file:
-            digest = file_digest(file, lambda: blake2b(digest_size=16))
+            digest = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+        if named is not None and digest != named["blake2b"]:
+            yield (path, "it does not have the hash in its name: it was torn or altered", remedy)
     except FileNotFoundError:  # its owner has replaced it
         return
     except OSError as error:
         yield (path, str(environment_problem("read", path, error)), remedy)
-        return
-    if digest.hexdigest() != named["blake2b"]:
-        yield (path, "it does not have the hash in its name: it was torn or altered", remedy)
 
 
 def _is_sound_archive(path: Path) -> bool:

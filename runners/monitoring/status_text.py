@@ -16,15 +16,8 @@ from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 from store.store import Store
 
-STATE_OF_COLUMN: dict[str, State] = {
-    "ok": "done",
-    "failed": "failed",
-    "running": "running",
-    "queued": "queued",
-    "pending": "pending",
-    "lost": "lost",
-    "unknown": "unknown",
-}
+_COLUMNS: tuple[State, ...] = ("failed", "running", "queued", "pending", "lost", "unknown")
+STATE_OF_COLUMN: dict[str, State] = {"ok": "done", **{state: state for state in _COLUMNS}}
 """The state that each column of a cell counts."""
 
 _ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")

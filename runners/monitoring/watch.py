@@ -41,25 +41,26 @@ class RateLimitedScheduler(Scheduler):
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
         self._scheduler, self._every_s = scheduler, every_s
-        self._answers: dict[str, tuple[float, frozenset[int | str], QueueStatus]] = {}
+        self._answers: dict[str, tuple[float, frozenset[int], QueueStatus]] = {}
+        """By question: when it is asked again, about which jobs it was asked, and the answer."""
 
-    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
         """Return the queue as it was at most a minute ago."""
-        return self._query("queue", {*jobs, *names}, lambda: self._scheduler.read_queue(jobs, names))
+        return self._query("queue", self._scheduler.read_queue, jobs)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Return the accounts as they were at most a minute ago."""
-        return self._query("accounts", {*jobs}, lambda: self._scheduler.read_accounts(jobs))
+        return self._query("accounts", self._scheduler.read_accounts, jobs)
 
-    def _query(self, what: str, of: Collection[int | str], ask: Callable[[], QueueStatus]) -> QueueStatus:
+    def _query(self, what: str, ask: Callable[[Collection[int]], QueueStatus], jobs: Collection[int]) -> QueueStatus:
         following, known, before = self._answers.get(what, (0.0, frozenset(), None))
-        covered = before is not None and known.issuperset(of)
-        if covered and before is not None and time.monotonic() < following:
+        if before is None or not known.issuperset(jobs):
+            answer = ask(jobs)
+        elif time.monotonic() < following:
             return before
-        answer = ask()
-        if answer.asked is None and covered and before is not None and before.asked:
+        elif (answer := ask(jobs)).asked is None and before.asked:
             answer = before._replace(problem=answer.problem)
-        self._answers[what] = time.monotonic() + self._every_s, frozenset(of), answer
+        self._answers[what] = time.monotonic() + self._every_s, frozenset(jobs), answer
         return answer
 
 

@@ -1,14 +1,12 @@
 """Records the environment of a trial: Python, packages and machine; compares two records.
 
-A worker refuses to train if the environment would change the trial. These are Python's minor version, torch, and every
-package that trials or the user's spec import. Other differences are only reported: the processor, driver and C library
-depend on the node that the cluster chose.
+A worker refuses to train with another minor version of Python, torch, or any package that trials or the user's spec
+import. Other differences are only reported: they depend on the node that the cluster chose.
 """
 
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,10 +57,7 @@ class Differences(NamedTuple):
 
 
 def record(imports: Iterable[str] = ()) -> dict[str, Any]:
-    """Record the environment of this process for JSON; torch is not imported.
-
-    `imports` are top-level modules that the user's code imports; their distributions must not differ either.
-    """
+    """Record the environment of this process for JSON; `imports` are modules that the user's code imports."""
     return {
         "schema": SCHEMA,
         "python": platform.python_version(),
@@ -81,7 +76,7 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
 def distributions() -> dict[str, str]:
     """List installed versions by normalised name; the first on the import path counts.
 
-    Reads directory names only: reading all metadata takes seconds on a cluster file system.
+    Reads names of directories: reading all metadata takes seconds on a cluster file system.
     """
     found: dict[str, str] = {}
     for place in sys.path:
@@ -166,13 +161,12 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*PACKAGES, "ablate")) - _declared_packages()
     if not wanted:  # the usual case; building the table of packages is slow
         return frozenset()
-    known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))
+    known = _names_by_import()
     return frozenset(_normal(name) for each in wanted for name in known.get(each, ()))
 
 
-@cache
-def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Map import names to distributions; cached, since it takes longer than a small run."""
+@cache  # it takes longer than a small run
+def _names_by_import() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
@@ -184,19 +178,11 @@ def _processor() -> str | None:
     return platform.processor() or None
 
 
-_PATIENCE_S = 20.0
-
-
 def ask_gpus(*fields: str) -> list[list[str]] | None:
     """Query one row of `--query-gpu` fields per GPU; None if nvidia-smi is missing or fails."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        said = subprocess.run(query, capture_output=True, text=True, timeout=20.0, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
         return None
-    if answer.returncode != 0:
-        return None
-    return [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
+    return [[word.strip() for word in line.split(",")] for line in said.splitlines() if line.strip()]

@@ -39,6 +39,9 @@ AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
 
+_BY_SHELL = TaskStatus("held", "JobHeldUser")
+"""A task whose job was never written down: the shell that queued it, held, was cut off."""
+
 
 class WorkerStatus(NamedTuple):
     """The status of one worker of a submission."""
@@ -117,11 +120,6 @@ class SubmissionStatus:
         """True if its budget is used up: its workers begin nothing more."""
         return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
 
-    @property
-    def jobs(self) -> list[str]:
-        """Jobs and tasks that wait or run, or may."""
-        return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]
-
 
 def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
     """Return the status of the campaign's submissions, oldest first, and sentences about what is unknown.
@@ -135,8 +133,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     accounts: Mapping[str, TaskStatus] = {}
     if active:
         notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
-        unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
-        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
+        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs])
         if answer.asked is not None:
             queue = answer
             missing = sorted({job for reader in active for job in reader.missing_jobs(answer)})
@@ -232,12 +229,9 @@ class _StatusReader:
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 
     def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
-        by_name = queue.named.get(self.record.job_name, ()) if queue else ()
-        unnumbered = iter(sorted(set(by_name) - set(self.record.jobs)))  # in the order of submission
         for index, resources in enumerate(self.record.classes):
             for array in resources.arrays:
-                job = array.job if array.job is not None else next(unnumbered, None)
-                single = self._is_single(resources, array, queue)
+                job, single = array.job, self._is_single(resources, array, queue)
                 for task in range(array.tasks):
                     name = None if job is None else str(job) if single else f"{job}_{task}"
                     number = array.first + task
@@ -255,7 +249,7 @@ class _StatusReader:
         self, worker: _RequestedWorker, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
     ) -> WorkerStatus:
         record = worker.record
-        task = queue.tasks.get(worker.job or "") if queue else None
+        task = _BY_SHELL if worker.job is None else queue.tasks.get(worker.job) if queue else None
         standing, words = _standing(record, task, asked=queue is not None)
         account = accounts.get(worker.job or "")
         printed = None
@@ -308,7 +302,12 @@ def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bo
     return "unknown", ""
 
 
-def outdated_words(trials: int, state: str) -> str:
-    """Say how many trials of a state left their grids."""
-    verb = "is" if trials == 1 else "are"
-    return f"{format_count(trials, f'{state} trial')} {verb} in no grid any more, since the plan changed"
+def describe_outdated(active: int, finished: int) -> Iterator[str]:
+    """Say how many trials an edit of the spec took out of their grids: queued or running ones, and finished ones."""
+    for count, state, advice in (
+        (active, "queued or running", "`ablate cancel --outdated` cancels them"),
+        (finished, "finished", "no table shows these results"),
+    ):
+        if count:
+            trials = f"{format_count(count, f'{state} trial')} {'is' if count == 1 else 'are'}"
+            yield f"{trials} in no grid any more, since the plan changed; {advice}"

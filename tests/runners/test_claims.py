@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from runners.attempts.manifest import submission_id, trial_lines, write_submissi
 from runners.attempts.micro_batches import micro_batches
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import save_checkpoint
-from runners.execution.fork_client import Exit, Forked
+from runners.execution.fork_client import Forked
 from runners.execution.machine import Queue
 from runners.execution.pool import WorkerPool, _PoolMember
 from runners.training.failure import failure_of
@@ -307,5 +306,5 @@ def test_a_killed_rank_is_not_the_next_death(layout: Layout, monkeypatch: pytest
     elif told == "ended":
         pool._understand(member, "ended", [Outcome(0, "failed", 1, failure_of(MemoryError()))])
     write_start(layout, trial, 1, **GONE, accumulate=1)
-    pool._died(member, 0, Exit(GONE["pid"], signal.SIGKILL))
+    pool._died(member, 0, "SIGKILL")
     assert layout.end(trial, 1).exists() == (told is None)
