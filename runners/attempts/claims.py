@@ -34,10 +34,8 @@ _RELIST_S = 0.5
 """Pause before listing a directory again; listings of network file systems may be stale."""
 
 
-class Taken(NamedTuple):
-    """The trial cannot be claimed: it has ended or is running."""
-
-    status: Literal["ok", "failed", "running"]
+Taken = Literal["ok", "failed", "running"]
+"""Why a trial cannot be claimed: it has ended, or is running."""
 
 
 class Claim(NamedTuple):
@@ -85,7 +83,7 @@ def claim(
             if failure is None:
                 return Claim(number, found, start)
             record_death(layout, trial, number, found.step if found else 0, failure)
-            return Taken("failed")
+            return "failed"
         tried = number
 
 
@@ -103,12 +101,12 @@ def find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, agai
     """Return why a trial in `state` cannot be claimed, with the arguments of `claim`; None if it can."""
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
-        return Taken("running") if state.live is not None else None
+        return "running" if state.live is not None else None
     if state.status in ("ok", "running"):
-        return Taken(state.status)
+        return state.status
     if state.status == "failed" and state.ended is not None and not _needs_less_memory_now(state.ended, about):
         here = state.ended.start.get("submission") == about.get("submission")
-        return None if retry and not here else Taken("failed")
+        return None if retry and not here else "failed"
     return None
 
 

@@ -19,7 +19,7 @@ from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
 from runners.attempts.callbacks import Callbacks, LoggedRun
-from runners.attempts.claims import Claim, Taken, claim
+from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
@@ -115,9 +115,11 @@ class Listener(Protocol):
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         """Report that the row was claimed and starts at `step`."""
+        del row, attempt, step
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Report progress; called every step."""
+        del row, step, steps, loss
 
 
 def resolve(reference: str) -> Any:
@@ -197,11 +199,11 @@ class Worker:
             mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
-        if isinstance(mine, Taken):
-            moved = mine.status == "failed" and self._cut(line) != spec  # another process tried this split
-            if mine.status == "ok":
+        if isinstance(mine, str):
+            moved = mine == "failed" and self._cut(line) != spec  # another process tried this split
+            if mine == "ok":
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._try(row) if moved else Outcome(row, _TAKEN[mine.status])
+            return self._try(row) if moved else Outcome(row, _TAKEN[mine])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from grid.errors import EnvironmentProblem
 from runners.child_lifetime import shield_from_signals
@@ -18,14 +18,6 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NU
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from runners.execution.fork_server import main; main()"
 )
-
-
-class Forked(NamedTuple):
-    """A worker process, with this end of its pipe."""
-
-    number: int
-    pid: int
-    pipe: "Connection[Any, Any]"
 
 
 def _describe_exit(code: int) -> str:
@@ -79,10 +71,11 @@ class Forks:
             self.close()
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
-    def fork(self, number: int) -> Forked:
+    def fork(self) -> "tuple[int, Connection[Any, Any]]":
+        """Start a worker; return its process and this end of its pipe."""
         ours, theirs = Pipe()
         with theirs:
-            return Forked(number, self._ask({"fork": number}, [theirs.fileno()])["pid"], ours)
+            return self._ask({}, [theirs.fileno()])["pid"], ours
 
     def reap(self, pid: int) -> str:
         """Wait for the end of a worker; return how it ended."""

@@ -7,7 +7,7 @@ cannot be imported, dies of signals to its group, and lets workers outlive it.
 
 Messages over its socket, of type SOCK_SEQPACKET, are JSON objects:
 
-    to it      {"fork": number}             with the worker's end of a pipe attached
+    to it      {}                           to fork a worker, with its end of a pipe attached
                {"reap": pid}                of a worker whose pipe has closed
     from it    {"ready": true}              after all imports; or {"failed": text}
                {"pid": pid}                 of the forked worker

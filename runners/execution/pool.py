@@ -5,13 +5,13 @@ Free workers take the next row. If a worker dies, a new one continues its row fr
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
 from grid.errors import AblateError, SpecError
 from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Outcome, WorkOrder
-from runners.execution.fork_client import Forked, Forks, ServerDied, Start, start_interpreter
+from runners.execution.fork_client import Forks, ServerDied, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
 
 _LOOK_EVERY_S = 0.2
@@ -22,9 +22,8 @@ _LOOK_EVERY_S = 0.2
 class _PoolMember:
     """A worker process as the pool sees it."""
 
-    def __init__(self, forked: Forked, slot: int) -> None:
-        self.number, self.pid, self.pipe = forked
-        self.slot = slot
+    def __init__(self, number: int, slot: int, pid: int, pipe: "Connection[Any, Any]") -> None:
+        self.number, self.slot, self.pid, self.pipe = number, slot, pid, pipe
         self.row: int | None = None
         self.began = self.ready = self.leaving = False
 
@@ -91,7 +90,7 @@ class WorkerPool:
             loading = sum(not found.ready or found.idle for found in self._members.values())
             if self._rows.rows_left() <= loading:
                 return
-            member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
+            member = _PoolMember(self._overseer.worker_number(), slot, *self._forks.fork())
             self._members[member.pipe] = member
             self._send(member, ("load", self._job, member.number, self._slots[slot]))
 

@@ -22,7 +22,7 @@ from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.progress import GridMember, ProgressDisplay, Tally
+from runners.execution.progress import ProgressDisplay, Tally
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
@@ -211,10 +211,10 @@ class _ActiveRun:
             taken = find_taken(state, about, retry=False, again=found.other_code)
             if taken is None:
                 yield row
-            elif taken.status == "running":
+            elif taken == "running":
                 self._held.append(row)
             else:
-                self.row_ended(Outcome(row, "was_ok" if taken.status == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, "was_ok" if taken == "ok" else "was_failed"))
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
         found = [outcome.status for outcome in self._outcomes.values()]
@@ -260,7 +260,7 @@ class _ActiveRun:
 
 def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
     """Create the tally of a run of `wanted`; other trials that have ended are counted."""
-    members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
+    members = [((trial.grid, trial.label), trial.seed) for trial in wanted]
     begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
     keys = {trial.key for trial in wanted}
     for trial in survey.trials:

@@ -72,7 +72,7 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
     try:
         with Store.open(layout.root) as store:
             store.content_hash()
-            files = {path.name for path in layout.shards()}
+            files = {path.name: path for path in layout.shards()}
             ingested = "SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file"
             bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
             for name in store.sql(ingested)["file"]:
@@ -80,8 +80,7 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
                     yield (layout.shard(name), "it is missing; its rows are in the database", KEEP)
             for name, reason in store.bad_shards().rows():
                 later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
-                path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
-                yield (path, reason, EVALUATE if later else AGAIN)
+                yield (later or files.get(name, layout.shard(name)), reason, EVALUATE if later else AGAIN)
             for name, reason in store.bad_records().rows():
                 yield (name, reason, _remedy(name))
             orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
@@ -214,9 +213,8 @@ def _check_texts(layout: Layout) -> Iterator[Fault]:
 
 def _check_json(path: Path, remedy: str) -> Iterator[Fault]:
     try:
-        read_json(path)
-    except NotFoundError:  # it was replaced meanwhile
-        return
+        with suppress(NotFoundError):  # it was replaced meanwhile
+            read_json(path)
     except StoreError as error:
         yield (path, str(error), remedy)
 

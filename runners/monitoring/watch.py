@@ -109,24 +109,19 @@ class WatchView(NamedTuple):
 def views(root: Path, scheduler: Scheduler, every_s: float, *, endless: bool = False) -> Iterator[WatchView]:
     """Yield views, `every_s` apart or more, until every trial has ended and every worker left; `endless`: go on then.
 
-    If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
-
-    Raises EnvironmentProblem if the store cannot be read at first.
+    Raises EnvironmentProblem if the store cannot be read at first; later (the disk is full), it is read again.
     """
     scheduler = RateLimitedScheduler(scheduler)
-    missed: str | None = None
     view: WatchView | None = None
     while True:
         began = time.monotonic()
         try:
             view = look(root, scheduler)
-        except EnvironmentProblem as problem:
+        except EnvironmentProblem:
             if view is None:
                 raise
-            missed = str(problem)
         else:
-            yield view._replace(notes=(*view.notes, *([missed] if missed else [])))
-            missed = None
+            yield view
             if view.over and not endless:
                 return
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,11 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
 
     forks = Forks(["pyarrow.parquet"], start)
     try:
-        forked = [forks.fork(number) for number in range(3)]
-        for worker, name in zip(forked, repeat(signal.SIGUSR2), strict=False):
-            os.kill(worker.pid, name)
-            worker.pipe.send(("stop",))
-        assert [forks.reap(worker.pid) for worker in forked] == ["exit status 0"] * 3
+        forked = [forks.fork() for _ in range(3)]
+        for pid, pipe in forked:
+            os.kill(pid, signal.SIGUSR2)
+            pipe.send(("stop",))
+        assert [forks.reap(pid) for pid, _ in forked] == ["exit status 0"] * 3
     finally:
         forks.close()
 

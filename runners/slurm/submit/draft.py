@@ -160,7 +160,7 @@ class Drafter:
             for array in each.arrays:
                 name = f"{each.name} from {array.first}" if array.first else each.name
                 scripts[name] = sbatch.script(number, array, next(shares), group.resources)
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes), sbatch)
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
@@ -225,18 +225,8 @@ class Drafter:
         return Arrays(self.layout, submission, slurm, tree, single=self._limits.array_size <= 1)
 
 
-_FROM_ENVIRONMENT = ("partition", "account", "qos", "constraint")
-
-
-def _unused_variables() -> list[str]:
-    """Return a note if sbatch's own variables are set that fill no field: scripts are submitted without them."""
-    used = {f"SBATCH_{name.upper()}" for name in _FROM_ENVIRONMENT}
-    names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in used)
-    return [f"{', '.join(names)} of the environment is not used; set it in Slurm(...)"] if names else []
-
-
 def _with_environment(slurm: Slurm) -> Slurm:
-    """Fill open fields from sbatch's own variables, which would otherwise override the script."""
-    names = [name for name in _FROM_ENVIRONMENT if getattr(slurm, name) is None]
+    """Fill open fields from sbatch's own variables; the others have no effect."""
+    names = [name for name in ("partition", "account", "qos", "constraint") if getattr(slurm, name) is None]
     values = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names}
     return slurm.changed(**{name: value for name, value in values.items() if value})
