@@ -204,9 +204,12 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
 
     Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.
     """
-    from runners.provenance.code_snapshot import take
+    from runners.provenance.code_snapshot import pack, write
 
-    found = new_record(job, machine, take(layout, job.files) if job.files else None)
+    packed = pack(job.files) if job.files else None
+    if packed is not None:
+        write(layout, packed)
+    found = new_record(job, machine, packed.snapshot if packed else None)
     write_submission_record(layout, found)
     return found
 

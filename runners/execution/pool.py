@@ -117,8 +117,9 @@ class WorkerPool:
         self._send(member, ("stop",))
 
     def _stop(self) -> None:
-        for member in () if self._stopping else self._members.values():
-            self._dismiss(member)
+        if not self._stopping:
+            for member in self._members.values():
+                self._dismiss(member)
         self._stopping = True
 
     def _hear(self, member: _PoolMember) -> None:

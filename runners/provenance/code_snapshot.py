@@ -74,19 +74,12 @@ class Packed(NamedTuple):
     """Permissions of the tar: those that all its files grant."""
 
 
-def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
-    """Pack what the spec files `files`, loaded before, need, and write it unless the campaign has it.
-
-    Raises EnvironmentProblem if a file cannot be read, git refuses, or the campaign cannot be written.
-    """
-    packed = pack(files)
-    write(layout, packed)
-    return packed.snapshot
-
-
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
-    """Pack the present tree; write nothing. Raise EnvironmentProblem if a file cannot be read, or git refuses."""
+    """Pack what the spec files `files`, loaded before, need.
+
+    Raises EnvironmentProblem if a file cannot be read, or git refuses.
+    """
     users = UserFiles(files)
     members, tree = project_files() | users.members, users.tree
     checksums = [

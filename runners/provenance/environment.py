@@ -80,10 +80,10 @@ def distributions() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for place in sys.path:
-        for name in _entries(place or "."):
-            match = _NAME.fullmatch(name)
-            if match is not None:
-                found.setdefault(_normal(match["name"]), match["version"])
+        with suppress(OSError):  # a zip archive, or a missing directory
+            for name in sorted(each.name for each in Path(place or ".").iterdir()):
+                if match := _NAME.fullmatch(name):
+                    found.setdefault(_normal(match["name"]), match["version"])
     return dict(sorted(found.items()))
 
 
@@ -138,13 +138,6 @@ def _join_values(value: object) -> str:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _entries(place: str) -> list[str]:
-    try:
-        return sorted(each.name for each in Path(place).iterdir())
-    except OSError:  # a zip archive, or a missing directory
-        return []
 
 
 def _declared_packages() -> frozenset[str]:

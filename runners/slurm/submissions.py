@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, final
 from grid.errors import StoreError
 from runners.attempts.submission_record import (
     SILENT_S,
-    Array,
     ResourceClass,
     Submission,
     Unreadable,
@@ -35,6 +34,9 @@ Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
 """State of a worker; "gone": it ended without a record of its end."""
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
+
+_ARRAY = "#SBATCH --array="
+"""A line of the script of an array; where arrays are off, a worker is a job of its own."""
 
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
@@ -196,15 +198,24 @@ class _StatusReader:
     records: list[WorkerRecord]
 
     @cached_property
-    def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
-        found: dict[tuple[int, int], list[WorkerRecord]] = {}
+    def workers(self) -> list[_RequestedWorker]:
+        lives: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
-            found.setdefault((each.resource_class, each.worker), []).append(each)
+            lives.setdefault((each.resource_class, each.worker), []).append(each)
+        found = []
+        for index, resources in enumerate(self.record.classes):
+            for array in resources.arrays:
+                name = f"{resources.name} from {array.first}" if array.first else resources.name
+                single = _ARRAY not in self.record.scripts.get(name, _ARRAY)
+                for task in range(array.tasks):
+                    job = None if array.job is None else str(array.job) if single else f"{array.job}_{task}"
+                    number = array.first + task
+                    found.append(_RequestedWorker(resources, number, job, lives.get((index, number), [])))
         return found
 
     @property
     def may_work(self) -> bool:
-        return any(worker.left not in FOR_GOOD for worker in self._workers(None))
+        return any(worker.left not in FOR_GOOD for worker in self.workers)
 
     @property
     def missing_snapshot(self) -> str | None:
@@ -220,30 +231,13 @@ class _StatusReader:
 
     def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
         """Yield jobs of workers that are neither in the queue nor have a record of their end."""
-        for worker in self._workers(queue):
+        for worker in self.workers:
             if worker.job is not None and worker.job not in queue.tasks and worker.left is None:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
-        workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
+        workers = tuple(self._status(worker, queue, accounts) for worker in self.workers)
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
-
-    def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
-        for index, resources in enumerate(self.record.classes):
-            for array in resources.arrays:
-                job, single = array.job, self._is_single(resources, array, queue)
-                for task in range(array.tasks):
-                    name = None if job is None else str(job) if single else f"{job}_{task}"
-                    number = array.first + task
-                    yield _RequestedWorker(resources, number, name, self.lives.get((index, number), []))
-
-    def _is_single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
-        """Return True for a job without an array, by its script, else by the queue."""
-        name = f"{resources.name} from {array.first}" if array.first else resources.name
-        script = self.record.scripts.get(name)
-        if script is not None:
-            return "#SBATCH --array=" not in script
-        return queue is not None and str(array.job) in queue.tasks
 
     def _status(
         self, worker: _RequestedWorker, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]

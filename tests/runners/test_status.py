@@ -130,7 +130,7 @@ def test_a_worker_that_wrote_lately_is_at_work_and_one_that_left_is_not_asked_fo
 
 def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_word(campaign: Campaign) -> None:
     submit(campaign, SSA[:3], classes=[(3, [Array(0, 3, 7), Array(3, 1, 9)])])
-    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])])
+    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])], scripts={"c0": "#!/bin/bash"})
     for number, fields in enumerate(({}, {"left": "time"}, {}, {"job": "9_0"})):
         write_record(campaign.layout, number, **fields)
     died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
