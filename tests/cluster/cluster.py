@@ -56,12 +56,18 @@ def _path() -> str:
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE_S) -> None:
-    """Return as soon as `condition` holds; `ClusterBroken` when it does not within `seconds`."""
+    """Return soon after `condition` holds; `ClusterBroken` if it does not within `seconds`.
+
+    Most conditions start a process. The pauses are longer than the looks, so that what is waited for has the cores.
+    """
     end = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise ClusterBroken(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.05)
+        time.sleep(min(max(0.05, 4 * (now - began)), 1.0))
+        began = time.monotonic()
 
 
 @final

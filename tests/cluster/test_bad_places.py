@@ -169,8 +169,12 @@ def test_a_clock_that_jumps_costs_nothing(cluster: Cluster, user: User) -> None:
     asked = "workers=2, " + on("n1", f"export PYTHONPATH={place}")
     user.writes("step_s=0.05, steps=200, seeds=(0, 1), checkpoint_s=0.3", asked).queues()
     wait_for(user.training, "training", PATIENCE_S)
-    while not over(cluster)():
+
+    def none_is_lost_until_over() -> bool:
         assert not any(cell["lost"] for cell in user.status()["grids"]["toy"])
+        return over(cluster)()
+
+    wait_for(none_is_lost_until_over, "the workers to leave", 2 * PATIENCE_S)
     starts = [found.start for state in user.states().values() for found in state.attempts]
     assert len(starts) == 4
     assert max(start["started"] for start in starts) - min(start["started"] for start in starts) > 80_000

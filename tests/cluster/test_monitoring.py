@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from cluster.cluster import Cluster, wait_for
-from real_spec import real_spec
+from cluster.conftest import train_toys
+from cluster.user import SPEC
 
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
@@ -16,12 +17,7 @@ from runners.slurm.worker_records import logs
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-SPEC = real_spec(
-    "tended",
-    training="steps=1_000_000",
-    execution="checkpoint_s=1",
-    after='slurm = Slurm(gpus=0, cpus=2, time="30m", workers=2, heartbeat_s=1.0, signal_s=60, partition="debug")',
-)
+ENDLESS = SPEC.format(grid="'tended', steps=10**6, step_s=0.05, checkpoint_s=1.0", slurm="cpus=2, signal_s=60")
 
 Ask = Callable[..., Any]
 
@@ -40,10 +36,11 @@ def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
 
 
 @pytest.fixture
-def layout(cluster: Cluster, ask: Ask, tmp_path: Path) -> Layout:
+def layout(cluster: Cluster, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A campaign of six trials that never end by themselves, on two workers, both of which are training."""
+    train_toys(tmp_path, monkeypatch)
     path = tmp_path / "tended.py"
-    path.write_text(SPEC)
+    path.write_text(ENDLESS)
     ask("run", str(path), "--on", "slurm")
     wait_for(
         lambda: sum(each["step"] is not None for each in ask("status", "--json")["running"]) == 2, "two trials", 120
