@@ -100,19 +100,19 @@ PATTERNS = {
 
 UNUSED = (
     *("weights", "artefact", "owner", "snapshot", "checkpoint", "query", "view", "log", "worker log", "removed file"),
-    *("judged", "submission", "logged run", "cancelled", "worker", "seen"),
+    *("judged", "submission", "logged run", "cancelled", "worker", "seen", "looked"),
     *("lock", "lock of submissions", "lock of evaluations"),
 )
 """Files from which no place takes a number."""
 
 SHARDS = tuple(f"{joined}{table} shard" for joined in ("", "joined ") for table in ("metric", "evaluation", "probe"))
-SINGLE = ("header", "lines", "notes", "removal", "heartbeat", "database", "published database", "looked")
+SINGLE = ("header", "lines", "heartbeat", "database", "published database")
 GROUPS: dict[str, tuple[str, ...]] = {
     "unused": UNUSED,
     "shards": SHARDS,
     "attempts": ("start", "end"),
-    "evaluations": ("later evaluation", "shard of a later evaluation"),
-    "manifests": ("manifest", "index"),
+    "later": ("later evaluation", "shard of a later evaluation", "manifest", "index"),
+    "marks": ("notes", "removal"),
     **{kind: (kind,) for kind in SINGLE},
 }
 """Files that are damaged together: where a number changes, each of them is named."""
