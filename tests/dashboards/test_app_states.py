@@ -118,8 +118,8 @@ def test_no_campaign_at_all_says_what_makes_one() -> None:
     assert "`ablate run` makes one" in show([], "/")
 
 
-def test_a_path_without_page_is_the_first_page_of_the_first_campaign(runs: Path) -> None:
-    assert show([runs], "/").startswith("Overview")
+def test_a_path_without_page_is_the_first_page_of_the_first_campaign(campaigns: Campaigns) -> None:
+    assert show([], "/", campaigns).startswith("Overview")
 
 
 def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
@@ -201,19 +201,11 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
     assert "leads out" not in show([root], "/linked/sql?saved=one")
 
 
-def test_a_page_that_cannot_be_shown_is_not_found(runs: Path) -> None:
-    client = make_app(Campaigns([runs]), PAGES).server.test_client()
-    for address in ("/other/overview", "/runs/nowhere", "/runs/curves?colour=red", "/runs/overview?view=none"):
-        assert client.get(address).status_code == 404, address
-    for address in ("/", "/runs/overview", "/runs/curves?metric=loss"):
-        assert client.get(address).status_code == 200, address
+MISSING = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
+MISSING += ("nowhere", "curves?colour=red", "overview?view=none")
 
 
-NAMED_IN_VAIN = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
-
-
-@pytest.mark.parametrize("address", NAMED_IN_VAIN)
-def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_made(runs: Path, address: str) -> None:
+def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_made(campaigns: Campaigns) -> None:
     made: list[PageView] = []
 
     def note(view: PageView) -> SlotContent:
@@ -221,17 +213,18 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
         return SlotContent()
 
     noting = [page._replace(slots=[slot._replace(make=note) for slot in page.slots]) for page in PAGES]
-    campaigns = Campaigns([runs])
     client = make_app(campaigns, noting).server.test_client()
     with campaigns.reading("runs"):  # the first reader brings in the results
         pass
-    assert client.get(f"/runs/{address}").status_code == 404
-    assert client.get(f"/runs/{address.partition('?')[0]}").status_code == 200
+    for address in ("other/overview", *(f"runs/{each}" for each in MISSING)):
+        assert client.get(f"/{address}").status_code == 404, address
+    for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/factors"):
+        assert client.get(f"/{address}").status_code == 200, address
     assert made == []
 
 
-def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
-    client = make_app(Campaigns([runs]), PAGES).server.test_client()
+def test_texts_travel_compressed_and_are_the_same(campaigns: Campaigns) -> None:
+    client = make_app(campaigns, PAGES).server.test_client()
     scripts = re.findall(r'"(/_dash-component-suites/[^"]+)"', client.get("/").text)
     assert scripts
     for address in ("/_dash-dependencies", "/files/runs/curves/curves.csv", *scripts):
@@ -252,13 +245,13 @@ def test_a_picture_has_title_and_legend_of_its_own_and_hides_what_the_page_hides
     assert sorted({trace["visible"] for trace in figure["data"]}) == [False, True]
 
 
-def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_of_one_part_leaves_the_others_standing(campaigns: Campaigns, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: PageView) -> SlotContent:
         raise AttributeError("partially initialized module")
 
     overview = next(page for page in PAGES if page.name == "overview")
     broken = overview._replace(slots=(Slot("broken", "Broken", fail), *overview.slots))
-    content, *_ = Engine(Campaigns([runs]), [broken]).show("/runs/overview", "", "light")
+    content, *_ = Engine(campaigns, [broken]).show("/runs/overview", "", "light")
     found = " | ".join(texts(content))
     assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
     assert "What to do next" in found
