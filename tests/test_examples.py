@@ -16,14 +16,18 @@ from store import Campaign
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def export(name: str, place: Path) -> str:
-    """Execute a copy of the notebook below `place`, and return its HTML page."""
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place in which both notebooks ran, beside a campaign of the quick start; their pages are in its `examples`."""
+    place = tmp_path_factory.mktemp("notebooks")
+    write_quickstart(place / "campaigns" / "quickstart")
     shutil.copytree(EXAMPLES, place / "examples", ignore=shutil.ignore_patterns("*.html", ".ipynb_checkpoints"))
     own = {name: str(place / "jupyter") for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")}
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", f"examples/{name}.ipynb"]
+    notebooks = [f"examples/{path.name}" for path in sorted(EXAMPLES.glob("*.ipynb"))]
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", *notebooks]
     done = subprocess.run(command, cwd=place, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return (place / "examples" / f"{name}.html").read_text(encoding="utf-8")
+    return place
 
 
 def figures(page: str) -> int:
@@ -34,12 +38,11 @@ def figures(page: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_campaign_is_explored(tmp_path: Path) -> None:
-    planted = write_quickstart(tmp_path / "campaigns" / "quickstart")
-    page = export("explore", tmp_path)
+def test_a_campaign_is_explored(exported: Path) -> None:
+    page = (exported / "examples" / "explore.html").read_text(encoding="utf-8")
     assert figures(page) == 3
-    assert f"the {len(planted.lines)} trials" in page
-    with Campaign(tmp_path / "campaigns" / "quickstart") as campaign:
+    with Campaign(exported / "campaigns" / "quickstart") as campaign:
+        assert f"the {len(campaign.trials())} trials" in page
         rows = campaign.compare().select("label", "verdict", "difference").rows()
     for label, verdict, difference in rows:
         number = f"{difference:.6f}".rstrip("0")
@@ -47,10 +50,9 @@ def test_a_campaign_is_explored(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_loop_logs_runs_that_are_compared(tmp_path: Path) -> None:
-    page = export("training_loop", tmp_path)
-    assert figures(page) == 2
-    with Campaign(tmp_path / "campaigns" / "activations") as campaign:
+def test_a_training_loop_logs_runs_that_are_compared(exported: Path) -> None:
+    assert figures((exported / "examples" / "training_loop.html").read_text(encoding="utf-8")) == 2
+    with Campaign(exported / "campaigns" / "activations") as campaign:
         trials, verdicts = campaign.trials(), dict(campaign.compare().select("label", "verdict").rows())
     assert len(trials) == 15
     assert set(trials["status"]) == {"ok"}

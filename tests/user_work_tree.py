@@ -85,9 +85,9 @@ def users(found: set[str]) -> set[str]:
 
 
 def copied_rooms(place: Path) -> Path:
-    """The project, small and where nobody else edits it: rooms that the spec file above needs."""
+    """The project, small and where nobody else edits it, with its compiled modules: compiling takes two seconds."""
     for room in ROOMS:
-        shutil.copytree(ROOT / room, place / room, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / room, place / room, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written
     return place
 
 
