@@ -21,6 +21,7 @@ from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_shards import ShardIngest
+from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 
 
@@ -42,8 +43,8 @@ def once(layout: Layout, threads: int | None) -> Took:
     """Bring all shards into a fresh database, verified and committed."""
     shutil.rmtree(layout.store, ignore_errors=True)
     with ingest_lock(layout, wait=True), open_live(layout.live, threads=threads) as connection:
-        intake = ShardIngest(layout, connection)
-        found = took(intake.run)
+        intake = Ingested()
+        found = took(ShardIngest(layout, connection, intake).run)
     if intake.bad_shards or intake.shards != len(layout.shards()):
         raise SystemExit(f"{intake.shards} shards arrived; {len(layout.shards())} were written")
     return found

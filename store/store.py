@@ -282,14 +282,8 @@ def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
             raise
         return f"the newest files are not in ({problem})"
     if found.unread_plans:
-        plans = f"the large plan {found.unread_plans[0]}"
-        plans += f" and {len(found.unread_plans) - 1} more" if found.unread_plans[1:] else ""
-        return f"{plans} is not read yet, nor is what came later; `ablate table` reads all"
+        return "a large plan is not read yet, nor is what came later; `ablate table` reads all"
     if found.unread_fans:
-        left = f"{found.unread_shards} new shards of results" if found.unread_shards else ""
-        left = left or (
-            f"at least {found.unread} new attempt{'s' * (found.unread > 1)}" if found.unread else "new attempts"
-        )
-        left += f", in {len(found.unread_fans)} of {len(layout.fans())} directories of trials,"
+        left = f"new results in {len(found.unread_fans)} of {len(layout.fans())} directories of trials"
         return f"{left} are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

@@ -15,7 +15,7 @@ from runners.tasks import Task
 from variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("gallery", "operators", "performance", "probes", "results", "tasks")
+PAGES = ("gallery", "operators", "performance", "probes", "results", "sql", "tasks")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from gallery_page import make_gallery_page
 from operators_page import make_operators_page
 from performance_page import make_performance_page
 from results_page import make_results_page
+from sql_page import make_sql_page
 
 from grid.errors import AblateError
 
@@ -21,6 +22,7 @@ def main(folder: Path) -> None:
         **make_performance_page(),
         **make_probes_page(),
         **make_results_page(),
+        **make_sql_page(),
         **make_tasks_page(),
     }
     pages = "".join(text for name, text in files.items() if name.endswith(".md"))

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, read_bytes
+from grid.errors import StoreError
+from store.files.atomic import read_file
 from store.store import Store
 
 LARGEST: Final = 2**28
@@ -50,13 +50,8 @@ def with_artefacts(store: Store, grid: str, kind: str) -> pl.DataFrame:
 
 def arrays(store: Store, artefact: StoredArray) -> dict[str, np.ndarray]:
     """Read the arrays of a file by name; nothing in it is executed. Raises NotFoundError, StoreError."""
-    path = store.layout.artefact(artefact.trial, artefact.attempt, artefact.step, artefact.name)
-    try:
-        data = read_bytes(path)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {path} any more") from error
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
+    path = store.layout.artefact(*artefact)
+    data = read_file(path)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             size = sum(each.file_size for each in packed.infolist())

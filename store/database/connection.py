@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,8 +15,8 @@ import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
 from store.database import quoting
-from store.database.schema_docs import describe
-from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
+from store.database.schema_docs import ddl, describe
+from store.files.atomic import disk_errors, make_directory, sync_directory, write_atomic
 from store.files.layout import STORE_SCHEMA
 from store.published.tables import fill
 
@@ -87,11 +86,9 @@ def _create(path: Path) -> None:
 def remove_log(path: Path) -> None:
     """Remove the log of the database at `path`, before another takes its place: replayed, it would damage it."""
     log = Path(f"{path}.wal")
-    try:
+    with disk_errors("remove", log):
         log.unlink(missing_ok=True)
         sync_directory(path.parent)
-    except OSError as error:
-        raise environment_problem("remove", log, error) from error
 
 
 @cache
@@ -100,8 +97,8 @@ def _empty() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "empty.duckdb"
         with _connect(path, 1, path.parent) as connection, transaction(connection):
-            for name in ("schema", "views", "macros"):
-                connection.execute(files("store.database").joinpath(f"{name}.sql").read_text())
+            for statements in ddl():
+                connection.execute(statements)
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             describe(connection)
             fill(connection)

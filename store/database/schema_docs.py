@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final, final
+from typing import Final, NamedTuple
 
 import duckdb
 
@@ -17,26 +16,45 @@ _COLUMN: Final = re.compile(r'^    "?(\w+)"? [^\n]*?(?:-- ([^\n]*))?$', re.MULTI
 _EVERYWHERE: Final = re.compile(r"^-- Columns that mean the same everywhere:\n((?:--   [^\n]*\n)+)", re.MULTILINE)
 _OF_VIEW: Final = re.compile(r"^--   (\w+): ([^\n]*)$", re.MULTILINE)
 
+_EXAMPLES: Final = {
+    "final": "select grid, label, value from final('mse') where point['sigma_f'] = 5 order by value",
+    "paired": "select grid, label, avg(difference) as difference from paired('mse', 'softmax · 8') group by all",
+    "best_over": "select rest, level, mean, levels, remark from best_over('width', 'mse') where point['sigma_f'] = 5",
+    "curve": "select grid, label, step, median(value) as loss from curve('loss') group by all order by all",
+    "last_probe": "select grid, label, layer, head, avg(value) as v from last_probe('number.strength') group by all",
+    "axis": "select name, type, labels from axis where grid = 'quickstart' order by position",
+    "v_cell_stats": "select grid, label, n, mean, low, high from v_cell_stats where name = 'mse' order by mean",
+    "v_cost": "select grid, label, sum(train_s) as train_s, count(train_s) as of_trials from v_cost group by all",
+    "v_failure": "select reason, n, message from v_failure order by n desc",
+    "v_metric": "select step, avg(value) as loss from v_metric where name = 'loss' group by all order by step",
+    "v_pair": "select grid, label, avg(log_ratio) as log_ratio from v_pair where name = 'mse' group by all",
+    "v_progress": "select grid, label, planned, ok, failed, running from v_progress order by all",
+    "published": "select paper, paper_table, printed, unit from published where measurement = 'mse' limit 5",
+    "trial": "select status, count(*) as trials from trial group by all",
+}
 
-@final
-@dataclass(frozen=True)
-class Relation:
+
+class Relation(NamedTuple):
     """A table, view or macro: what a row of it is, and what columns of its own say."""
 
     name: str
-    kind: str
-    """table, view or macro."""
+    kind: str  # table, view or macro
     meaning: str
     columns: Mapping[str, str]
     arguments: str = ""
 
 
 @cache
+def ddl() -> tuple[str, str, str]:
+    """The statements that make the tables, the views and the macros of an empty store."""
+    schema, views, macros = (files("store.database").joinpath(f"{name}.sql") for name in ("schema", "views", "macros"))
+    return schema.read_text("utf-8"), views.read_text("utf-8"), macros.read_text("utf-8")
+
+
+@cache
 def relations() -> tuple[Relation, ...]:
     """All tables, views and macros in the order of the DDL."""
-    schema, views, macros = (
-        files("store.database").joinpath(f"{name}.sql").read_text() for name in ("schema", "views", "macros")
-    )
+    schema, views, macros = ddl()
     found = [
         Relation(name, "table", _words(head), {column: said for column, said in _COLUMN.findall(body) if said})
         for head, name, body in _TABLE.findall(schema)
@@ -51,7 +69,7 @@ def relations() -> tuple[Relation, ...]:
 @cache
 def everywhere() -> Mapping[str, str]:
     """Meanings of columns that mean the same wherever they stand."""
-    block = _EVERYWHERE.search(files("store.database").joinpath("schema.sql").read_text())
+    block = _EVERYWHERE.search(ddl()[0])
     return dict(_OF_VIEW.findall(block[1])) if block else {}
 
 
@@ -60,6 +78,12 @@ def meaning(relation: Relation, column: str) -> str | None:
     own = relation.columns.get(column) or everywhere().get(column)
     said = {each.columns[column] for each in relations() if each.kind == "table" and column in each.columns}
     return own or (said.pop() if relation.kind != "table" and len(said) == 1 else None)
+
+
+def example(relation: Relation) -> str:
+    """A query that shows a use of `relation`."""
+    plain = f'from "{relation.name}" limit 5' if relation.name == "grid" else f"from {relation.name} limit 5"
+    return _EXAMPLES.get(relation.name, plain)
 
 
 def describe(connection: duckdb.DuckDBPyConnection) -> None:

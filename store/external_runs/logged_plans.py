@@ -16,7 +16,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
 from grid.names import label_of, require_name, require_slug, some
 from store.files import atomic
-from store.files.atomic import environment_problem, read_bytes, read_json, write_atomic, write_json
+from store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
@@ -111,14 +111,12 @@ def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
     place = layout.submission(submission)
     draft = place.with_name(atomic.temporary_name(place.name))
     atomic.make_directory(draft)
-    try:
+    with disk_errors("write", place):
         write_atomic(draft / "manifest.jsonl", _encode([line]))
         write_atomic(draft / "manifest.idx", struct.pack("<Q", 0))
         write_json(draft / "logged.json", {"schema": FILE_SCHEMA, "grid": line["grid"], "began": time.time()})
         draft.rename(place)
         atomic.sync_directory(place.parent)
-    except OSError as error:
-        raise environment_problem("write", place, error) from error
 
 
 def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from grid.errors import SpecError, StoreError
-from store.files.atomic import encode_json, environment_problem, parse_object, read_bytes, write_atomic
+from store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields
 
@@ -62,11 +62,7 @@ def annotate(
     remove: Sequence[str] = (),
     note: str | None,
 ) -> int:
-    """Write a note or tags on each of `subjects` that they change; the caller holds the ingest lock.
-
-    Returns:
-        How many it changed.
-    """
+    """Write a note or tags on the `subjects` that they change, and count these; the caller holds the ingest lock."""
     said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
     tags = read_annotations(layout).tags
     lines = [
@@ -92,9 +88,6 @@ def rename_annotated(layout: Layout, old: str, new: str) -> None:
 
 def _bytes(layout: Layout) -> bytes:
     path = layout.root / FILE
-    try:
+    with disk_errors("read", path), suppress(FileNotFoundError):
         return read_bytes(path)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
+    return b""

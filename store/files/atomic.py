@@ -10,7 +10,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
@@ -29,11 +30,9 @@ _SEAL: Final = re.compile(rb'(?:, ?)?"seal": ?"([0-9a-f]{16})"\}\s*\Z')
 _SEAL_LENGTH: Final = len(b', "seal": "0123456789abcdef"}\r\n')
 
 _MOMENTARY = (errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN)
+_AWAY = "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
 _REMEDIES = {
-    **dict.fromkeys(
-        _MOMENTARY,
-        "the network file system lost touch: see whether the campaign is mounted here and run the same command again",
-    ),
+    **dict.fromkeys(_MOMENTARY, _AWAY),
     errno.ENOSPC: "free some space and run the same command again; what has landed is kept",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again; what has landed is kept",
     **dict.fromkeys((errno.EACCES, errno.EPERM), "choose a directory you may write to, or change its permissions"),
@@ -53,6 +52,15 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
     if action in ("read", "list") and error.errno in (errno.EACCES, errno.EPERM):
         remedy = "ask its owner for permission to read it"
     return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
+
+
+@contextmanager
+def disk_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn an `OSError` met inside, while doing `action` to `path`, into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise environment_problem(action, path, error) from error
 
 
 @final
@@ -115,13 +123,11 @@ Durable = Literal["file and name", "file", "nothing"]
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:
     """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash."""
-    try:
+    with disk_errors("create", path):
         missing = retry_io(lambda: list(takewhile(lambda each: not each.exists(), (path, *path.parents))))
         retry_io(lambda: path.mkdir(parents=True, exist_ok=True))
         for made in reversed(missing if durable else []):
             retry_io(lambda made=made: sync_directory(made.parent))  # type: ignore[misc]
-    except OSError as error:
-        raise environment_problem("create", path, error) from error
     return path
 
 
@@ -132,10 +138,8 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Dura
     after a crash of the machine. On an error no file is left behind.
     """
     make_directory(path.parent, durable=durable == "file and name")
-    try:
+    with disk_errors("write", path):
         retry_io(lambda: _publish(path, data, mode, durable))
-    except OSError as error:
-        raise environment_problem("write", path, error) from error
     return path
 
 
@@ -171,12 +175,12 @@ def sync_directory(path: Path) -> None:
 
 
 def write_json(path: Path, data: Mapping[str, Any], durable: Durable = "file and name") -> Path:
-    """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
+    """Write `encode_json(data)` atomically."""
     return write_atomic(path, encode_json(data), durable=durable)
 
 
 def encode_json(data: Mapping[str, Any]) -> bytes:
-    """`data` as one sealed JSON object in a line of its own; a NaN or an infinity in it is a `ValueError`."""
+    """`data` as one sealed JSON object in a line of its own; ValueError for a NaN or an infinity."""
     return add_seal(json.dumps(data, allow_nan=False).encode("ascii")) + b"\n"
 
 
@@ -185,20 +189,21 @@ def read_bytes(path: Path) -> bytes:
     return retry_io(path.read_bytes)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in the file `path`.
-
-    Raises NotFoundError: there is no such file; StoreError: it is torn or altered, or no file.
-    """
+def read_file(path: Path) -> bytes:
+    """Return the bytes of the file `path`. Raises NotFoundError: there is none; StoreError: it is no file."""
     try:
-        data = read_bytes(path)
+        return read_bytes(path)
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no file {path}") from error
     except (IsADirectoryError, NotADirectoryError) as error:
         raise StoreError(f"{path} must be a file ({error.strerror}); move away what stands there") from error
     except OSError as error:
         raise environment_problem("read", path, error) from error
-    return parse_object(data, str(path))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in the file `path`. Raises as `read_file`, and StoreError: it is torn or altered."""
+    return parse_object(read_file(path), str(path))
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:

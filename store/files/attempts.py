@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, make_directory, read_json, retry_io, temporary_name, write_json
+from store.files.atomic import disk_errors, make_directory, read_json, retry_io, temporary_name, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
@@ -59,16 +59,11 @@ def _versions() -> dict[str, str | None]:
 
 
 def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ()) -> bool:
-    """Make the attempt's directory appear under its number, with `start.json` and `remarks` in its log.
-
-    False if another process was first.
-    """
+    """Publish the attempt with its `start.json`, and `remarks` in its log; False if another process was first."""
     final_place = layout.attempt(start["trial"], start["attempt"])
     touch_trial(layout, start["trial"])
-    try:
+    with disk_errors("claim", final_place):
         return retry_io(lambda: _publish(layout, start, remarks, final_place))
-    except OSError as error:
-        raise environment_problem("claim", final_place, error) from error
 
 
 def _publish(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], final_place: Path) -> bool:

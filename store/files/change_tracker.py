@@ -12,11 +12,12 @@ database and is discarded with any other.
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
 from grid.errors import AblateError
-from store.files.atomic import environment_problem, read_json, retry_io, write_json
+from store.files.atomic import disk_errors, read_json, retry_io, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 
 SETTLED_S = 90
@@ -29,12 +30,8 @@ LOOK_AGAIN_S = 600
 def touch_trial(layout: Layout, trial: str) -> None:
     """Say that files of `trial` are about to change."""
     directory = layout.trial(trial).parent
-    try:
+    with disk_errors("change", directory), suppress(FileNotFoundError):  # its first trial is about to make it
         retry_io(lambda: os.utime(directory))
-    except FileNotFoundError:  # its first trial is about to make it
-        return
-    except OSError as error:
-        raise environment_problem("change", directory, error) from error
 
 
 Stamp = tuple[int, int, int]
@@ -88,18 +85,13 @@ def _read_stamps(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stam
 
 def _now_ns(layout: Layout) -> int:
     """By the clock that stamps the campaign's files, which may be that of another machine."""
-    try:
+    with disk_errors("change", layout.ingest_lock):
         os.utime(layout.ingest_lock)
         return layout.ingest_lock.stat().st_mtime_ns
-    except OSError as error:
-        raise environment_problem("change", layout.ingest_lock, error) from error
 
 
 def _stamp(path: Path) -> Stamp | None:
-    try:
+    with disk_errors("read", path), suppress(FileNotFoundError):
         found = retry_io(path.stat)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+    return None

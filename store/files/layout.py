@@ -27,36 +27,23 @@ _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 
 @final
 class Layout:
-    """The campaign directory `root`; nothing is created or read until asked for."""
+    """The paths of a campaign, as docs/wire-format.md lists them; nothing is created or read until asked for."""
 
     def __init__(self, root: Path) -> None:
         self.root = root = Path(root)
         self.grids = root / "grids"
-        """Grid headers and their trial lists."""
         self.submissions = root / "submissions"
-        """Submissions, one directory per `run`."""
         self.trials = root / "trials"
-        """Trials, in directories named by the first two digits of the key."""
-        self.spool = root / "spool"
-        """Shards, in directories named by the first two digits of their hash."""
-        self.snapshots = root / "snapshots"
-        """The trees that were submitted."""
-        self.removals = root / "removals"
-        """Records that say which trials were removed."""
-        self.trash = root / "trash"
-        """Removed files, in a directory per removal."""
-        self.owner = root / "owner"
-        """A random token, by which a user recognises a campaign of their own."""
+        self.spool = root / "spool"  # shards
+        self.snapshots = root / "snapshots"  # trees that were submitted
+        self.removals = root / "removals"  # records of removed trials
+        self.trash = root / "trash"  # removed files, in a directory per removal
+        self.owner = root / "owner"  # a random token; see store/files/trust.py
         self.store = root / "store"
-        """Directory of the database."""
-        self.live = self.store / "live.duckdb"
-        """The database that the one ingester writes."""
-        self.snapshot = self.store / "snapshot.duckdb"
-        """The published copy of the database that readers open."""
-        self.ingest_lock = self.store / "ingest.lock"
-        """The file whose flock makes a process the ingester."""
-        self.looked = self.store / "looked.json"
-        """The stamps of trial directories at the last ingest."""
+        self.live = self.store / "live.duckdb"  # the database that the one ingester writes
+        self.snapshot = self.store / "snapshot.duckdb"  # its published copy, which readers open
+        self.ingest_lock = self.store / "ingest.lock"  # the flock on it makes a process the ingester
+        self.looked = self.store / "looked.json"  # stamps of trial directories at the last ingest
 
     def shard(self, name: str) -> Path:
         """The shard file of this name."""
@@ -76,52 +63,41 @@ class Layout:
         return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.spool))
 
     def grid_header(self, name: str) -> Path:
-        """`grids/<name>.json`."""
         return self.grids / f"{_check(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"
 
     def grid_trials(self, name: str) -> Path:
-        """`grids/<name>.trials.jsonl`: the grid's trials in execution order."""
         return self.grid_header(name).with_suffix(".trials.jsonl")
 
     def submission(self, submission: str) -> Path:
-        """Directory of one submission."""
         return self.submissions / _check(_SUBMISSION, submission, "a submission is named YYYYmmddTHHMMSS-<6 hex>")
 
     def manifest(self, submission: str) -> Path:
-        """`manifest.jsonl`: the trials of the submission."""
         return self.submission(submission) / "manifest.jsonl"
 
     def manifest_index(self, submission: str) -> Path:
-        """`manifest.idx`: little-endian uint64 byte offsets of the manifest's lines."""
         return self.submission(submission) / "manifest.idx"
 
     def submission_record(self, submission: str) -> Path:
-        """`submission.json`: what was asked for, and which jobs it became."""
         return self.submission(submission) / "submission.json"
 
     def snapshot_tar(self, content: str) -> Path:
-        """`snapshots/<blake2b-128 of the file>.tar`: code, spec file and what it imports, as they were submitted."""
+        """The tree with the hash `content`: code, spec file and what it imports, as they were submitted."""
         return self.snapshots / f"{_check(_KEY, content, 'a tree is named by 32 hexadecimal digits')}.tar"
 
     def trial(self, key: str) -> Path:
-        """Directory of one trial's attempts."""
         _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
         return self.trials.joinpath(key[:2], key)
 
     def attempt(self, key: str, attempt: int) -> Path:
-        """Directory of one attempt, numbered from 1; the process that creates it owns it."""
         return self.trial(key) / f"{attempt:03d}"
 
     def start(self, key: str, attempt: int) -> Path:
-        """`start.json` of an attempt."""
         return self.attempt(key, attempt) / "start.json"
 
     def end(self, key: str, attempt: int) -> Path:
-        """`end.json` of an attempt; its presence means the attempt has ended."""
         return self.attempt(key, attempt) / "end.json"
 
     def heartbeat(self, key: str, attempt: int) -> Path:
-        """The file that an attempt rewrites with its progress every few seconds."""
         return self.attempt(key, attempt) / "heartbeat"
 
     def open_inside(self, path: Path) -> BinaryIO:
@@ -140,28 +116,23 @@ class Layout:
         return file
 
     def log(self, key: str, attempt: int) -> Path:
-        """Free text for people; nobody parses it."""
         return self.attempt(key, attempt) / "log"
 
     def checkpoint(self, key: str, attempt: int) -> Path:
-        """Directory of an attempt's checkpoints."""
         return self.attempt(key, attempt) / "checkpoint"
 
     def weights(self, key: str, attempt: int) -> Path:
-        """Directory of the trained weights, where a trial keeps them: a file like a checkpoint."""
         return self.attempt(key, attempt) / "weights"
 
     def evaluations(self, key: str, attempt: int) -> Path:
-        """Directory of evaluations made after training: records, and the shards that they name."""
+        """Directory of evaluations made after training: records, and their shards."""
         return self.attempt(key, attempt) / "evaluations"
 
     def evaluation(self, key: str, attempt: int, evaluation: str) -> Path:
-        """The record of one later evaluation, named by the key of its spec."""
         checked = _check(_KEY, evaluation, "an evaluation's key is 32 hexadecimal digits")
         return self.evaluations(key, attempt) / f"{checked}.json"
 
     def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
-        """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
         checked = _check(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
         return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
 
@@ -172,13 +143,11 @@ class Layout:
 
     def grid_names(self) -> list[str]:
         """Names of the grids that have a header, sorted."""
-        found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
-        return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
+        return sorted(name for name in _stems(self.grids, ".json") if _GRID.fullmatch(name))
 
     def removal_records(self) -> list[str]:
         """Names of the removals that have a record, sorted."""
-        found = (Path(name) for name in _names(self.removals) if name.endswith(".json"))
-        return sorted(path.stem for path in found if not is_temporary(path))
+        return sorted(_stems(self.removals, ".json"))
 
     def trashes(self) -> list[str]:
         """Names of the removals whose files are in the trash, sorted."""
@@ -186,23 +155,21 @@ class Layout:
 
     def planned_grids(self) -> list[str]:
         """Names of the grids that have a header or trials, sorted."""
-        found = (name.removesuffix(".trials.jsonl") for name in _names(self.grids) if name.endswith(".trials.jsonl"))
-        return sorted({*self.grid_names(), *(name for name in found if _GRID.fullmatch(name))})
+        names = {*_stems(self.grids, ".json"), *_stems(self.grids, ".trials.jsonl")}
+        return sorted(name for name in names if _GRID.fullmatch(name))
 
     def submission_ids(self) -> list[str]:
         """Submissions whose manifest is published, oldest first."""
-        found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
-        return [name for name in found if self.manifest(name).is_file()]
+        return [name for name in self._submissions() if self.manifest(name).is_file()]
 
     def submissions_without_manifest(self) -> list[str]:
         """Submissions with a record that have lost their manifest, oldest first."""
-        found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
+        without = [self.submission(name) for name in self._submissions() if not self.manifest(name).is_file()]
         records = ("submission.json", "logged.json")
-        return [
-            name
-            for name in found
-            if not self.manifest(name).is_file() and any((self.submission(name) / each).is_file() for each in records)
-        ]
+        return [place.name for place in without if any((place / record).is_file() for record in records)]
+
+    def _submissions(self) -> list[str]:
+        return sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
 
     def fans(self) -> list[str]:
         """Names of the directories that trials are fanned out into, sorted."""
@@ -251,6 +218,12 @@ def _check(pattern: re.Pattern[str], name: str, rule: str) -> str:
 def _keys(fan: str, names: Iterable[str]) -> list[str]:
     """The trials that lie in their own directory `fan`, sorted and without the repetitions of a stale listing."""
     return sorted({name for name in names if name[:2] == fan and _KEY.fullmatch(name)})
+
+
+def _stems(directory: Path, ending: str) -> set[str]:
+    """Names of published files, without this ending."""
+    names = (name for name in _names(directory) if name.endswith(ending) and not is_temporary(Path(name)))
+    return {name.removesuffix(ending) for name in names}
 
 
 def _numbers(names: Iterable[str]) -> list[int]:

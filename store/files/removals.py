@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, make_directory, retry_io, sync_directory, write_json
+from store.files.atomic import disk_errors, make_directory, retry_io, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.record_fields import Problem, check_record, fields, file_signature, read_record
@@ -93,11 +93,9 @@ class Trash:
         """Move a file or directory, if it is there."""
         if not path.exists():
             return
-        try:
+        with disk_errors("move", path):
             path.rename(self._place_for(path))
             sync_directory(path.parent)
-        except OSError as error:
-            raise environment_problem("move", path, error) from error
 
     def take_trial(self, trial: str) -> None:
         """Move all attempts of a trial."""

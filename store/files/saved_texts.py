@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from store.files.atomic import environment_problem, is_temporary, read_bytes, write_atomic
+from store.files.atomic import disk_errors, is_temporary, read_bytes, write_atomic
 from store.files.layout import Layout
 
 _NAME: Final = re.compile(r"[a-z0-9_-]+")
@@ -60,9 +60,8 @@ class SavedTexts(NamedTuple):
                 f"{path} is a link that leads out of the campaign; it is not read: put the {self.noun} there"
             )
         try:
-            return read_bytes(path).decode()
-        except OSError as error:
-            raise environment_problem("read", path, error) from error
+            with disk_errors("read", path):
+                return read_bytes(path).decode()
         except UnicodeDecodeError as error:
             raise SpecError(f"{path} is not UTF-8 text ({error.reason}); save the {self.noun} again") from error
 

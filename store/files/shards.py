@@ -48,15 +48,13 @@ _NAME = re.compile(
 
 
 class BadShard(StoreError):
-    """A shard that must not be read; `reason` says what is wrong with it."""
+    """A shard that must not be read; `reason` says why."""
 
     def __init__(self, path: Path, reason: str, *, lost: bool = True, passing: bool = False) -> None:
         super().__init__(f"{path} cannot be served: {reason}; the other shards are not affected")
         self.reason = reason
-        self.lost = lost
-        """True if its rows are lost unless the file is restored; False if another version of ablate can read it."""
-        self.passing = passing
-        """Whether the very same file may be readable the next time."""
+        self.lost = lost  # False if another version of ablate can read it
+        self.passing = passing  # the very same file may be readable the next time
 
 
 class ShardInfo(NamedTuple):
@@ -67,10 +65,6 @@ class ShardInfo(NamedTuple):
     blake2b: str
     rows: int
     bytes: int
-    schema: int
-    submission: str
-    worker: int
-    sequence: int
     members: tuple[tuple[str, int], ...] = ()
     """Names and rows of the shards that it replaces, in order; empty if a worker wrote it."""
 
@@ -152,7 +146,7 @@ def encode_members(shards: Sequence[ShardInfo]) -> EncodedShard:
     first = shards[0]
     parts = [pq.read_table(pa.BufferReader(_bytes(each.path))).cast(TABLES[first.table]) for each in shards]
     members = json.dumps([(each.path.name, each.rows) for each in shards])
-    prefix = shard_prefix(first.submission, first.worker, first.sequence)
+    prefix, _, _ = first.path.name.rpartition("-")
     return _encode(first.table, pa.concat_tables(parts), prefix, {"ablate.members": members})
 
 
@@ -283,8 +277,7 @@ def verify_shard(path: Path) -> ShardInfo:
     if content_hash(data) != named["blake2b"]:
         raise BadShard(path, f"its {len(data)} bytes do not have the hash in its name: it was torn or altered")
     rows, members = _described_rows(path, data, table)
-    writer = named["submission"], int(named["worker"]), int(named["sequence"])
-    return ShardInfo(path, table, named["blake2b"], rows, len(data), FILE_SCHEMA, *writer, members)
+    return ShardInfo(path, table, named["blake2b"], rows, len(data), members)
 
 
 def _bytes(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, parse_object, read_bytes, read_json, retry_io
+from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
 from store.files.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
@@ -37,7 +37,6 @@ class AttemptState:
     start: dict[str, Any]
     end: dict[str, Any] | None
     alive: bool
-    """Whether it has not ended and its process is there."""
 
 
 @final
@@ -65,33 +64,28 @@ class TrialState:
 
 
 class TrialProgress(NamedTuple):
-    """How far an attempt said it was, with its last sign of life."""
+    """How far an attempt said it was, with its last sign of life; a loss that is not finite is None."""
 
     step: int
     steps: int
     loss: float | None
-    """None where it is no finite number."""
 
 
 @cache
-def pid_space() -> str | None:
+def pid_space() -> str:
     """Where a process number names one process: the boot of this machine, and the PID namespace of this process.
 
-    Containers of one node may share its name and not its processes. None where there is no /proc, and no namespace;
-    "unknown" where /proc does not show this process under the number that it knows itself by.
+    Containers of one node may share its name and not its processes. "unknown" where /proc does not show this process
+    under the number that it knows itself by.
     """
-    try:
-        shown = Path("/proc/self").readlink().name
-    except OSError:
-        return None
-    try:
-        return f"{_BOOT.read_text().strip()}-{_SPACE.stat().st_ino}" if shown == str(os.getpid()) else _UNKNOWN
-    except OSError:
-        return _UNKNOWN
+    with suppress(OSError):
+        if Path("/proc/self").readlink().name == str(os.getpid()):
+            return f"{_BOOT.read_text().strip()}-{_SPACE.stat().st_ino}"
+    return _UNKNOWN
 
 
 def process_started(pid: int) -> int | None:
-    """When the process `pid` began, in clock ticks since boot; None if it is gone, a zombie, or there is no /proc.
+    """When the process `pid` began, in clock ticks since boot; None if it is gone or a zombie.
 
     Together with the number it names a process: numbers are used again, pairs are not.
     """
@@ -106,16 +100,8 @@ def process_started(pid: int) -> int | None:
 
 def process_alive(pid: int, pid_started: float | None) -> bool:
     """Whether the very process that recorded (`pid`, `pid_started`) still exists on this host."""
-    if Path("/proc/self/stat").exists():
-        started = process_started(pid)
-        return started is not None and (pid_started is None or started == pid_started)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    started = process_started(pid)
+    return started is not None and (pid_started is None or started == pid_started)
 
 
 def beat_s(start: Mapping[str, Any]) -> float:
@@ -132,12 +118,9 @@ def lease_s(start: Mapping[str, Any]) -> float:
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     """When the attempt gave its last sign of life, in nanoseconds by the clock that stamps files; None if never."""
     path = layout.heartbeat(key, attempt)
-    try:
+    with disk_errors("read", path), suppress(FileNotFoundError):
         return retry_io(lambda: _modified_ns(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
+    return None
 
 
 def _modified_ns(path: Path) -> int:
@@ -165,10 +148,9 @@ def progress_of(layout: Layout, key: str, attempt: int) -> TrialProgress | None:
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:
-    """Whether the process of an attempt of this host is there; None for an attempt of another host.
+    """Whether the process of an attempt of this host is there; None for one of another host, container or boot.
 
-    None as well where its number may be that of another process here: in another container, or before a boot. Records
-    that do not say so are of this host.
+    Records that do not say so are of this host.
     """
     pid, space = start.get("pid"), start.get("pid_space")
     if start.get("host") != socket.gethostname() or not isinstance(pid, int):
@@ -196,18 +178,18 @@ Alive = Callable[[Layout, str, int, Mapping[str, Any]], bool]
 
 
 def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_alive) -> AttemptState | None:
-    """The state of one attempt; None while its `start.json` is missing or damaged.
+    """The state of one attempt; None without a sound `start.json`. A damaged `end.json` counts as none."""
+    start, end = (_read(path(key, attempt)) for path in (layout.start, layout.end))
+    if start is None:
+        return None
+    return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
 
-    A damaged `end.json` counts as none: what it said is lost, so the trial is done again.
-    """
-    end = None
+
+def _read(path: Path) -> dict[str, Any] | None:
     try:
-        start = read_json(layout.start(key, attempt))
+        return read_json(path)
     except (NotFoundError, StoreError):
         return None
-    with suppress(NotFoundError, StoreError):
-        end = read_json(layout.end(key, attempt))
-    return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
 
 
 def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState:

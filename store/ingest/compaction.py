@@ -10,6 +10,7 @@ from store.files.atomic import write_atomic
 from store.files.layout import Layout
 from store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
 from store.ingest.ingest_shards import ShardIngest
+from store.ingest.ingested import Ingested
 
 SMALL_BYTES = 256 * 1024
 """Shards of fewer bytes are joined."""
@@ -37,6 +38,6 @@ def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:
         if len(shards) > 1:
             encoded = encode_members(shards)
             large = write_atomic(layout.shard(encoded.name), encoded.data)
-            ShardIngest(layout, connection).insert_joined(verify_shard(large))
+            ShardIngest(layout, connection, Ingested()).insert_joined(verify_shard(large))
             joined += len(shards)
     return joined

@@ -4,14 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
-from store.files.atomic import environment_problem, is_temporary, sync_directory, temporary_name
+from store.files.atomic import disk_errors, is_temporary, sync_directory, temporary_name
 from store.files.layout import Layout
 
 
 def publish(layout: Layout) -> Path:
     """Copy the live database to the snapshot; the caller holds the ingest lock and has closed the database."""
     temporary = layout.snapshot.with_name(temporary_name(layout.snapshot.name))
-    try:
+    with disk_errors("write", layout.snapshot):
         try:
             shutil.copyfile(layout.live, temporary)
             about = layout.live.stat()
@@ -22,8 +22,6 @@ def publish(layout: Layout) -> Path:
         finally:
             temporary.unlink(missing_ok=True)
         sync_directory(layout.store)
-    except OSError as error:
-        raise environment_problem("write", layout.snapshot, error) from error
     return layout.snapshot
 
 

@@ -3,9 +3,9 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from store.files.atomic import environment_problem, make_directory
+from store.files.atomic import disk_errors, make_directory
 from store.files.layout import Layout
 
 
@@ -14,18 +14,13 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of the campaign's one ingester; yield False if another process holds it and `wait` is off."""
     layout.check_store()
     make_directory(layout.store)
-    try:
+    with disk_errors("open", layout.ingest_lock):
         descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise environment_problem("open", layout.ingest_lock, error) from error
-    held = True
+    held = False
     try:
-        try:
+        with disk_errors("lock", layout.ingest_lock), suppress(BlockingIOError):  # of a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held = False
-        except OSError as error:  # a file system without locks
-            raise environment_problem("lock", layout.ingest_lock, error) from error
+            held = True
         yield held
     finally:
         os.close(descriptor)

@@ -18,6 +18,7 @@ from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_sign
 from store.files.record_fields import Problem, clean_text, json_text, signed_size
 from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
+from store.ingest.ingested import Ingested
 
 _MAY_HAVE_CHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($unchanged AS VARCHAR[])))"
 
@@ -30,26 +31,24 @@ class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
     def __init__(
-        self, layout: Layout, connection: duckdb.DuckDBPyConnection, unchanged: Collection[str], most_s: float
+        self,
+        layout: Layout,
+        connection: duckdb.DuckDBPyConnection,
+        found: Ingested,
+        unchanged: Collection[str],
+        most_s: float,
     ) -> None:
-        """Skip the trial directories `unchanged`, except attempts that had not ended.
+        """Skip the trial directories `unchanged`, except attempts that had not ended; count in `found`.
 
         After `most_s` seconds, new attempts wait for the next call, and so do directories without damaged records. Each
         call reads at least one of them, so repeated calls read everything.
         """
-        self._most_s = most_s
-        self._until = time.monotonic() + most_s
-        self.unread = 0
-        """New attempts that were seen and not read."""
-        self.unread_fans: set[str] = set()
-        """Directories of trials that were not read, or not wholly."""
         self._layout = layout
         self._connection = connection
+        self._found = found
         self._unchanged = frozenset(unchanged)
-        self.plans = 0
-        self.attempts = 0
-        self.evaluated = 0
-        self.problems = 0
+        self._most_s = most_s
+        self._until = time.monotonic() + most_s
 
     def run(self) -> None:
         """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
@@ -60,7 +59,7 @@ class RecordIngest:
             self._plans()
             self._removals()
             self._replace_problems("trials/", [*self._attempts(), *self._read_evaluations()])
-            if self.plans + self.attempts + self.problems:
+            if self._found.plans + self._found.attempts + self._found.bad_records:
                 derive_trials(self._connection)
             self._annotations()
 
@@ -68,14 +67,13 @@ class RecordIngest:
         """Read new, changed and vanished plans alone."""
         with transaction(self._connection):
             self._plans()
-            if self.plans:
+            if self._found.plans:
                 derive_trials(self._connection)
 
-    def large_plans(self) -> tuple[str, ...]:
-        """Name the new and changed plans if they are too large to be read in a few seconds."""
+    def plans_are_large(self) -> bool:
+        """Return True if the new and changed plans are too large to be read in a few seconds."""
         changed, _, on_disk = self._changed_plans()
-        size = sum(signed_size(each) for source in changed for each in on_disk[source].split())
-        return tuple(changed) if size > MOST_PLAN_BYTES else ()
+        return sum(signed_size(each) for source in changed for each in on_disk[source].split()) > MOST_PLAN_BYTES
 
     def _changed_plans(self) -> tuple[list[str], list[str], dict[str, str]]:
         on_disk = plan_signatures(self._layout)
@@ -92,7 +90,7 @@ class RecordIngest:
         lines: dict[bytes, dict[str, Any]] = {}
         for source in changed:
             self._insert_plan(read_plan(self._layout, source, lines), on_disk[source])
-        self.plans += len(changed) + len(vanished)
+        self._found.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:
         execute = self._connection.execute
@@ -130,7 +128,7 @@ class RecordIngest:
         if rows != self._connection.execute("SELECT * FROM removal ORDER BY ALL").fetchall():
             self._connection.execute("DELETE FROM removal")
             self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
-            self.plans += 1
+            self._found.plans += 1
         self._replace_problems("removals/", found.problems)
 
     def _annotations(self) -> None:
@@ -146,13 +144,13 @@ class RecordIngest:
             if sorted(rows, key=str) != sorted(execute(f"FROM {table}").fetchall(), key=str):
                 execute(f"DELETE FROM {table}")
                 self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
-                self.plans += 1
+                self._found.plans += 1
         self._replace_problems(FILE, found.problems)
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
         self._insert("bad_record", rows)
-        self.problems += len(rows)
+        self._found.bad_records += len(rows)
 
     def _replace_problems(self, beginning: str, problems: Sequence[Problem]) -> None:
         """Problems of the files whose names begin so: those that are whole or gone by now are dropped."""
@@ -161,7 +159,7 @@ class RecordIngest:
         if found != sorted(problems):
             execute(f"DELETE {of}", {"beginning": beginning})
             self._problems(problems)
-            self.problems += not problems
+            self._found.bad_records += not problems
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
@@ -183,8 +181,7 @@ class RecordIngest:
             missing.discard(place)
             before = signatures.get(place)
             if not known and fresh and time.monotonic() > self._until:
-                self.unread += 1
-                self.unread_fans.add(key[:2])
+                self._found.unread_fans.add(key[:2])
                 continue
             if before is not None and before == attempt_signature(directory):
                 continue
@@ -193,7 +190,8 @@ class RecordIngest:
             problems += found
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
-        gone += sorted(place for place in missing if place[0][:2] in seen or place[0][:2] not in self.unread_fans)
+        unread = self._found.unread_fans - seen
+        gone += sorted(place for place in missing if place[0][:2] not in unread)
         places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
         if places:
             leaving = pa.table({"trial": [place[0] for place in places], "attempt": [place[1] for place in places]})
@@ -201,7 +199,7 @@ class RecordIngest:
             execute("DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)")
             self._connection.unregister("leaving")
         self._insert("attempt", rows)
-        self.attempts += len(rows) + len(gone)
+        self._found.attempts += len(rows) + len(gone)
         return problems
 
     def _to_read(self, open_before: Iterable[tuple[str, int]], seen: set[str]) -> Iterator[tuple[str, int, str]]:
@@ -216,7 +214,7 @@ class RecordIngest:
             random.shuffle(fans)
         for fan in sorted(fans, key=lambda fan: fan not in damaged):
             if not seen <= damaged and fan not in damaged and time.monotonic() > self._until:
-                self.unread_fans.add(fan)
+                self._found.unread_fans.add(fan)
             else:
                 seen.add(fan)
                 yield from self._layout.every_attempt([fan])
@@ -226,7 +224,7 @@ class RecordIngest:
 
     def _query_changed(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query restricted by `_MAY_HAVE_CHANGED` to directories that may have changed."""
-        return self._connection.execute(query, {"unchanged": [*self._unchanged, *self.unread_fans]}).fetchall()
+        return self._connection.execute(query, {"unchanged": [*self._unchanged, *self._found.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
@@ -244,7 +242,7 @@ class RecordIngest:
         for place in leaving:
             execute("DELETE FROM evaluated WHERE trial = ? AND attempt = ? AND evaluation = ?", place)
         self._insert("evaluated", rows)
-        self.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
+        self._found.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
         return [each for each in found if isinstance(each, tuple)]
 
     def _insert(self, table: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from store.database.connection import first_line, transaction, translate_error
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.record_fields import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
+from store.ingest.ingested import Ingested
 
 _REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"
@@ -34,22 +35,17 @@ BATCH_ROWS = 2_000_000
 class ShardIngest:
     """Brings the shards of a campaign into the live database."""
 
-    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, found: Ingested) -> None:
+        """Count in `found`."""
         self._layout = layout
         self._connection = connection
+        self._found = found
         self._signatures: dict[str, str] = {}
         self._quarantined: dict[str, tuple[str, str]] = {}
         """By name the signature of what lay in quarantine when the shards were listed, and the reason."""
-        self.rows = 0
-        self.shards = 0
-        self.bad_shards = 0
-        self.forgotten = 0
-        """Quarantined shards whose file is gone."""
-        self.unread = 0
-        """New shards that were left, since the time was over."""
 
-    def run(self, deadline: float = math.inf) -> None:
-        """Insert every new sound shard; quarantine the others. After `deadline`, begin no more."""
+    def run(self, deadline: float = math.inf) -> bool:
+        """Insert new sound shards, quarantine the others. After `deadline`, begin no more; False if some are left."""
         execute, named = self._connection.execute, self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
@@ -58,13 +54,13 @@ class ShardIngest:
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
         for name in self._quarantined.keys() - files.keys():
             execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
-            self.forgotten += 1
+            self._found.forgotten += 1
         ledger = dict(execute("SELECT file, blake2b FROM shard").fetchall())
         members = dict(execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall())
         joined_files = set(members.values())
         known = set(ledger.values())
         batch: list[ShardInfo] = []
-        waiting = 0
+        waiting, whole = 0, True
         for name, path in files.items():
             before = self._quarantined.get(name)
             if name in members and members[name] in files:
@@ -72,7 +68,7 @@ class ShardIngest:
             if name in ledger or name in joined_files or (before is not None and before[0] == file_signature(path)):
                 continue
             if time.monotonic() > deadline:
-                self.unread += 1
+                whole = False
                 continue
             info = self._verify(path, known)
             if info is None:
@@ -88,6 +84,7 @@ class ShardIngest:
             known.add(info.blake2b)
             waiting += info.rows
         self._insert(batch)
+        return whole
 
     def _list_evaluated(self) -> dict[str, Path]:
         """The shards that records of later evaluations name; removes the rows of those that none names any more."""
@@ -118,12 +115,10 @@ class ShardIngest:
                     self._withdraw(numbers, table)
                     for member in dict.fromkeys((name, *members)):
                         self._enter_bad(member, _in_words(path, error), "" if error.passing else now)
-                self.bad_shards += 1
+                self._found.bad_shards += 1
             else:
-                row = {"numbers": numbers, "signature": now}
-                self._connection.execute(
-                    "UPDATE shard SET signature = $signature WHERE list_contains($numbers, number)", row
-                )
+                query = "UPDATE shard SET signature = $signature WHERE list_contains($numbers, number)"
+                self._connection.execute(query, {"numbers": numbers, "signature": now})
 
     def _withdraw(self, numbers: Sequence[int], table: str) -> None:
         """Remove shards and their rows, and retry quarantined shards with the same bytes."""
@@ -157,7 +152,7 @@ class ShardIngest:
             return
         with transaction(self._connection):
             self._enter_bad(name, reason, signature)
-        self.bad_shards += 1
+        self._found.bad_shards += 1
 
     def _enter_bad(self, name: str, reason: str, signature: str) -> None:
         row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
@@ -187,28 +182,27 @@ class ShardIngest:
         connection = self._connection
         with transaction(connection):
             first = self._next_number()
-            names, numbers = [info.path.name for info in batch], range(first, first + len(batch))
-            connection.register("numbered", pa.table({"file": names, "number": list(numbers)}))
+            rows = [
+                _ledger_row(info.path.name, info.rows, self._signatures[info.path.name])
+                | {"bytes": info.bytes, "later": _is_later(info.path), "number": number}
+                for number, info in enumerate(batch, start=first)
+            ]
+            connection.register("incoming", pa.Table.from_pylist(rows))
             for table, schema in TABLES.items():
                 paths = [quoting.pattern(str(info.path)) for info in batch if info.table == table]
                 if paths:
                     columns = ", ".join(schema.names)
                     connection.execute(
                         f"INSERT INTO {table} ({columns}, shard) SELECT {columns}, number "
-                        "FROM read_parquet($paths, filename = true) JOIN numbered ON parse_filename(filename) = file",
+                        "FROM read_parquet($paths, filename = true) JOIN incoming ON parse_filename(filename) = file",
                         {"paths": paths},
                     )
                     self._summarise(table, first)
-            rows = [_ledger_row(info.path.name, info.table, info.rows, info.bytes) for info in batch]
-            for row, info in zip(rows, batch, strict=True):
-                row |= {"later": _is_later(info.path), "signature": self._signatures[row["file"]]}
-            connection.register("incoming", pa.Table.from_pylist(rows))
-            connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
+            connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming")
             connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
             connection.unregister("incoming")
-            connection.unregister("numbered")
-        self.rows += sum(info.rows for info in batch)
-        self.shards += len(batch)
+        self._found.rows += sum(info.rows for info in batch)
+        self._found.shards += len(batch)
 
     def _summarise(self, table: str, first: int) -> None:
         """Keep the last values of the shards from the number `first` on, and which attempts have any."""
@@ -250,8 +244,8 @@ class ShardIngest:
             )
             gone = {"names": [*names, info.path.name]}
             connection.execute("DELETE FROM bad_shard WHERE list_contains($names, file)", gone)
-        self.rows += sum(member["rows"] for member in members)
-        self.shards += len(members)
+        self._found.rows += sum(member["rows"] for member in members)
+        self._found.shards += len(members)
         for name in names:
             for path in (self._layout.shard(name), self._layout.spool / name):
                 path.unlink(missing_ok=True)
@@ -269,21 +263,13 @@ def _is_later(path: Path) -> bool:
     return path.parent.name == "evaluations"
 
 
-def _ledger_row(name: str, table: str, rows: int, size: int) -> dict[str, Any]:
-    """The row of the table `shard` of a file, without its number, signature and `later`."""
+def _ledger_row(name: str, rows: int, signature: str) -> dict[str, Any]:
+    """The row of the table `shard` of a file that a worker wrote, without its number."""
     named = describe_member(name)
-    return {
-        "file": name,
-        "blake2b": named["blake2b"],
-        "table": table,
-        "rows": rows,
-        "bytes": size,
-        "schema": FILE_SCHEMA,
-        "submission": named["submission"],
-        "worker": int(named["worker"]),
-        "sequence": int(named["sequence"]),
-        "ingested": time.time(),
-    }
+    row = {"file": name, "rows": rows, "bytes": 0, "schema": FILE_SCHEMA, "later": False, "signature": signature}
+    row |= {part: named[part] for part in ("blake2b", "table", "submission")}
+    row |= {part: int(named[part]) for part in ("worker", "sequence")}
+    return row | {"ingested": time.time()}
 
 
 def _members(info: ShardInfo, known: Collection[str], first: int, signature: str) -> list[dict[str, Any]]:
@@ -294,7 +280,6 @@ def _members(info: ShardInfo, known: Collection[str], first: int, signature: str
     ends = accumulate(rows for _, rows in info.members)
     fresh = [(name, rows, end) for (name, rows), end in zip(info.members, ends, strict=True) if name not in known]
     return [
-        _ledger_row(name, info.table, rows, 0)
-        | {"later": False, "signature": signature, "number": number, "first": end - rows, "until": end}
+        _ledger_row(name, rows, signature) | {"number": number, "first": end - rows, "until": end}
         for number, (name, rows, end) in enumerate(fresh, start=first)
     ]

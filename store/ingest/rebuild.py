@@ -4,11 +4,12 @@ from pathlib import Path
 
 from grid.errors import NotFoundError
 from store.database.connection import open_live, remove_log
-from store.files.atomic import environment_problem, sync_directory, temporary_name
+from store.files.atomic import disk_errors, sync_directory, temporary_name
 from store.files.layout import Layout
 from store.ingest.database_snapshot import publish, sweep
-from store.ingest.ingest import Ingested, ingest_into
+from store.ingest.ingest import ingest_into
 from store.ingest.ingest_lock import ingest_lock
+from store.ingest.ingested import Ingested
 
 
 def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
@@ -31,13 +32,12 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
             sweep(layout)  # on a full disk it would stand in the way of the next try
             raise
         publish(layout)
-    return found._replace(published=True)
+    found.published = True
+    return found
 
 
 def _replace(layout: Layout, fresh: Path) -> None:
     remove_log(layout.live)
-    try:
+    with disk_errors("write", layout.live):
         fresh.rename(layout.live)
         sync_directory(layout.store)
-    except OSError as error:
-        raise environment_problem("write", layout.live, error) from error

@@ -29,8 +29,7 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, draw_chart, group_styles, select_rows
 from grid.errors import SpecError
 from store import Layout, Store
-from store.database.schema_docs import relations
-from store.database.sql_page import example
+from store.database.schema_docs import example, relations
 from store.files.saved_texts import QUERIES
 
 HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"

@@ -9,8 +9,9 @@ from toy_campaign import run_quietly, toy_grid
 from runners.monitoring.integrity import check_campaign
 from store.files.layout import Layout
 from store.ingest import compaction
-from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest import ingest
 from store.ingest.ingest_shards import ShardIngest
+from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

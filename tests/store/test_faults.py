@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from grid.errors import StoreError
 from store.files.atomic import read_json, write_atomic, write_json
 from store.files.shards import ShardInfo
 from store.files.trial_status import trial_state
-from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest import ingest
 from store.ingest.ingest_shards import ShardIngest
+from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 
@@ -117,7 +119,7 @@ def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenSto
     before = rows(opened(campaign.root))
     path = campaign.layout.shards()[0]
     write_atomic(path, path.read_bytes())  # the same name again: nothing happens
-    assert ingest(campaign.root)._replace(published=False) == Ingested()
+    assert replace(ingest(campaign.root), published=False) == Ingested()
     twin = path.with_name(path.name.replace("-0000-000000-", "-0007-000000-"))
     write_atomic(twin, path.read_bytes())
     assert ingest(campaign.root).bad_shards == 1

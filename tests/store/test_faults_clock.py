@@ -13,7 +13,8 @@ from synthetic import Campaign
 from store.files import layout as layouts
 from store.files.atomic import write_atomic
 from store.files.shards import TABLES, encode_shard
-from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest import ingest
+from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

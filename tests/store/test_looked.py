@@ -14,7 +14,8 @@ from runners.posthoc.evaluation_records import forget
 from store.database import connection
 from store.files import attempts, change_tracker
 from store.files.layout import Layout
-from store.ingest.ingest import Ingested, ingest
+from store.ingest.ingest import ingest
+from store.ingest.ingested import Ingested
 from store.store import Store
 
 OpenStore = Callable[..., Store]

@@ -15,8 +15,7 @@ from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import chart
 from dashboards.theme.styles import REST, Style
 from store import Store
-from store.database.schema_docs import meaning, relations
-from store.database.sql_page import example
+from store.database.schema_docs import example, meaning, relations
 from store.files.saved_texts import QUERIES
 
 SHOWN_ROWS: Final = 1_000
