@@ -34,12 +34,12 @@ def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str
 
 @final
 class Campaign:
-    """The campaign in the directory `root`; nothing is read or written until it is asked for something.
+    """The campaign in the directory `root`.
 
-    The first question brings the database of the campaign up to date, as every command does, and later ones are
-    answered from the same state, until `refresh`. With `refresh=False` the database is read as it was last published,
-    and nothing is written. Where `grid` is None, the only grid is meant. `code` names the version of your own code,
-    as a commit does, for the runs that are logged through this object: results of several versions get no verdict.
+    The first question brings the database of the campaign up to date, and later ones are answered from the same state,
+    until `refresh`. With `refresh=False` the database is read as it was last published, and nothing is written. If
+    `grid` is None, the only grid is meant. `code` names the version of your own code, as a commit does, for the runs
+    that are logged through this object: results of several versions get no verdict.
 
     Methods that read raise NotFoundError for an unknown campaign, grid or name, SpecError for a question without
     meaning, and StoreError for stored data that cannot be read. The text says what to do.
@@ -68,14 +68,12 @@ class Campaign:
         """Bring in what has landed since the first question."""
         self.close()
         self._refreshes = True
-        self.store  # noqa: B018  (opened now, so that what is wrong is told here)
+        self.store  # noqa: B018  (opened now, so that errors are raised here)
         return self
 
     @property
     def store(self) -> "Store":
-        """The open database, for what is not among the methods here: `store.analysis.explain_verdict` and its
-        neighbours take it.
-        """
+        """The open database; the functions of `store.analysis` take it."""
         from store.store import Store
 
         if any(run.ended for run in self._running):  # runs logged through this object are among its results
@@ -84,8 +82,6 @@ class Campaign:
         if self._store is None:
             self._store = Store.open(self.root, refresh=self._refreshes)
         return self._store
-
-    # results
 
     def sql(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> "pl.DataFrame":
         """The result of one reading statement; docs/sql.md has the tables, views and an example of each."""
@@ -115,8 +111,7 @@ class Campaign:
 
         Columns: label, seed, step (the bucket's first), mean, low, high of its finite values, n, n_finite, and keys.
         """
-        chosen = self.grid_named(grid)
-        self._require_recorded("metric", name, chosen)
+        chosen = self._grid_with("metric", name, grid)
         return _led_by(self.store.curves(chosen, name, buckets=buckets), "label", "seed")
 
     def evaluations(
@@ -130,19 +125,17 @@ class Campaign:
 
         chosen = self.grid_named(grid)
         wanted = measure_of(self.store, chosen, None).name if name is None else name
-        self._require_recorded("evaluation", wanted, chosen)
+        self._grid_with("evaluation", wanted, chosen)
         return _led_by(self.store.evaluation(chosen, wanted, where), "label", "seed")
 
     def probes(self, name: str, grid: str | None = None) -> "pl.DataFrame":
-        """The values of a probe, at every step at which the model was looked into.
+        """The values of a probe at every step.
 
         Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
         from store.export.tables import probes
 
-        chosen = self.grid_named(grid)
-        self._require_recorded("probe", name, chosen)
-        return probes(self.store, chosen, name)
+        return probes(self.store, self._grid_with("probe", name, grid), name)
 
     def compare(
         self,
@@ -177,18 +170,18 @@ class Campaign:
         """Failed trials by kind, commonest first: fingerprint, reason, n, example, labels, message, traceback."""
         return self.store.failures(grid)
 
-    def _require_recorded(self, table: str, name: str, grid: str) -> None:
-        only(table, name, self.store.list_names(grid, f"v_{table}"), f"grid {grid!r}")
-
-    # logging
+    def _grid_with(self, table: str, name: str, grid: str | None) -> str:
+        chosen = self.grid_named(grid)
+        only(table, name, self.store.list_names(chosen, f"v_{table}"), f"grid {chosen!r}")
+        return chosen
 
     def grid(
         self, name: str, *, baseline: str | None = None, measure: Measure | Mapping[str, Any] | None = None
     ) -> Self:
         """Say once what the runs logged into the grid `name` are compared by; what is None stays as it was.
 
-        `baseline` is the label of a variant, which may be logged later. Raises SpecError: no grid can have that name, a
-        spec has planned it, or the measure has no meaning; EnvironmentProblem: the campaign cannot be written.
+        `baseline` is the label of a variant, which may be logged later. Raises SpecError: a name or measure without
+        meaning, or a grid that a spec has planned; EnvironmentProblem: the campaign cannot be written.
         """
         from pydantic import ValidationError
 
@@ -216,9 +209,9 @@ class Campaign:
 
         `grid` is lower-case letters and digits joined by - or _. `label` names the variant; its runs differ in their
         seeds only, and seeds pair the runs of different variants. `config` is everything that makes a difference, as
-        plain data. `axes` say where the variant lies on the axes of the grid: a number, a text or a truth value each.
-        `steps` is how many there will be, for displays. Raises SpecError: one of these has no meaning, the label has
-        another config, or a live process logs the run.
+        plain data. `axes` are levels of the variant, by axis: a number, a text or a truth value each. `steps` is how
+        many there will be, for displays. Raises SpecError: one of these has no meaning, the label has another config,
+        or a live process logs the run.
         """
         from store.external_runs.logged_plans import require_logged, trial_line
         from store.external_runs.logged_run import start_run
@@ -240,8 +233,6 @@ class Campaign:
         line = trial_line("any", label, seed, config or {}, {})
         done = trial_state(Layout(self.root), line["trial"]).result
         return done is not None and self._code in (None, done.start.get("code"))
-
-    # displays
 
     def __repr__(self) -> str:
         layout = Layout(self.root)
@@ -273,7 +264,7 @@ class Campaign:
 
 
 def _led_by(frame: "pl.DataFrame", *first: str) -> "pl.DataFrame":
-    """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
+    """The frame with the columns `first` in front and the keys at the end."""
     keys = [name for name in ("operator", "cell", "trial") if name in frame.columns]
     return frame.select(*first, *(name for name in frame.columns if name not in (*first, *keys)), *keys)
 

@@ -30,8 +30,7 @@ class Store:
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, stale: str | None) -> None:
         self.layout = layout
         self._connection = connection
-        self.stale = stale
-        """Why the newest files may be missing, in words; None when all of them are in."""
+        self.stale = stale  # why the newest files may be missing, in words
 
     @classmethod
     def open(
@@ -47,8 +46,8 @@ class Store:
 
         With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
         those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. Raises
-        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet. Raises StoreError: the store or a
-        grid has another version, or cannot be read.
+        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a grid has
+        another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -66,7 +65,6 @@ class Store:
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Let go of the snapshot."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -80,10 +78,8 @@ class Store:
     ) -> pl.DataFrame:
         """The result of one reading SQL statement over the tables and views of the store; `most` rows of it.
 
-        Raises:
-            SpecError: the statement has an error, would change something, or has values that no frame can hold.
-            StoreError: the snapshot is damaged where the statement reads it.
-            EnvironmentProblem: it needs more memory or disk than there is.
+        Raises SpecError: the statement has an error, would change something, or has values that no frame can hold;
+        StoreError: the snapshot is damaged there; EnvironmentProblem: it needs more memory or disk than there is.
         """
         note(query, parameters)
         try:
@@ -102,7 +98,7 @@ class Store:
 
     def grids(self) -> list[str]:
         """Names of the campaign's grids, sorted."""
-        return [str(name) for name in self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"]]
+        return self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"].to_list()
 
     def grid(self, name: str) -> dict[str, Any]:
         """The header of the grid `name`. Raises NotFoundError, or StoreError if its plan is damaged."""
@@ -135,8 +131,7 @@ class Store:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
 
         `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary. Columns:
-        grid, cell, label, operator, trial, seed, status, value, se_items; in execution order. Raises SpecError if
-        several points match.
+        grid, cell, label, operator, trial, seed, status, value, se_items. Raises SpecError if several points match.
         """
         self.grid(grid)
         condition, parameters = queries.agrees(point or {})
@@ -170,8 +165,7 @@ class Store:
         condition, parameters = queries.agrees(where or {})
         of = f"v_final WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}"
         parameters = {"grid": grid, "name": name, **parameters}
-        keys = self.sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
-        points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
+        points = queries.coordinates(self.sql, of, parameters)
         columns = f"cell, label, operator, trial, seed, step{points}, value, items, se_items"
         return self.sql(f"SELECT {columns} FROM {of} ORDER BY ALL", parameters)
 
@@ -205,8 +199,7 @@ class Store:
     def progress(self, grid: str) -> pl.DataFrame:
         """How far each cell is: cell, label, operator, planned, ok, failed, running, pending, unreadable."""
         header = self.grid(grid)
-        columns = "cell, label, operator, planned, ok, failed, running, pending, unreadable"
-        found = self.sql(f"SELECT {columns} FROM v_progress WHERE grid = $grid", {"grid": grid})
+        found = self.sql("SELECT * EXCLUDE (grid) FROM v_progress WHERE grid = $grid", {"grid": grid})
         return queries.in_plan_order(self.sql, header, found)
 
     def failures(self, grid: str | None = None) -> pl.DataFrame:
@@ -237,7 +230,7 @@ class Store:
         """Keys of the trials of `grid` that are ok and whose result is in no shard that can be read; sorted."""
         self.grid(grid)
         found = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
-        return [str(key) for key in found["trial"]]
+        return found["trial"].to_list()
 
     def warnings(self, grid: str | None = None) -> list[str]:
         """Return a sentence per stale, damaged or missing file and per grid of mixed code; of all grids or one."""
@@ -263,7 +256,6 @@ class Store:
 
 
 def _is_older(snapshot: Path) -> bool:
-    """Whether an older version wrote it, so that it cannot be served."""
     with engine_errors(snapshot), duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")

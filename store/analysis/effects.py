@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
-TOGETHER: Final = " = "
-"""Joins the names of axes that always move together."""
-BESIDE: Final = " / "
-"""Joins the levels of axes that always move together, where they are not called alike."""
+TOGETHER: Final = " = "  # joins the names of axes that always move together
+BESIDE: Final = " / "  # joins the levels of axes that always move together, where they are not called alike
 
 
 def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> SeedContrasts:

@@ -14,8 +14,7 @@ from store.statistics.paired_differences import or_null
 from store.statistics.scales import misfit
 from store.store import Store
 
-SEEDS: Final = (3, 5, 8, 10, 20, 50)
-"""Beside those that are planned."""
+SEEDS: Final = (3, 5, 8, 10, 20, 50)  # beside those that are planned
 
 
 class NoiseFloor(NamedTuple):
@@ -26,12 +25,10 @@ class NoiseFloor(NamedTuple):
 
     The unit is that of the scale: log ratios, log odds ratios, or plain differences. Null if no spread is known."""
     planned: int
-    comparisons: int
-    """Comparisons whose spread is known."""
+    comparisons: int  # comparisons whose spread is known
     family: int
     scale: Scale
-    unknown: Mapping[str, int]
-    """Why the spread of the others is not known, and of how many."""
+    unknown: Mapping[str, int]  # why the spread of the others is not known, and of how many
 
 
 def noise_floor(store: Store, grid: str) -> NoiseFloor:

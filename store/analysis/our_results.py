@@ -18,22 +18,19 @@ class Own(NamedTuple):
     label: str
     task: Mapping[str, Any]
     placement: str
-    rest: str
-    """Its spec without operator and placement: what an arm shares with the one it is compared with."""
+    rest: str  # its spec without operator and placement: what an arm shares with the one it is compared with
     parameters: int | None
     steps: int | None
     tokens: float | None
     said: Mapping[str, str] = {}
     """Facts of the spec that papers use to tell setups apart, in their words: `{"heads": "8"}`."""
-    probed: int | None = None
-    """Positions of the sequences that probes look at; None where the spec does not say."""
+    probed: int | None = None  # positions of the sequences that probes look at; None where the spec does not say
 
 
 class Results(NamedTuple):
     """Everything that a comparison asks of a grid."""
 
-    cells: Mapping[str, Own]
-    """In the order of the plan."""
+    cells: Mapping[str, Own]  # in the order of the plan
     operators: Mapping[str, Collection[tuple[str, Point | tuple[tuple[str, str], ...]]]]
     """By cell: operators of papers that it is, each with the arguments that a paper gives."""
     values: Mapping[tuple[str, str], Mapping[Point, Mapping[int, float]]]

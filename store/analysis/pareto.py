@@ -24,28 +24,22 @@ TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_b
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
 
-_SURELY: Final = 1e-9
-"""Differences that vary by so much of the size of the values do not do so by rounding."""
+_SURELY: Final = 1e-9  # differences that vary by so much of the size of the values do not do so by rounding
 
 
 class Quantity(NamedTuple):
     """An objective beside the grid's measure."""
 
-    name: str
-    """A cost, a measurement or a probe; in this order where several are called so."""
-    point: Mapping[str, float] = {}
-    """Name of a measurement or a probe."""
-    better: Better | None = None
-    """None: as `rule` says."""
-    column: str = ""
-    """Name of its column; empty: its own name."""
+    name: str  # a cost, a measurement or a probe; in this order where several are called so
+    point: Mapping[str, float] = {}  # name of a measurement or a probe
+    better: Better | None = None  # None: as `rule` says
+    column: str = ""  # name of its column; empty: its own name
 
 
 class Compared(NamedTuple):
     """The runs of a grid, ready to be compared in several objectives."""
 
-    values: pl.DataFrame
-    """cell, label, seed, status and a column per objective; every planned run."""
+    values: pl.DataFrame  # cell, label, seed, status and a column per objective; every planned run
     objectives: list[Objective]
     forbidden: dict[tuple[str, str], str]
     """Why `compare` would give no verdict, by the cell and the one it is compared with."""
@@ -110,8 +104,7 @@ class Way(NamedTuple):
 
     better: Better
     scale: Scale
-    known: bool = True
-    """Whether anything says which way is better; else it is taken as better when lower."""
+    known: bool = True  # whether anything says which way is better; else it is taken as better when lower
 
 
 def rule(store: Store, grid: str, name: str) -> Way:

@@ -22,8 +22,7 @@ from store.store import Store
 
 Word = Literal["same direction", "within noise", "differs", "not comparable"]
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
-ALPHA: Final = 0.05
-"""Family-wise error rate over all claims that a table of comparisons judges."""
+ALPHA: Final = 0.05  # family-wise error rate over all claims that a table of comparisons judges
 
 
 class _Tried(NamedTuple):
@@ -34,8 +33,7 @@ class _Tried(NamedTuple):
     base: Own | None = None
     point: Point = ()
     summary: Paired | None = None
-    tested: bool = False
-    """Whether it counts in the family: values on both sides, whatever they look like."""
+    tested: bool = False  # whether it counts in the family: values on both sides, whatever they look like
     why: str = ""
 
 

@@ -10,8 +10,7 @@ from store.published.tables import PublishedCell
 OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
 """Facts of a printed cell that its measurement, its point or its operator says already."""
 
-_ALIKE = 1.1
-"""Sizes whose ratio is below this count as the same: papers round."""
+_ALIKE = 1.1  # sizes whose ratio is below this count as the same: papers round
 _PROBED: Final[Mapping[str, int]] = {"sink_share": 64}
 """Tokens of the sequences that 004 probes (section 4: T = 64); shares of other lengths are other quantities."""
 

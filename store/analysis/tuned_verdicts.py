@@ -14,8 +14,7 @@ from store.statistics import Baseline
 from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
 from store.store import Store
 
-_AXIS: Final = "axis: "
-"""Keeps an axis that is called like a column of the runs apart from it."""
+_AXIS: Final = "axis: "  # keeps an axis that is called like a column of the runs apart from it
 
 
 def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Split = "apart") -> pl.DataFrame:

@@ -31,8 +31,7 @@ class _Column(NamedTuple):
 class _Measured(NamedTuple):
     source: str
     name: str
-    keys: tuple[str, ...]
-    """Coordinates of the points at which it was taken."""
+    keys: tuple[str, ...]  # coordinates of the points at which it was taken
 
 
 def view_name(grid: str) -> str:

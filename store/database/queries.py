@@ -1,7 +1,7 @@
 """Warnings about results, and the order of a plan, by SQL over the views; each takes the function that runs SQL."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,7 @@ PLAN = "run the same `ablate run` again, or restore the file"
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
 """Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
-Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]
-"""Runs one query with named parameters."""
+Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]  # runs one query with named parameters
 
 
 def baseline_cells(header: Mapping[str, Any]) -> set[str | None]:
@@ -56,7 +55,7 @@ def _order(labels: Sequence[str]) -> Callable[[str | None], int]:
 
 
 def damage(sql: Sql, grid: str | None) -> list[str]:
-    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.damage`."""
+    """A sentence per damaged file, and per grid with lost lines of its plan, lost results or disagreeing attempts."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
     of = "WHERE $grid IS NULL OR grid = $grid"
@@ -127,6 +126,13 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
                 f"the results of {name} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
                 "operators'; `ablate run SPEC --rerun-stale` trains those of other code again"
             )
+
+
+def coordinates(sql: Sql, source: str, parameters: Mapping[str, Any], taken: Collection[str] = ()) -> str:
+    """Columns for the coordinates of `point` in `source`, each after a comma; `point.<name>` if the name is `taken`."""
+    keys = sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {source} ORDER BY key", parameters)["key"]
+    named = {key: f"point.{key}" if key.lower() in taken else key for key in keys}
+    return "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
 
 
 def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

@@ -24,10 +24,8 @@ _NOT_IN_FRAMES: Final = re.compile(
     r"\b(INTERVAL|UNION|BIT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY|TIMESTAMP_S)\b|\b(DATE|TIMESTAMP\w*)\b.*[\])]"
 )
 """Types that frames cannot hold; also dates in lists, structs and maps."""
-_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
-"""Names of fields and values of an ENUM."""
-_INFINITY: Final = 2**63 - 1
-"""How the engine writes an infinite time; in nanoseconds it would be one of the year 2262."""
+_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")  # names of fields and values of an ENUM
+_INFINITY: Final = 2**63 - 1  # how the engine writes an infinite time; in nanoseconds it would be one of the year 2262
 
 
 def locked_connection(
@@ -49,7 +47,7 @@ def locked_connection(
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)
-        # A progress bar would be printed into the result. If it is off already, as in a notebook without widgets, the
+        # a progress bar would be printed into the result. If it is off already, as in a notebook without widgets, the
         # engine may refuse the setting.
         if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             connection.execute("SET enable_progress_bar = false")

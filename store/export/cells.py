@@ -259,8 +259,7 @@ def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
     return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
 
 
-_SINGLE_DIGITS = 4
-"""Digits of a number without a spread."""
+_SINGLE_DIGITS = 4  # digits of a number without a spread
 
 
 class Rounded(NamedTuple):

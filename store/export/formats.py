@@ -17,8 +17,7 @@ from store.export.plain import plain
 FORMATS: Final = ("csv", "parquet", "tex", "md")
 _FORMULA: Final = r"^\s*[=+@-]"
 _NUMBER: Final = r"(?i)^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
-_TEXT_ROWS: Final = 10_000
-"""More rows than that no page holds."""
+_TEXT_ROWS: Final = 10_000  # more rows than that no page holds
 
 
 def format_of(file: Path) -> str:

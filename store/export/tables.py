@@ -6,8 +6,7 @@ from typing import Final
 import polars as pl
 
 from store.analysis.verdicts import measure_of, verdicts
-from store.database import quoting
-from store.database.queries import in_plan_order
+from store.database.queries import coordinates, in_plan_order
 from store.store import Store
 
 MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
@@ -39,10 +38,8 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     asked = {"grid": grid}
     if table == "metrics":
         return store.sql(f"SELECT * EXCLUDE (position) FROM ({source}) ORDER BY {order}", asked)
-    keys = store.sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM ({source}) ORDER BY key", asked)["key"]
     taken = store.sql(f"FROM ({source})", asked, most=0).columns
-    named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
-    points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
+    points = coordinates(store.sql, f"({source})", asked, taken)
     found = store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
     if table == "cells":
         found = in_plan_order(store.sql, store.grid(grid), found).sort("name", "source", maintain_order=True)
@@ -74,10 +71,9 @@ def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
     """One row per trial, step, layer, head and point; see `Campaign.probes`."""
     of = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND p.name = $name"
     given = {"grid": grid, "name": name}
-    keys = store.sql(f"SELECT DISTINCT unnest(map_keys(p.point)) AS key FROM {of} ORDER BY key", given)["key"]
-    coordinates = "".join(f", p.point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
+    points = coordinates(store.sql, of, given)
     return store.sql(
-        f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{coordinates}, p.value, g.operator, g.cell, trial "
+        f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{points}, p.value, g.operator, g.cell, trial "
         f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point",
         given,
     )

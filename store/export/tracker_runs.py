@@ -34,10 +34,8 @@ class TrackerRun(NamedTuple):
     label: str
     seed: int
     status: str
-    started: float
-    """Unix time."""
-    settings: Mapping[str, Any]
-    """The level of each axis, and the seed."""
+    started: float  # Unix time
+    settings: Mapping[str, Any]  # the level of each axis, and the seed
 
     @property
     def name(self) -> str:
@@ -48,11 +46,9 @@ class Scalar(NamedTuple):
     """A metric or an evaluation at a step."""
 
     step: int
-    name: str
-    """A measurement at a point is called `mse/sigma_f=5,sigma_x=1`."""
+    name: str  # a measurement at a point is called `mse/sigma_f=5,sigma_x=1`
     value: float
-    at: float
-    """Unix time."""
+    at: float  # Unix time
 
 
 def read_runs(store: Store, grid: str) -> list[TrackerRun]:

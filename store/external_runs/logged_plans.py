@@ -21,8 +21,7 @@ from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
 
-Line = Mapping[str, Any]
-"""A trial line, as in docs/wire-format.md."""
+Line = Mapping[str, Any]  # a trial line, as in docs/wire-format.md
 
 
 def require_logged(layout: Layout, grid: str) -> None:

@@ -24,8 +24,7 @@ from store.files.trial_status import trial_state
 FLUSH_S: Final = 30.0
 """Seconds after which what was logged goes to disk with the next value, or a fifth of the run's age if that is more."""
 
-MOST_ROWS: Final = 200_000
-"""Values that are kept in memory at most."""
+MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 
 REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
 

@@ -16,16 +16,14 @@ FILE = "notes.jsonl"
 _LINE = fields({"float": "written", "list": "add remove"}, {"key": "trial", "text": "grid note"})
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
-Subject = tuple[str | None, str | None]
-"""Trial and grid; one of them is None."""
+Subject = tuple[str | None, str | None]  # trial and grid; one of them is None
 
 
 class Annotations(NamedTuple):
     """All that people wrote."""
 
     tags: dict[Subject, list[str]]
-    notes: list[tuple[Subject, float, str]]
-    """Subject, time in seconds since the epoch, and text; oldest first."""
+    notes: list[tuple[Subject, float, str]]  # subject, time in seconds since the epoch, and text; oldest first
     problems: list[Problem]
 
 

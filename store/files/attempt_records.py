@@ -54,8 +54,7 @@ _STATUSES = ("ok", "failed", "stopped")
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
 _COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
 
-AttemptRow = dict[str, Any]
-"""A row of the table `attempt`, with a value for every column."""
+AttemptRow = dict[str, Any]  # a row of the table `attempt`, with a value for every column
 
 
 def attempt_signature(directory: Path | str) -> str:
@@ -145,8 +144,7 @@ def fingerprint(row: Mapping[str, Any]) -> str | None:
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-Place = tuple[str, int, str]
-"""A trial, its attempt, and the key of an evaluation."""
+Place = tuple[str, int, str]  # a trial, its attempt, and the key of an evaluation
 
 
 def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:

@@ -24,8 +24,7 @@ from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
 
-BEAT_EVERY_S = 5.0
-"""Seconds between signs of life where nothing else is asked for."""
+BEAT_EVERY_S = 5.0  # seconds between signs of life where nothing else is asked for
 
 _HEARTBEAT_WIDTH = 96
 _START_FIELDS = (
@@ -136,7 +135,7 @@ class Heartbeat:
             if self._progress is not None:
                 step, steps, loss = self._progress
                 text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
-            # A stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
+            # a stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
             # attempt finds out when it saves. NFS sends what was written when the file is closed.
             with suppress(OSError), self._path.open("rb+", buffering=0) as file:
                 file.write(f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))

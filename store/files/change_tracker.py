@@ -20,11 +20,9 @@ from grid.errors import AblateError
 from store.files.atomic import disk_errors, read_json, retry_io, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 
-SETTLED_S = 90
-"""Seconds after its last change in which a change of a directory may go unnoticed."""
+SETTLED_S = 90  # seconds after its last change in which a change of a directory may go unnoticed
 
-LOOK_AGAIN_S = 600
-"""Seconds after which a directory is looked at again, whatever it says."""
+LOOK_AGAIN_S = 600  # seconds after which a directory is looked at again, whatever it says
 
 
 def touch_trial(layout: Layout, trial: str) -> None:
@@ -50,8 +48,7 @@ class DirectoryCache:
         self._before = _read_stamps(layout, self._database)
         known = {} if thorough else self._before
         recent = {fan for fan, (_, read_ns) in known.items() if 0 <= self._now_ns - read_ns < LOOK_AGAIN_S * 10**9}
-        self.same = frozenset(fan for fan in recent if self._stamps.get(fan) == known[fan][0])
-        """Unchanged directories."""
+        self.same = frozenset(fan for fan in recent if self._stamps.get(fan) == known[fan][0])  # unchanged directories
 
     def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.

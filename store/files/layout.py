@@ -10,8 +10,7 @@ from typing import BinaryIO, final
 from grid.errors import SpecError, StoreError
 from store.files.atomic import environment_problem, is_temporary, retry_io
 
-FILE_SCHEMA = 1
-"""Version of the JSON files and shards; a reader refuses every other."""
+FILE_SCHEMA = 1  # version of the JSON files and shards; a reader refuses every other
 
 STORE_SCHEMA = 15
 """Version of the database's tables. Readers refuse others; `ablate rebuild` makes this one from the files."""

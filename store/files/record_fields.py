@@ -12,8 +12,7 @@ from grid.errors import StoreError
 from store.files.atomic import read_json
 from store.files.layout import FILE_SCHEMA, Layout
 
-Problem = tuple[str, str]
-"""A file, relative to the campaign, and what is wrong with it."""
+Problem = tuple[str, str]  # a file, relative to the campaign, and what is wrong with it
 
 _KEY: Final = re.compile(r"[0-9a-f]{32}")
 _INT_BITS: Final = {"int32": 31, "int64": 63}
@@ -25,8 +24,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "list": list,
 }
 
-Fields = Mapping[str, tuple[str, bool]]
-"""By name the kind of a field, and whether it may be null or missing."""
+Fields = Mapping[str, tuple[str, bool]]  # by name the kind of a field, and whether it may be null or missing
 
 
 def fields(required: Mapping[str, str], optional: Mapping[str, str] | None = None) -> Fields:

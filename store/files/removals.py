@@ -25,12 +25,9 @@ _LAST = fields({"key": "trial", "int32": "last"})
 class Removals(NamedTuple):
     """The trials that were removed."""
 
-    last: dict[str, int]
-    """The number of the last removed attempt, by trial; 0 if the trial had none."""
-    problems: list[Problem]
-    """Records that are damaged or missing; the trash says in their place what was removed."""
-    lost: list[str]
-    """Damaged records whose trash was emptied."""
+    last: dict[str, int]  # the number of the last removed attempt, by trial; 0 if the trial had none
+    problems: list[Problem]  # records that are damaged or missing; the trash says in their place what was removed
+    lost: list[str]  # damaged records whose trash was emptied
 
 
 def read_removals(layout: Layout) -> Removals:

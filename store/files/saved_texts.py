@@ -23,8 +23,7 @@ class SavedTexts(NamedTuple):
     folder: str
     ending: str
     noun: str
-    how: str
-    """How to save one, with `{name}` where its name goes."""
+    how: str  # how to save one, with `{name}` where its name goes
 
     def every(self, layout: Layout) -> dict[str, str]:
         """The saved texts by name, in the order of names."""

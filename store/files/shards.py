@@ -21,8 +21,7 @@ from grid.errors import SpecError, StoreError
 from store.files.atomic import Durable, read_bytes, write_atomic
 from store.files.layout import FILE_SCHEMA, Layout
 
-POINT: Final = pa.map_(pa.string(), pa.float64())
-"""Where on its grid a value was taken: coordinate name -> value."""
+POINT: Final = pa.map_(pa.string(), pa.float64())  # where on its grid a value was taken: coordinate name -> value
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
 _VALUE: Final = ("value", pa.float64())
 

@@ -20,8 +20,7 @@ Status = Literal["ok", "failed", "running", "pending"]
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
 
-LEGACY_BEAT_EVERY_S = 15.0
-"""Seconds between signs of life of an attempt that does not say."""
+LEGACY_BEAT_EVERY_S = 15.0  # seconds between signs of life of an attempt that does not say
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SPACE = Path("/proc/self/ns/pid")

@@ -17,8 +17,7 @@ from grid.errors import AblateError
 from store.files.atomic import make_directory, write_atomic
 from store.files.layout import Layout
 
-Part = Literal["code", "store"]
-"""The code that its submissions name; its database."""
+Part = Literal["code", "store"]  # the code that its submissions name; its database
 
 _LOG = logging.getLogger(__name__)
 _TOKEN = re.compile(rb"[0-9a-f]{32}\n")

@@ -12,11 +12,9 @@ from store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
 from store.ingest.ingest_shards import ShardIngest
 from store.ingest.ingested import Ingested
 
-SMALL_BYTES = 256 * 1024
-"""Shards of fewer bytes are joined."""
+SMALL_BYTES = 256 * 1024  # shards of fewer bytes are joined
 
-LEAST, MOST = 1000, 5000
-"""From `LEAST` small shards of a table on they are joined, at most `MOST` at once."""
+LEAST, MOST = 1000, 5000  # from `LEAST` small shards of a table on they are joined, at most `MOST` at once
 
 
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:

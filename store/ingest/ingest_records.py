@@ -22,8 +22,7 @@ from store.ingest.ingested import Ingested
 
 _MAY_HAVE_CHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($unchanged AS VARCHAR[])))"
 
-MOST_PLAN_BYTES = 40 << 20
-"""Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
+MOST_PLAN_BYTES = 40 << 20  # most bytes of plans that an ingest of limited time reads; it takes about 2 s
 
 
 @final

@@ -26,8 +26,7 @@ Fact = Mapping[str, Any]
 _PROXY = "*"
 _NO_NUMBER = "-"
 _SPREAD = " ± "
-_QUANTILE = 1.959964
-"""Two-sided 95 % of the normal distribution."""
+_QUANTILE = 1.959964  # two-sided 95 % of the normal distribution
 
 
 @final

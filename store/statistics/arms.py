@@ -26,19 +26,19 @@ STATUSES = ("ok", "failed", "running", "pending")
 
 _TOO_FEW = "a verdict needs at least"
 _UNFAIR = "failures differ between the groups ({}), so the survivors are not a fair sample"
+_NO_NOISE = "each group has one value on all of its seeds, so its noise is unknown; does the seed reach the runs?"
 _UNREADABLE = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
 _MIXED = (
     "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
     "--rerun-stale` does"
 )
 
-
 Outcome = Literal["measured", "failed", "unmeasured", "unread", "outstanding"]
 """unmeasured: finished without ever recording the measure; unread: finished, and its value could not be read."""
 
 
 class SeedRun(NamedTuple):
-    """One trial as the statistics see it."""
+    """One trial as the statistics see it; None is unknown."""
 
     value: float | None
     status: str
@@ -46,9 +46,7 @@ class SeedRun(NamedTuple):
     code: str | None
     wall_s: float | None = None
     gpu: bool | None = None
-    """Whether it was on a GPU; None: unknown."""
-    unreadable: bool | None = None
-    """True if it is finished and its value cannot be read; None: unknown."""
+    unreadable: bool | None = None  # finished, and its value cannot be read
 
     @property
     def outcome(self) -> Outcome:
@@ -93,18 +91,14 @@ class Pairing(NamedTuple):
 
     arm: Arm
     method: Method
-    ours: Floats
+    ours: Floats  # paired: on the shared seeds, in their order; Welch: of all runs
     theirs: Floats
-    """Paired: on the shared seeds, in their order. Welch: of all runs."""
-    shared: int
-    """Seeds on which both arms have a value: `n` of `ablate table`."""
+    shared: int  # seeds on which both arms have a value: `n` of `ablate table`
     spread: bool
     problem: str | None
     note: str
-    wall_s: float | None
-    """Seconds of one seed in both arms: the sum of the medians over finished runs; null if one has none."""
-    on_gpu: bool
-    """True if every run is known to have used a GPU."""
+    wall_s: float | None  # of one seed in both arms: the sum of the medians over finished runs; None if one has none
+    on_gpu: bool  # every run is known to have used a GPU
 
     @property
     def differences(self) -> Floats:
@@ -141,14 +135,22 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
 
 def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
     """Each arm that is no baseline, with its baseline. Raises NotFoundError for a baseline that is no cell."""
-    bases = dict.fromkeys(found.keys() - {baseline}, baseline) if isinstance(baseline, str) else baseline
-    for base in [baseline] if isinstance(baseline, str) else [bases[cell] for cell in found if cell in bases]:
-        if base not in found:
+    return [(found[cell], found[base]) for cell, base in match_cells(list(found), baseline).items()]
+
+
+def match_cells(cells: list[str], baseline: Baseline) -> dict[str, str]:
+    """The baseline of each cell that is none, in the order of `cells`. Raises as `match_arms`."""
+    if isinstance(baseline, str):
+        bases = {cell: baseline for cell in cells if cell != baseline}
+    else:
+        bases = {cell: baseline[cell] for cell in cells if cell in baseline}
+    for base in [baseline] if isinstance(baseline, str) else bases.values():
+        if base not in cells:
             raise NotFoundError(
-                f"the baseline {base!r} is not among the {len(found)} cells{suggest_name(base, list(found))}; "
+                f"the baseline {base!r} is not among the {len(cells)} cells{suggest_name(base, cells)}; "
                 "pass a cell key of this grid"
             )
-    return [(arm, found[bases[cell]]) for cell, arm in found.items() if cell in bases]
+    return bases
 
 
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
@@ -171,7 +173,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
         or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
         or (_too_few(arm, base, len(shared)) if paired and len(shared) < MIN_PAIRS else None)
-        or (None if spread else _no_spread(ours, theirs, paired=paired))
+        or (None if spread else no_spread(ours, theirs) if paired else _NO_NOISE)
     )
     unread = _count_runs(arm, base, "unread")
     caution = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_UNREADABLE}" if unread else ""
@@ -246,9 +248,8 @@ def more_seeds_help(problem: str) -> bool:
     return _TOO_FEW in problem
 
 
-def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
-    if not paired:
-        return "each group has one value on all of its seeds, so its noise is unknown; does the seed reach the runs?"
+def no_spread(ours: Floats, theirs: Floats) -> str:
+    """Why pairs whose differences do not vary are not tested."""
     if not (ours - theirs).any():
         return "the values equal the baseline's on every seed: the change is without effect, or both are at a limit"
     return "the difference is the same on every seed, so its noise is unknown; does the seed reach the runs?"

@@ -1,9 +1,8 @@
 """Learning curves at equal cost: what runs have reached after the same steps, tokens or seconds, paired by seed.
 
-Nothing is interpolated: at cost x a run has the last value recorded at or before x. The results are the value at a
-common budget, the mean value up to it, and the cost at which a level is first reached. The mean value is the area under
-the curve divided by its width. A run whose curve ends before it reaches the level is censored: its cost is larger, by
-an unknown amount.
+Nothing is interpolated: at cost x a run has the last value recorded at or before x. The mean value up to a budget is
+the area under the curve divided by its width. A run whose curve ends before it reaches a level is censored: its cost
+is larger, by an unknown amount.
 """
 
 import math
@@ -14,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from grid.suggestions import suggest_name
-from store.statistics.arms import Baseline, only_survivors
+from store.statistics.arms import Baseline, match_cells, no_spread, only_survivors
 from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.scales import Scale, back, percent, response, varies
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
@@ -33,13 +31,14 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 class Curve(NamedTuple):
-    """One run: costs, rising, and the value recorded at each."""
+    """One run: costs, rising, and the value recorded at each.
+
+    Its status is ok; failed, also if its values stopped being finite; or else outstanding, without values.
+    """
 
     cost: Floats
     value: Floats
     status: str = "ok"
-    """ok: it ran to its end; failed: it broke off, or its values stopped being finite; else it is outstanding,
-    and has no values."""
 
 
 class Reached(NamedTuple):
@@ -75,8 +74,7 @@ def cost_to_reach(curve: Curve, level: float, better: Better) -> Reached:
     return Reached(float(curve.cost[-1]) if curve.cost.size else 0.0, censored=True)
 
 
-Cells = Mapping[str, tuple[str, Mapping[int, Curve]]]
-"""Cell -> (label, seed -> curve)."""
+Cells = Mapping[str, tuple[str, Mapping[int, Curve]]]  # cell -> (label, seed -> curve)
 
 
 def read_curves(points: pl.DataFrame) -> Cells:
@@ -134,17 +132,14 @@ def compare_curves(
     is not among the costs, or the level is no number.
     """
     cells = read_curves(points)
-    bases = {cell: baseline for cell in cells if cell != baseline} if isinstance(baseline, str) else baseline
-    for base in dict.fromkeys([baseline] if isinstance(baseline, str) else baseline.values()):
-        if base not in cells:
-            raise NotFoundError(f"the baseline {base!r} has no curve{suggest_name(base, list(cells))}")
+    bases = match_cells(list(cells), baseline)
     first, common = _common(cells, budget, level)
     budget = common if budget is None else budget
     questions = [("value at", budget), ("mean until", budget), *([("cost to", level)] if level is not None else [])]
     rows = []
     for name, at in questions:
         question = _Question(name, at, first, rule)
-        of = [_row(cells[cell], cells[bases[cell]], question, cell) for cell in cells if cell in bases]
+        of = [_row(cells[cell], cells[base], question, cell) for cell, base in bases.items()]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
         for row, p in zip(of, adjusted, strict=True):
             caution = few() if p <= rule.alpha and row["pairs"] < ROBUST_PAIRS else ""
@@ -212,8 +207,7 @@ def _row(
     return {**row, **{name: or_null(number) for name, number in numbers.items()}, "note": note}
 
 
-_Runs = Sequence[tuple[Curve, Curve]]
-"""Curves of the cell and of the baseline, by shared seed."""
+_Runs = Sequence[tuple[Curve, Curve]]  # curves of the cell and of the baseline, by shared seed
 _Answers = Sequence[tuple[Reached, Reached]]
 
 
@@ -254,8 +248,4 @@ def _failures_differ(runs: _Runs, answers: _Answers) -> str | None:
 def _no_test(x: Floats, y: Floats, scale: Scale) -> str | None:
     if x.size < MIN_PAIRS:
         return f"fewer than {MIN_PAIRS} pairs"
-    if varies(x - y, (x, y), scale):
-        return None
-    if not (x - y).any():
-        return "the values equal the baseline's on every seed"
-    return "the difference is the same on every seed, so nothing is known about its noise"
+    return None if varies(x - y, (x, y), scale) else no_spread(x, y)

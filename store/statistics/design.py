@@ -19,11 +19,10 @@ from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from store.statistics.paired_differences import Floats
 
-CROSS: Final = " × "
-"""Joins the names of the axes of an interaction, and their levels."""
+CROSS: Final = " × "  # joins the names of the axes of an interaction, and their levels
 SEED: Final = "seed"
-_DEPENDENT: Final = 1e-9
-"""Singular values below this share of the largest are zero."""
+FINITE: Final = pl.col("value").is_finite().fill_null(value=False)  # whether a run has a finite value
+_DEPENDENT: Final = 1e-9  # singular values below this share of the largest are zero
 _IN_ROW_SPACE: Final = 1e-7
 
 Codes = NDArray[np.int64]
@@ -35,8 +34,7 @@ class Factor(NamedTuple):
     name: str
     levels: list[str]
     codes: Codes
-    lost: list[str]
-    """Planned levels without any run that has a value."""
+    lost: list[str]  # planned levels without any run that has a value
 
 
 class Term(NamedTuple):
@@ -86,7 +84,7 @@ def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
 
 def usable(values: pl.DataFrame) -> pl.DataFrame:
     """The runs with a finite value."""
-    return values.filter(pl.col("value").is_not_null() & pl.col("value").is_finite())
+    return values.filter(FINITE)
 
 
 def contrasts(levels: int) -> Floats:
@@ -165,12 +163,9 @@ class Fit(NamedTuple):
     """The solution of least norm, [columns], with what the data cannot tell apart."""
 
     coefficients: Floats
-    covariance: Floats
-    """Without the noise variance, [columns, columns]."""
-    null_space: Floats
-    """Orthonormal, [columns, dependent]."""
-    residual: float
-    """Sum of squares that is left."""
+    covariance: Floats  # without the noise variance, [columns, columns]
+    null_space: Floats  # orthonormal, [columns, dependent]
+    residual: float  # sum of squares that is left
     freedom: int
 
     @property

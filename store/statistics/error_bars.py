@@ -11,8 +11,7 @@ from store.statistics.paired_differences import Floats, Paired, t_interval
 
 SETTING: Final = "setting"
 
-_FEWEST: Final = 3
-"""Seeds for a joint bar: with two, it would cover the truth in 88 %."""
+_FEWEST: Final = 3  # seeds for a joint bar: with two, it would cover the truth in 88 %
 
 
 class ItemBars(NamedTuple):
@@ -21,12 +20,9 @@ class ItemBars(NamedTuple):
     difference: float
     seeds: int
     items: int
-    se_seeds: float
-    """Over seeds, these items being all there are; unknown with one seed."""
-    se_items: float
-    """Over items, these seeds being all there are: with one seed, the only bar, which ignores seeds."""
-    se_both: float
-    """For other seeds and other items; unknown with fewer than three seeds or items."""
+    se_seeds: float  # over seeds, these items being all there are; unknown with one seed
+    se_items: float  # over items, these seeds being all there are: with one seed, the only bar, which ignores seeds
+    se_both: float  # for other seeds and other items; unknown with fewer than three seeds or items
     interval_seeds: tuple[float, float]
     interval_items: tuple[float, float]
     interval_both: tuple[float, float]

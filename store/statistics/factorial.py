@@ -19,6 +19,7 @@ from grid.errors import SpecError
 from grid.names import some
 from store.statistics.design import (
     CROSS,
+    FINITE,
     Design,
     Fit,
     Gain,
@@ -65,10 +66,8 @@ class Factorial(NamedTuple):
     noise: float | None
     """Standard deviation of the residual in analysis units; null without residual degrees of freedom."""
     runs: int
-    seeds: int
-    """That have a run with a value."""
-    notes: list[str]
-    """Left-out runs and the reasons, a sentence each."""
+    seeds: int  # that have a run with a value
+    notes: list[str]  # left-out runs and the reasons, a sentence each
 
 
 class _Fits(NamedTuple):
@@ -221,7 +220,7 @@ def _left_out(values: pl.DataFrame) -> Iterator[str]:
     if missing and "status" not in values.columns:
         yield f"{missing} of {planned} planned runs are left out"
     elif missing:
-        lost = values.filter(~_finite())["status"].replace("ok", "without a finite value")
+        lost = values.filter(~FINITE)["status"].replace("ok", "without a finite value")
         counts = sorted(lost.value_counts().rows(), key=lambda row: (-row[1], row[0]))
         yield f"{missing} of {planned} planned runs are left out: {', '.join(f'{n} {status}' for status, n in counts)}"
         outstanding = lost.is_in(["pending", "running"]).sum()
@@ -234,7 +233,7 @@ def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
     if len(term.factors) > 1 or "status" not in values.columns:
         return ""
     (axis,) = term.factors
-    failed = (pl.col("status") == "failed") | ((pl.col("status") == "ok") & ~_finite() & pl.col("value").is_not_null())
+    failed = (pl.col("status") == "failed") | ((pl.col("status") == "ok") & ~FINITE & pl.col("value").is_not_null())
     counts = (
         values.filter(pl.col(axis.name).is_not_null())
         .group_by(pl.col(axis.name).cast(pl.String).alias("level"), maintain_order=True)
@@ -247,10 +246,6 @@ def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
     parts = [f"every run with {' and with '.join(lost)} failed, so it has no mean"] if lost else []
     parts += [f"runs failed unequally ({', '.join(told)}), so means are of survivors"] if told else []
     return "; ".join(parts)
-
-
-def _finite() -> pl.Expr:
-    return (pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False)
 
 
 def _marginal_means(design: Design, found: _Fits, *, scale: Scale, alpha: float) -> pl.DataFrame:

@@ -14,8 +14,7 @@ from scipy import special
 
 Floats = NDArray[np.float64]
 
-MIN_SIGN_FLIP_PAIRS: Final = 6
-"""Fewer pairs cannot reach p = 0.05: the smallest two-sided p is 2 / 2**n."""
+MIN_SIGN_FLIP_PAIRS: Final = 6  # fewer pairs cannot reach p = 0.05: the smallest two-sided p is 2 / 2**n
 
 EXACT_SIGN_FLIP_PAIRS: Final = 20
 """All 2**n sign patterns are enumerated up to here; beyond, random patterns of a fixed seed."""

@@ -37,8 +37,7 @@ class Objective(NamedTuple):
     """Known without noise, as parameters are: the same on all seeds is equal, a constant difference is shown."""
 
 
-Forbidden = Mapping[tuple[str, str], str]
-"""Pairs of cell keys that cannot be compared, in both orders, with the reason."""
+Forbidden = Mapping[tuple[str, str], str]  # pairs of cell keys that cannot be compared, in both orders, with the reason
 
 
 def pareto(

@@ -16,10 +16,8 @@ from store.statistics.paired_differences import Floats
 
 Scale = Literal["log", "linear", "logit"]
 
-ROUNDING: Final = 16 * float(np.finfo(np.float64).eps)
-"""Share of their size by which equal values may differ."""
-_LARGEST: Final = 1e150
-"""Squares of larger values are no numbers."""
+ROUNDING: Final = 16 * float(np.finfo(np.float64).eps)  # share of their size by which equal values may differ
+_LARGEST: Final = 1e150  # squares of larger values are no numbers
 
 
 def fits(values: Floats, scale: Scale) -> bool:

@@ -36,8 +36,7 @@ class SeedContrasts(NamedTuple):
     """Effects of levels with seeds as the sample. `docs/factorial.md` explains each column."""
 
     effects: pl.DataFrame
-    seeds: list[int]
-    """Seeds that have a value of every cell that has any."""
+    seeds: list[int]  # seeds that have a value of every cell that has any
     notes: list[str]
 
 
@@ -80,12 +79,9 @@ def seed_contrasts(
 
 
 class _Estimate(NamedTuple):
-    about: tuple[str, str, str, int]
-    """Names of the axis, the level and the reference level; the order of the term."""
-    effects: Floats
-    """One per seed; NaN if the cells cannot tell."""
-    base: float
-    """Mean in analysis units of the cells at the reference level."""
+    about: tuple[str, str, str, int]  # names of the axis, the level and the reference level; the order of the term
+    effects: Floats  # one per seed; NaN if the cells cannot tell
+    base: float  # mean in analysis units of the cells at the reference level
 
 
 class _Rule(NamedTuple):

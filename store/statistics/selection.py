@@ -26,31 +26,22 @@ class TunedChoice(NamedTuple):
 
     cell: str
     label: str
-    among: int
-    """Cells that had a value to be chosen by; 0: nothing chose this one."""
-    levels: Mapping[str, object]
-    """Levels of the chosen cell on the axes selected over."""
-    runs: int
-    """Planned for the setting on the seeds that select."""
-    outstanding: int
-    """Selecting runs that have not ended."""
-    failed: int
-    """Selecting runs that failed or ended without a finite value."""
-    values: int = 0
-    """Number of values of the chosen cell on the selecting seeds."""
+    among: int  # cells that had a value to be chosen by; 0: nothing chose this one
+    levels: Mapping[str, object]  # levels of the chosen cell on the axes selected over
+    runs: int  # planned for the setting on the seeds that select
+    outstanding: int  # selecting runs that have not ended
+    failed: int  # selecting runs that failed or ended without a finite value
+    values: int = 0  # number of values of the chosen cell on the selecting seeds
 
 
 class Selected(NamedTuple):
     """Runs to report, and how they were chosen."""
 
-    values: pl.DataFrame
-    """The rows of the chosen cells on the seeds that are reported."""
-    choices: Mapping[str, TunedChoice]
-    """By the cell that was chosen."""
+    values: pl.DataFrame  # the rows of the chosen cells on the seeds that are reported
+    choices: Mapping[str, TunedChoice]  # by the cell that was chosen
     selected_on: tuple[int, ...]
     reported_on: tuple[int, ...]
-    warning: str
-    """Empty where the seeds that are reported had no part in the choice."""
+    warning: str  # empty where the seeds that are reported had no part in the choice
 
 
 def select_then_report(

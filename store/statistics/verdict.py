@@ -35,8 +35,7 @@ UNAFFORDABLE: Final = "no affordable number of seeds would decide"
 
 _HOLM: Final = "; Holm p "
 
-_LARGEST: Final = 700.0
-"""Logarithm of the largest factor in a sentence; exp(710) is no number."""
+_LARGEST: Final = 700.0  # logarithm of the largest factor in a sentence; exp(710) is no number
 
 
 def holm(p: Floats) -> Floats:
@@ -73,8 +72,7 @@ class Judgement(NamedTuple):
     words: NDArray[np.str_]
     p: Floats
     p_holm: Floats
-    level: Floats
-    """Level of the interval that shows the verdict."""
+    level: Floats  # level of the interval that shows the verdict
 
 
 def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:

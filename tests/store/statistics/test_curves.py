@@ -137,8 +137,8 @@ def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
         moved, same = row(found, question), row(found, question, "same")
         assert moved["difference"] == pytest.approx(-0.1)
         assert [each[name] for each in (moved, same) for name in ("low", "high", "p", "p_holm")] == [None] * 8
-        assert moved["note"] == "the difference is the same on every seed, so nothing is known about its noise"
-        assert same["note"] == "the values equal the baseline's on every seed"
+        assert "the difference is the same on every seed" in moved["note"]
+        assert "the values equal the baseline's on every seed" in same["note"]
     fast = {"softmax": [[4.0] * seed + [1.0] * 9 for seed in (2, 4, 6, 8)]}
     fast["SSA"] = [[4.0] * seed + [1.0] * 9 for seed in (5, 9, 13, 17)]  # a third, a fifth, ... : twice the cost
     reached = row(compare_curves(points(fast), LINEAR, baseline="key of softmax", level=2.0), "cost to")
