@@ -61,7 +61,7 @@ def whole(layout: Layout, repeat: int, threads: int | None) -> None:
         for view in summary_views(connection):
             runs = [took(lambda: connection.table(view).fetchall()) for _ in range(repeat)]  # noqa: B023
             report(view, runs, target_s=0.3)
-    report("rebuild", [took(lambda: rebuild(layout, threads=threads))], target_s=30)
+    report("rebuild", [took(lambda: rebuild(layout))], target_s=30)
     with duckdb.connect(str(layout.snapshot), read_only=True) as connection:
         if content_hash(connection) != before:
             raise SystemExit("the rebuilt store says something else")

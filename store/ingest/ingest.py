@@ -11,10 +11,11 @@ import duckdb
 from grid.errors import EnvironmentProblem
 from store.database.connection import open_live
 from store.database.grid_views import refresh_grid_views
+from store.files.atomic import write_atomic
 from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
+from store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
 from store.files.trust import trust, trusts
-from store.ingest.compaction import compact
 from store.ingest.database_snapshot import publish, snapshot_is_current, sweep
 from store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
 from store.ingest.ingest_lock import ingest_lock
@@ -22,13 +23,16 @@ from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
 from store.ingest.ingested import Ingested
 
+SMALL_BYTES = 256 * 1024  # shards of fewer bytes are joined
+
+LEAST, MOST = 1000, 5000  # from `LEAST` small shards of a table on they are joined, at most `MOST` at once
+
 
 def ingest(
     root: Path | Layout,
     *,
     wait: bool = True,
     threads: int | None = None,
-    snapshot: bool = True,
     thorough: bool = True,
     most_s: float = math.inf,
 ) -> Ingested:
@@ -51,10 +55,10 @@ def ingest(
             # not before: opening may put an empty database in place of an older version's
             looked = DirectoryCache(layout, thorough=thorough)
             found = ingest_into(layout, connection, looked.same, most_s)
-            if snapshot and found.shards:
+            if found.shards:
                 compact(layout, connection)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
-        if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
+        if not (found == Ingested() and snapshot_is_current(layout)):
             publish(layout)
             found.published = True
         with suppress(EnvironmentProblem):  # without a memory, the next look is thorough
@@ -82,3 +86,31 @@ def ingest_into(
     find_doubts(connection)
     refresh_grid_views(connection)
     return found
+
+
+def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:
+    """Join the small shards of each table that has many, after their ingest; return the number of joined files.
+
+    A large shard lists the names and rows of its members in the footer. It is published before the members' files are
+    deleted, so a crash in between loses nothing: the next ingest finds the members in both and keeps the large one.
+    """
+    small = connection.execute(
+        'SELECT "table", list(file ORDER BY number) FROM shard WHERE NOT later AND inside IS NULL AND bytes < $small '
+        'GROUP BY "table" HAVING count(*) >= $least ORDER BY ALL',
+        {"small": SMALL_BYTES, "least": LEAST},
+    ).fetchall()
+    paths = {path.name: path for path in layout.shards()} if small else {}
+    joined = 0
+    for _, names in small:
+        shards: list[ShardInfo] = []
+        for name in names[:MOST]:
+            try:
+                shards += [verify_shard(paths[name])] if name in paths else []
+            except BadShard:  # the next ingest puts it aside
+                continue
+        if len(shards) > 1:
+            encoded = encode_members(shards)
+            large = write_atomic(layout.shard(encoded.name), encoded.data)
+            ShardIngest(layout, connection, Ingested()).insert_joined(verify_shard(large))
+            joined += len(shards)
+    return joined

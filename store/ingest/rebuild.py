@@ -12,7 +12,7 @@ from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingested import Ingested
 
 
-def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
+def rebuild(root: Path | Layout) -> Ingested:
     """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
 
     Readers are served from the old snapshot until the new one is complete. Raises NotFoundError: there is no campaign;
@@ -25,7 +25,7 @@ def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
         sweep(layout)
         fresh = layout.store / temporary_name("live.duckdb")
         try:
-            with open_live(fresh, threads=threads) as connection:
+            with open_live(fresh) as connection:
                 found = ingest_into(layout, connection)
             _replace(layout, fresh)
         except BaseException:

@@ -7,11 +7,11 @@ its row, its column or, where neither can tell, at itself; the nearer one counts
 import json
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError
 from grid.names import some
@@ -71,9 +71,7 @@ class PublishedCell:
     unusable: bool = False
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Note:
+class Note(NamedTuple):
     """An inconsistency of a paper; the fields are the columns of the table `published_note`."""
 
     note: int
@@ -84,40 +82,31 @@ class Note:
     cells: int
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """The fields of an operator's spec in the papers; they are those of `published_operator`.
-
-    Both mappings are from a JSON path to the JSON text found there: `kinds` say which operator it is, `numbers` that it
-    has these arguments.
-    """
+class Made(NamedTuple):
+    """The fields of an operator's spec in the papers; they are those of `published_operator`."""
 
     operator: str
     arguments: Mapping[str, str]
-    kinds: Mapping[str, str]
-    numbers: Mapping[str, str]
+    kinds: Mapping[str, str]  # which operator it is: JSON path -> JSON text
+    numbers: Mapping[str, str]  # that it has these arguments
 
 
-def _text() -> str:
-    return files("store.published").joinpath("tables.json").read_text(encoding="utf-8")
+_PLACE: Final = files("store.published").joinpath("tables.json")
 
 
 @cache
 def _file() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_text())
-    return found
+    return dict(json.loads(_PLACE.read_bytes()))
 
 
 def file_hash() -> str:
     """blake2b-128 of the file, 32 hexadecimal digits."""
-    return blake2b(_text().encode(), digest_size=16).hexdigest()
+    return blake2b(_PLACE.read_bytes(), digest_size=16).hexdigest()
 
 
 def papers() -> Mapping[str, str]:
     """Titles by number."""
-    titles: Mapping[str, str] = _file()["papers"]
-    return titles
+    return dict(_file()["papers"])
 
 
 @cache
@@ -127,38 +116,29 @@ def cells() -> tuple[PublishedCell, ...]:
     for number, facts in enumerate(_read_cells()):
         told = {at: note for at, note in enumerate(_file()["notes"], start=1) if _concerns(note, facts)}
         unusable = any(note["unusable"] for note in told.values())
-        about: dict[str, Any] = {"notes": tuple(told), "trust": trust_of(told), "unusable": unusable}
-        found.append(PublishedCell(id=number, **facts, **about))
+        found.append(PublishedCell(id=number, **facts, notes=tuple(told), trust=trust_of(told), unusable=unusable))
     return tuple(found)
 
 
 @cache
 def notes() -> tuple[Note, ...]:
     """An inconsistency in the papers, and the number of its cells."""
-    told = [each.notes for each in cells()]
-    return tuple(
-        Note(
-            note=number,
-            **{name: each[name] for name in ("paper", "place", "text", "unusable")},
-            cells=sum(number in of_cell for of_cell in told),
-        )
-        for number, each in enumerate(_file()["notes"], start=1)
-    )
+    found = []
+    for number, each in enumerate(_file()["notes"], start=1):
+        of = sum(number in cell.notes for cell in cells())
+        found.append(Note(number, each["paper"], each["place"], each["text"], each["unusable"], of))
+    return tuple(found)
 
 
 @cache
 def operators() -> tuple[Made, ...]:
     """Every operator that a table names, with the arguments it is run with."""
-    plain: dict[str, str] = _file()["softmax"]
-    return tuple(
-        Made(
-            operator=each["operator"],
-            arguments=each["arguments"],
-            kinds={path: text for path, text in {**plain, **each["kinds"]}.items() if path not in each["numbers"]},
-            numbers=each["numbers"],
-        )
-        for each in _file()["operators"]
-    )
+    found = []
+    for each in _file()["operators"]:
+        both = {**_file()["softmax"], **each["kinds"]}
+        kinds = {path: text for path, text in both.items() if path not in each["numbers"]}
+        found.append(Made(each["operator"], each["arguments"], kinds, each["numbers"]))
+    return tuple(found)
 
 
 def _read_cells() -> Iterator[dict[str, Any]]:
@@ -246,7 +226,7 @@ def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) ->
     import pyarrow as pa  # slow to import, and needed for a new database alone
 
     found = {}
-    for name in (each.name for each in fields(rows[0])):
+    for name in rows[0].__annotations__:
         values = [getattr(row, name) for row in rows]
         if isinstance(values[0], Mapping):
             kind = pa.map_(pa.string(), pa.float64() if name == "point" else pa.string())

@@ -97,7 +97,7 @@ class Pairing(NamedTuple):
     spread: bool
     problem: str | None
     note: str
-    wall_s: float | None  # of one seed in both arms: the sum of the medians over finished runs; None if one has none
+    wall_s: float | None  # seconds of one seed in both arms, by medians over finished runs; None if one has none
     on_gpu: bool  # every run is known to have used a GPU
 
     @property

@@ -35,7 +35,7 @@ from store.files.atomic import make_directory, write_json
 from store.files.layout import Layout
 from store.files.saved_texts import VIEWS
 from store.files.shards import verify_shard
-from store.ingest import compaction
+from store.ingest import ingest as ingesting
 from store.store import Store
 
 AFTER = """
@@ -180,7 +180,7 @@ def log_and_remove(root: Path) -> None:
                 logged.log(step, loss=0.5)
     with pytest.MonkeyPatch.context() as patched:
         for name in ("LEAST", "MOST"):
-            patched.setattr(compaction, name, 2)
+            patched.setattr(ingesting, name, 2)
         Store.open(root).close()
     ablate("rm", "grid=own", "seed=1", "--campaign", root)
 

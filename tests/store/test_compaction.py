@@ -8,7 +8,7 @@ from toy_campaign import run_quietly, toy_grid
 
 from runners.monitoring.integrity import check_campaign
 from store.files.layout import Layout
-from store.ingest import compaction
+from store.ingest import ingest as ingesting
 from store.ingest.ingest import ingest
 from store.ingest.ingest_shards import ShardIngest
 from store.ingest.ingested import Ingested
@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def layout(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A copy of the trained campaign; two small shards are enough to be joined."""
-    monkeypatch.setattr(compaction, "LEAST", 2)
+    monkeypatch.setattr(ingesting, "LEAST", 2)
     return Layout(shutil.copytree(trained, tmp_path / "campaign"))
 
 
@@ -36,7 +36,7 @@ def layout(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> La
 def before(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:
     """The content of the store while no shard is joined."""
     with monkeypatch.context() as patched:
-        patched.setattr(compaction, "LEAST", 10**9)
+        patched.setattr(ingesting, "LEAST", 10**9)
         found = content(layout)
     layout.live.unlink()
     assert len(layout.shards()) == 18

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from synthetic import Campaign
 
+from store.database.connection import open_live
 from store.files import layout as layouts
 from store.files.atomic import write_atomic
 from store.files.shards import TABLES, encode_shard
-from store.ingest.ingest import ingest
+from store.ingest.ingest import ingest, ingest_into
 from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
@@ -66,7 +67,8 @@ def test_readers_see_what_landed_whatever_the_time_of_the_last_snapshot(
     ingest(campaign.root)
     about = campaign.layout.snapshot.stat()
     late.rename(path)
-    assert ingest(campaign.root, snapshot=False).shards == 1  # as if it was killed before it could publish
+    with open_live(campaign.layout.live) as connection:  # as if it was killed before it could publish
+        assert ingest_into(campaign.layout, connection).shards == 1
     os.utime(campaign.layout.snapshot, ns=(about.st_atime_ns, about.st_mtime_ns + round(shift_s * 1e9)))
     assert ingest(campaign.root).published
     assert opened(campaign.root, refresh=False).sql("SELECT count(*) AS n FROM shard")["n"].item() == 4

@@ -166,7 +166,7 @@ def test_last_values_equal_their_definition_after_any_history(tmp_path: Path) ->
     for _ in range(9):
         for _ in range(6):
             history.happen()
-        ingest(tmp_path, snapshot=False)
+        ingest(tmp_path)
         with duckdb.connect(str(history.layout.live)) as connection:
             kept = set(connection.execute("FROM last_value").fetchall())
             final = connection.execute("SELECT trial, name, step, value FROM v_final").fetchall()
