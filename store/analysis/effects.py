@@ -2,23 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from grid.names import label_of
 from store.analysis.verdicts import GridMeasure, baseline_of, measure_of, runs
 from store.statistics import Factorial, SeedContrasts, factorial, seed_contrasts
-
-if TYPE_CHECKING:
-    from store.store import Store
+from store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
 TOGETHER: Final = " = "  # joins the names of axes that always move together
 BESIDE: Final = " / "  # joins the levels of axes that always move together, where they are not called alike
 
 
-def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> SeedContrasts:
+def effects(store: Store, grid: str, *, measure: Mapping[str, Any] | None = None) -> SeedContrasts:
     """Compare levels of each axis of the grid with the level of the baseline, one value per seed.
 
     The columns are explained in docs/factorial.md. Zipped axes are one factor, named after all of them, with levels
@@ -26,33 +24,28 @@ def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = No
     level in the baseline is compared with its first level. Raises as `verdicts` does, and SpecError for a value that
     does not fit the scale.
     """
-    grid_measure = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, grid_measure)
-    base = (
-        values.clear() if store.grid(grid)["baseline"] is None else values.filter(cell=baseline_of(store, grid, None))
-    )
+    by = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, by)
+    of_base = values.filter(cell=baseline_of(store, grid, None) if store.grid(grid)["baseline"] else "")
     planned = {}
     for factor, levels in factors.items():
-        of_base = base[_AXIS + factor].drop_nulls().to_list()[:1]
-        planned[_AXIS + factor] = [*of_base, *(level for level in levels if level not in of_base)]
-    rule = grid_measure
-    found = seed_contrasts(values, planned, scale=rule.scale, better=rule.better, rope=rule.rope, alpha=rule.alpha)
+        first = of_base[_AXIS + factor].drop_nulls().to_list()[:1]
+        planned[_AXIS + factor] = [*first, *(level for level in levels if level not in first)]
+    found = seed_contrasts(values, planned, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
     return found._replace(effects=found.effects.with_columns(_strip_marks(pl.col("factor"))))
 
 
 def analysis(
-    store: "Store", grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
+    store: Store, grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
 ) -> Factorial:
     """F tests and marginal means of the axes, and of their interactions by two; factors as in `effects`.
 
     Raises as `effects` does.
     """
-    grid_measure = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, grid_measure)
+    by = measure_of(store, grid, measure)
+    values, factors = _factors(store, grid, by)
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = factorial(
-        values, planned, scale=grid_measure.scale, order=2 if interactions else 1, alpha=grid_measure.alpha
-    )
+    found = factorial(values, planned, scale=by.scale, order=2 if interactions else 1, alpha=by.alpha)
     return found._replace(
         terms=found.terms.with_columns(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
@@ -66,7 +59,7 @@ def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 
-def _factors(store: "Store", grid: str, grid_measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+def _factors(store: Store, grid: str, grid_measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
     values = runs(store, grid, grid_measure)
     header = store.grid(grid)

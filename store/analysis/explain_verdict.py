@@ -19,8 +19,8 @@ def why(
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label).
 
-    The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
-    values of the same items. Raises as `verdicts` does, and SpecError for a baseline.
+    The columns of `compare` and `checks`, and `items`: the fields of `ItemBars` if both arms recorded values of the
+    same items. Raises as `verdicts` does, and SpecError for a baseline.
     """
     grid_measure = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
@@ -32,14 +32,14 @@ def why(
     basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     found = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
     row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
-    kept = item_differences(store, grid, grid_measure, (key, theirs))
+    kept = _item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
         return {**row, "items": None}
     by_seed = kept["difference"].to_numpy().astype(np.float64).reshape(kept["seed"].n_unique(), -1)
     return {**row, "items": item_bars(by_seed, grid_measure.alpha)._asdict()}
 
 
-def item_differences(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
+def _item_differences(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
     """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
 
     Compare items that both recorded on every shared seed; at the last step, in the unit of the measure.
@@ -59,19 +59,11 @@ def item_differences(store: Store, grid: str, measure: GridMeasure, cells: tuple
         """,
         {"grid": grid, "name": measure.name, "ours": cells[0], "theirs": cells[1], **parameters},
     )
-    seeds = found["seed"].n_unique()
-    whole = found.group_by("item").len()
-    common = whole.filter(whole["len"] == seeds)["item"]
-    return found.filter(found["item"].is_in(common.to_list()))
+    return found.filter(pl.len().over("item") == pl.col("seed").n_unique())
 
 
 def why_text(row: Mapping[str, Any]) -> list[str]:
     """`why` as sentences, a topic each."""
-    return [*why_lines(row), f"error bars: {_bars(row['items'])}"]
-
-
-def why_lines(row: Mapping[str, Any]) -> list[str]:
-    """The row of a verdict (columns of `compare` and `checks`) as sentences, a topic each."""
     paired = row["method"] == "paired t"
     runs = f"{row['pairs']} pairs of {row['planned']} planned"
     runs = runs if paired else f"{row['runs']} and {row['baseline_runs']} runs"
@@ -88,6 +80,7 @@ def why_lines(row: Mapping[str, Any]) -> list[str]:
         f"{row['failed_both']} in both",
         f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
+        f"error bars: {_bars(row['items'])}",
     ]
 
 

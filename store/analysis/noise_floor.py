@@ -33,22 +33,22 @@ class NoiseFloor(NamedTuple):
 
 def noise_floor(store: Store, grid: str) -> NoiseFloor:
     """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
-    grid_measure = measure_of(store, grid, None)
-    matched = match_arms(arms(runs(store, grid, grid_measure)), baselines_of(store, grid, None))
-    pairings = [pair(arm, base, grid_measure.scale) for arm, base in matched]
+    by = measure_of(store, grid, None)
+    matched = match_arms(arms(runs(store, grid, by)), baselines_of(store, grid, None))
+    pairings = [pair(arm, base, by.scale) for arm, base in matched]
     known, unknown = [], Counter[str]()
     for each in pairings:
         if each.shared < MIN_PAIRS:
             unknown[f"fewer than {MIN_PAIRS} finished seeds in common with the baseline"] += 1
         elif not np.isfinite(each.differences).all():
-            unknown[misfit(grid_measure.scale)] += 1
+            unknown[misfit(by.scale)] += 1
         elif not each.spread:
             unknown["the same difference on every seed"] += 1
         else:
             known.append(each)
     sd = np.array([float(each.summary.sd) for each in known])
     planned = len(store.grid(grid)["seeds"])
-    alpha = grid_measure.alpha / max(len(pairings), 1)
+    alpha = by.alpha / max(len(pairings), 1)
     rows = []
     for n in sorted({*SEEDS, planned}):
         ends = sd * detectable(np.ones(1), np.array([float(n)]), alpha=alpha)  # it grows with the spread
@@ -57,4 +57,4 @@ def noise_floor(store: Store, grid: str) -> NoiseFloor:
         rows.append((n, *map(or_null, three)))
     schema = {"seeds": pl.Int64, **dict.fromkeys(("smallest", "low", "high"), pl.Float64)}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    return NoiseFloor(frame, planned, len(known), len(pairings), grid_measure.scale, unknown)
+    return NoiseFloor(frame, planned, len(known), len(pairings), by.scale, unknown)

@@ -41,11 +41,8 @@ class Results(NamedTuple):
     def of_operator(self, operator: str, arguments: Mapping[str, str], task: str | None) -> list[Own]:
         """Cells that are this operator with these arguments, on tasks of this kind."""
         wanted = operator, tuple(sorted(arguments.items()))
-        return [
-            own
-            for own in self.cells.values()
-            if wanted in self.operators.get(own.cell, ()) and own.task.get("kind") == task
-        ]
+        made = [own for own in self.cells.values() if wanted in self.operators.get(own.cell, ())]
+        return [own for own in made if own.task.get("kind") == task]
 
     def points(self, cell: str, name: str, point: Mapping[str, float]) -> list[Point]:
         """Points of a measurement of a cell that agree with `point`, which may leave out coordinates."""
@@ -55,12 +52,9 @@ class Results(NamedTuple):
     def arm(self, cell: str, name: str, point: Point) -> Arm:
         """The runs of a cell with the values of a measurement at a point."""
         found, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
-        return found._replace(
-            runs={
-                seed: run._replace(value=values.get(seed) if run.status == "ok" else None)
-                for seed, run in found.runs.items()
-            }
-        )
+        runs = found.runs.items()
+        measured = {seed: run._replace(value=values.get(seed) if run.status == "ok" else None) for seed, run in runs}
+        return found._replace(runs=measured)
 
 
 def results(store: Store, grid: str, names: Collection[str]) -> Results:
@@ -100,12 +94,7 @@ _PATHS: Final[Mapping[str, str]] = {
     "feedforward": "model.feedforward",
     "backbone": "model.name",
 }
-_POSITIONS: Final[Mapping[str, str]] = {
-    "none": "nope",
-    "sinusoidal": "absolute",
-    "learned": "learnable",
-    "t5": "relative_t5",
-}
+_POSITIONS: Final = {"none": "nope", "sinusoidal": "absolute", "learned": "learnable", "t5": "relative_t5"}
 """Kinds of positions that paper 004 calls otherwise."""
 
 

@@ -83,7 +83,7 @@ def read_objectives(
         else:
             taken = _read_values(store, grid, each).rename({"value": column})
         if taken[column].null_count() == taken.height:
-            have = [*_known_costs(costs), *_read_recorded(store, grid)] or "nothing yet"
+            have = [*known_costs(store, grid), *_read_recorded(store, grid)] or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     cells = arms(found)
@@ -121,10 +121,7 @@ def rule(store: Store, grid: str, name: str) -> Way:
 
 def known_costs(store: Store, grid: str) -> list[str]:
     """Return the entries of `COSTS` that a finished run of the grid recorded; those that differ between runs first."""
-    return _known_costs(store.sql(_COSTS, {"grid": grid}))
-
-
-def _known_costs(costs: pl.DataFrame) -> list[str]:
+    costs = store.sql(_COSTS, {"grid": grid})
     known = [name for name in COSTS if costs[name].count()]
     return sorted(known, key=lambda name: costs[name].drop_nulls().n_unique() == 1)
 

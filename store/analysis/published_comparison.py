@@ -113,10 +113,8 @@ def _with(claim: PublishedClaim, own: Own, base: Own | None, found: Results) -> 
     for point in points if found.arms else ():
         arms = [found.arm(each.cell, cell.measurement, point) for each in (own, base)]
         pairing = pair(arms[0], arms[1], cell.scale)
-        if pairing.problem:
-            yield _Tried(claim, own, base, point, tested=True, why=pairing.problem)
-        else:
-            yield _Tried(claim, own, base, point, pairing.summary, tested=True)
+        summary = None if pairing.problem else pairing.summary
+        yield _Tried(claim, own, base, point, summary, tested=True, why=pairing.problem or "")
 
 
 class _Judged(NamedTuple):
@@ -163,8 +161,7 @@ def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
     """Compare the two differences. The published one counts as a sign only."""
     published, noise = claim.difference, claim.noise
     assert published is not None
-    told = judged.p_holm <= ALPHA
-    if not told:
+    if not judged.p_holm <= ALPHA:
         return "within noise", "the interval here contains zero"
     if published == 0:
         return "not comparable", "the paper prints equal values, which have no direction"
@@ -177,9 +174,9 @@ def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
 
 def _printed_value(difference: float | None, scale: str, factor: float) -> float | None:
     """A difference as it is shown: per cent of the baseline on the log scale, else in the printed unit."""
-    if difference is None or scale == "linear":
-        return None if difference is None else difference / factor
-    return math.expm1(min(difference, 700.0)) * 100
+    if difference is None:
+        return None
+    return difference / factor if scale == "linear" else math.expm1(min(difference, 700.0)) * 100
 
 
 _SCHEMA: Final[dict[str, Any]] = {

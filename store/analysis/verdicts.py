@@ -48,25 +48,20 @@ def verdicts(
 
 
 def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure) -> list[dict[str, Any]]:
-    """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline.
-
-    This includes a baseline that no cell is compared with.
-    """
+    """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline."""
     rows = []
     for cell, arm in arms(values).items():
         if cell == baseline if isinstance(baseline, str) else cell not in baseline:
             found = arm.values(arm.measured)
-            units = forward(found, measure.scale) if found.size and fits(found, measure.scale) else None
-            mean = None if units is None else back(float(units.mean()), measure.scale)
-            about = {"runs": found.size, "planned": len(arm.runs), "value": mean}
-            rows.append({"cell": cell, "label": arm.label, **about})
+            known = found.size and fits(found, measure.scale)
+            mean = back(float(forward(found, measure.scale).mean()), measure.scale) if known else None
+            rows.append({"cell": cell, "label": arm.label, "runs": found.size, "planned": len(arm.runs), "value": mean})
     return rows
 
 
-def judge_runs(values: pl.DataFrame, baseline: Baseline, grid_measure: GridMeasure) -> pl.DataFrame:
+def judge_runs(values: pl.DataFrame, baseline: Baseline, by: GridMeasure) -> pl.DataFrame:
     """Compare by a grid's measure."""
-    _, _, scale, better, rope, alpha = grid_measure
-    return compare(values, baseline=baseline, scale=scale, better=better, rope=rope, alpha=alpha)
+    return compare(values, baseline=baseline, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
 
 
 def failure_rates(store: Store, grid: str) -> pl.DataFrame:
@@ -132,10 +127,9 @@ def _some(names: Iterable[str]) -> str:
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
-    `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` is the
-    version of the code, or all versions if the run was resumed with another. Runs whose line of the plan is lost are
-    pending.
-    Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
+    `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` has all
+    versions of the code that the run was trained with. Runs whose line of the plan is lost are pending. Raises
+    NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
     values, unreadable = store.final(grid, measure.name, measure.point), store.unreadable(grid)
     if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(unreadable):
@@ -175,33 +169,24 @@ def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
-    listed = store.sql(
-        "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid}
-    )
-    names = list(dict.fromkeys(listed["name"].to_list()))
+    query = "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL"
+    listed = store.sql(query, {"grid": grid})
+    names = listed["name"].unique(maintain_order=True).to_list()
     if measure.name not in names:
         hint = suggest_name(measure.name, names)
         return f"no finished run of grid {grid!r} has {measure.name!r}; they have {names}{hint}"
-    points = listed.filter(pl.col("name") == measure.name)["point"].to_list()
+    points = listed.filter(name=measure.name)["point"]
     return (
         f"no finished run of grid {grid!r} has {measure.name!r} at {dict(measure.point)}; "
         f"they have {len(points)} points, such as {points[0]}"
     )
 
 
-# A run's code is that of its latest successful attempt and of the attempts it resumed.
-_ABOUT: Final = """
-WITH finished AS (
-    SELECT trial, max(attempt) AS attempt FROM attempt WHERE status = 'ok' GROUP BY trial
-),
-begun AS (
-    SELECT a.trial, f.attempt AS last, coalesce(max(a.attempt) FILTER (WHERE a.resumed_attempt IS NULL), 1) AS first
-    FROM attempt a JOIN finished f ON f.trial = a.trial AND a.attempt <= f.attempt GROUP BY a.trial, f.attempt
-),
+_ABOUT: Final = f"""
+WITH {queries.MADE_BY},
 version AS (
-    SELECT a.trial, string_agg(DISTINCT coalesce(a.code, 'unknown'), ' ' ORDER BY coalesce(a.code, 'unknown')) AS code
-    FROM attempt a JOIN begun b ON b.trial = a.trial AND a.attempt BETWEEN b.first AND b.last
-    GROUP BY a.trial
+    SELECT trial, string_agg(DISTINCT coalesce(code, 'unknown'), ' ' ORDER BY coalesce(code, 'unknown')) AS code
+    FROM attempt JOIN made_by USING (trial) WHERE attempt BETWEEN first AND last GROUP BY trial
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
        CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
@@ -209,7 +194,7 @@ SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS 
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
 LEFT JOIN (
     SELECT a.trial, a.sources, starts_with(a.device, 'cuda') AS gpu
-    FROM attempt a JOIN finished f ON f.trial = a.trial AND f.attempt = a.attempt
+    FROM attempt a JOIN finished f ON f.trial = a.trial AND f.last = a.attempt
 ) made USING (trial)
 WHERE g.grid = $grid
 """

@@ -16,6 +16,15 @@ PLAN = "run the same `ablate run` again, or restore the file"
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
 """Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
+MADE_BY = """
+finished AS (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial),
+made_by AS (
+    SELECT trial, last, coalesce(max(attempt) FILTER (WHERE resumed_attempt IS NULL), 1) AS first
+    FROM attempt JOIN finished USING (trial) WHERE attempt <= last GROUP BY ALL
+)
+"""
+"""Latest attempt that is ok, and the one that began it: the code of a result is that of all between."""
+
 Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]  # runs one query with named parameters
 
 
@@ -103,13 +112,8 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
     attempts from the one that began it.
     """
     found = sql(
-        """
-        WITH finished AS (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial),
-        begun AS (
-            SELECT trial, last, coalesce(max(attempt) FILTER (WHERE resumed_attempt IS NULL), 1) AS first
-            FROM attempt JOIN finished USING (trial) WHERE attempt <= last GROUP BY ALL
-        )
-        SELECT DISTINCT grid, CAST(sources AS VARCHAR) FROM grid_trial JOIN begun USING (trial)
+        f"""
+        WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR) FROM grid_trial JOIN made_by USING (trial)
         JOIN attempt USING (trial) WHERE attempt BETWEEN first AND last AND ($grid IS NULL OR grid = $grid)
         """,
         {"grid": grid},
