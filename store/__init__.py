@@ -1,9 +1,7 @@
 """Results: files with one writer, a database rebuilt from them at any time, SQL, statistics.
 
-Names are imported when they are first used, so that a trial's process, which needs `store.files.atomic`,
-`store.files.layout`, `store.files.shards` and `store.files.trial_status` only, loads neither duckdb nor polars. Two
-functions share the name of their module and are imported from there: `from store.ingest.ingest import ingest` and `from
-store.ingest.rebuild import rebuild`.
+Names are imported when they are first used, so that a trial's process loads neither duckdb nor polars. Two functions
+share the name of their module: `from store.ingest.ingest import ingest`, `from store.ingest.rebuild import rebuild`.
 """
 
 import lazy_loader

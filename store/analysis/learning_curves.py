@@ -18,13 +18,10 @@ By = Literal["steps", "tokens", "seconds"]
 def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     """One row per planned run and recorded value of the training metric `name`, with what the run had cost by then.
 
-    A run that is outstanding, or recorded no value, has one row without cost and value.
-    Tokens are those of the run's mean step times the step. Seconds are those of the attempts that the values came
-    from, evaluations and probes included; a run that was cut off has none for the steps that it did again.
-
-    Columns: cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the axes, the
-    baseline first. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`; names those
-    there are.
+    A run that is outstanding, or recorded no value, has one row without cost and value. Tokens are those of the run's
+    mean step times the step. Seconds are those of the attempts that the values came from, evaluations and probes
+    included; a run that was cut off has none for the steps that it did again. Columns: cell, label, seed, status, cost,
+    value. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`.
     """
     costs = list(get_args(By))
     if by not in costs:
@@ -53,9 +50,7 @@ def compare_learning(
 ) -> pl.DataFrame:
     """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
-    If `name` is the grid's measure, its scale and direction apply. Else the scale is linear and the direction the known
-    one of `name`, by default that of a loss. Raises as `curve_points` does, and NotFoundError if the baseline has no
-    curve.
+    `rule_of` says how. Raises as `curve_points` does, and NotFoundError if the baseline has no curve.
     """
     points = curve_points(store, grid, name, by)
     return compare_curves(
@@ -64,7 +59,7 @@ def compare_learning(
 
 
 def rule_of(store: Store, grid: str, name: str) -> CurveRule:
-    """How values of the training metric `name` are compared: as the grid's measure, or else linear."""
+    """How the training metric `name` is compared: as the grid's measure, or else linear; lower is better by default."""
     grid_measure = measure_of(store, grid, None)
     if grid_measure.name == name:
         return CurveRule(grid_measure.scale, grid_measure.better, grid_measure.alpha)

@@ -49,12 +49,11 @@ class Compared(NamedTuple):
 def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
-    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the scale
-    of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
-    another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
-    give no verdict in the measure show nothing about each other. Raises NotFoundError: no run has one of them; names
-    what there is; SpecError: fewer than two objectives, several points agree, or a value that the measure's scale
-    cannot take.
+    `against` names costs, measurements or probes, each with the direction and the scale of `rule` unless said
+    otherwise; a probe is averaged over layers and heads. A measurement that is called like another column has "(value)"
+    behind its name. Two cells of which `compare` would give no verdict in the measure show nothing about each other.
+    Raises NotFoundError: no run has one of them; SpecError: fewer than two objectives, several points agree, or a value
+    that the measure's scale cannot take.
     """
     found = read_objectives(store, grid, against)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
@@ -127,10 +126,9 @@ def known_costs(store: Store, grid: str) -> list[str]:
 
 
 def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], str | None]:
-    """Return the result of `pair` for equal pairs of cells, all at once; one by one, a thousand cells take minutes.
+    """Return the problem of `pair` for equal pairs of cells, all at once; one by one, a thousand cells take minutes.
 
-    The cells of a group have values on the same seeds, with one budget per seed and one version of the code. There is
-    no problem if the seeds are enough and the differences vary. If the seeds are too few, all pairs have that problem.
+    The cells of a group have values on the same seeds, with one budget per seed and one version of the code.
     """
     groups: dict[tuple[object, ...], list[str]] = {}
     for cell, arm in cells.items():

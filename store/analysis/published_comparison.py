@@ -42,13 +42,9 @@ def compare_published(
 ) -> pl.DataFrame:
     """One row per claim of the papers, cell of `grid` beside it and own baseline; or one row that says why none can.
 
-    Returns:
-        paper, paper_table, row_label, column_label, claim, metric, operator, arguments, baseline, unit (of the
-        differences: % on the log scale, else as printed), published, published_noise (half of a 95 % interval over test
-        items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
-        own difference, at Holm's level over all claims with values), p_holm, word, reason, differs, notes, trust.
-
-    Raises NotFoundError: there is no such grid, paper, table or metric.
+    Differences are in `unit`: % on the log scale, else as printed. `published_noise` is half of a 95 % interval over
+    test items. `low` and `high` are of the own difference, at Holm's level over all claims with values. Raises
+    NotFoundError: there is no such grid, paper, table or metric.
     """
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})

@@ -60,21 +60,19 @@ def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float
     any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
     more columns than a page holds, or where no measurement is meant.
     """
-    measure = store.grid(grid)["measure"]
-    own = (measure or {}).get("name")
-    grid_measure = measure_of(store, grid, None) if measure or not wanted else GridMeasure("", scale="linear")
+    own = measure_of(store, grid, None) if store.grid(grid)["measure"] or not wanted else GridMeasure("")
     twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
     if twice:
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
     columns = []
-    for word in wanted or [grid_measure.name]:
+    for word in wanted or [own.name]:
         ways: dict[str, Better] = {"lower": "lower", "higher": "higher"}
         name, _, way = word.rpartition(":")
         better = ways.get(way) if name else None
         name = name if better else word
-        points = _points(store, grid, name, at) if wanted else [{**grid_measure.point, **at}]
-        better = better or (grid_measure.better if name == own else None)
-        scale = grid_measure.scale if name == own else "linear"
+        points = _points(store, grid, name, at) if wanted else [{**own.point, **at}]
+        better = better or (own.better if name == own.name else None)
+        scale = own.scale if name == own.name else "linear"
         columns += [ExportColumn(name, point, better, scale, []) for point in points]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
@@ -83,11 +81,11 @@ def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float
     finals = (store.final(grid, column.name, column.point) for column in columns)
     frames = [in_plan_order(store.sql, store.grid(grid), final) for final in finals]
     filled = [
-        column._replace(entries=_entries(frame, column, spread, grid_measure.alpha))
+        column._replace(entries=_entries(frame, column, spread, own.alpha))
         for column, frame in zip(columns, frames, strict=True)
     ]
     labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
-    return CellTable(grid, labels, filled, spread, grid_measure.alpha)
+    return CellTable(grid, labels, filled, spread, own.alpha)
 
 
 def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
@@ -134,9 +132,8 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     """Return the indices of the cells that are not shown to be worse than the best; empty if no cell is shown worse.
 
     Each entry of `runs` has the values of a cell by seed. All pairs of cells are compared by paired t tests on the
-    scale, with Holm's adjustment over all pairs. So the chance that any cell is wrongly called worse is at most
-    `alpha`, whichever cell is the best of the sample. A cell that shares fewer than three seeds with the best is not
-    shown to be worse. Cells with fewer than three values, or with one that the scale cannot take, are left out.
+    scale, with Holm's adjustment over all pairs. So the chance of any wrong "worse" is at most `alpha`. Cells with
+    fewer than three values, or with one that the scale cannot take, are left out.
     """
     units = {
         i: dict(zip(of, forward(np.array(list(of.values())), scale).tolist(), strict=True))

@@ -1,13 +1,11 @@
 """Directories of trials that are unchanged since the last ingest.
 
 Trials are fanned out into up to 256 directories, `trials/<two digits>`. A process that begins, ends or evaluates an
-attempt first gives the directory a new time of change (`touch_trial`). So an unchanged directory holds nothing new, and
-an ingest of 100,000 trials checks 256 directories. Attempts without an end are read every time.
+attempt first gives the directory a new time of change (`touch_trial`), so an unchanged directory holds nothing new.
 
-A directory is read again while its last change is younger than `SETTLED_S`. The time is set before the change is made,
-and a network file system may show an old listing for a minute. It is also read every `LOOK_AGAIN_S`: files may have
-been changed by hand, or a process may have been suspended between the two steps. The cache belongs to one state of the
-database and is discarded with any other.
+A directory is read again while its last change is younger than `SETTLED_S`, since a network file system may show an old
+listing for a minute. It is also read every `LOOK_AGAIN_S`: files may have been changed by hand, or a process suspended
+between the two steps. The cache belongs to one state of the database.
 """
 
 import os

@@ -57,9 +57,8 @@ def compare(
 
     `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
     "pending"); budget, code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one
-    for each. A cell whose runs all ended without recording the measure is not in the family. docs/statistics.md
-    explains the columns and the rope. Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or
-    StoreError on unusable input.
+    for each. docs/statistics.md explains the columns and the rope. Numbers that do not exist are null. Raises
+    SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)
@@ -159,10 +158,9 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
     """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
 
     `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
-    standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
-    pairs, and able to object only from 8 or so), `unpaired_p` Welch's p of the same values without their pairs.
-    `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the t test is below alpha and the
-    sign-flip test is not. Numbers that do not exist are null. Raises as `compare` does.
+    standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences,
+    `unpaired_p` Welch's p of the same values without their pairs. `leans_on_normal` is true with fewer than 5 pairs
+    (runs, unpaired), or if the t test is below alpha and the sign-flip test is not. Raises as `compare` does.
     """
     rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
     return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")

@@ -124,12 +124,10 @@ def compare_curves(
 
     `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", or the state of an outstanding
     run) if not all are ok. `budget` is by default the largest cost that every run has reached that did not break off;
-    `level` asks for the cost to reach it. `difference` and its t interval are in units of the scale (costs: log
-    ratios); `ahead` and `behind` count seeds on which the cell is known to be better or worse. With a censored run
-    among the pairs there is no difference, only these counts. There is no p and no interval where `compare` would give
-    no verdict: failures differ, fewer than three pairs, no spread; `note` says which. Holm is over the cells of one
-    question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a column lacks, the budget
-    is not among the costs, or the level is no number.
+    `level` asks for the cost to reach it. docs/factorial.md explains the columns. With a censored run among the pairs
+    there is no difference. There is no p and no interval if `compare` would give no verdict; `note` says why. Holm is
+    over the cells of one question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a
+    column lacks, the budget is not among the costs, or the level is no number.
     """
     cells = read_curves(points)
     bases = match_cells(list(cells), baseline)

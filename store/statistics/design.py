@@ -2,9 +2,8 @@
 
     y(seed, cell) = mean + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
 
-Effects are coded so that those of a term sum to zero over each of its axes; seeds are blocks. An axis that does not
-apply to a cell (its level is null) adds nothing. The null space of the matrix shows which effects the runs cannot
-separate.
+Effects of a term sum to zero over each of its axes; seeds are blocks. An axis that does not apply to a cell adds
+nothing. The null space of the matrix shows which effects the runs cannot separate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -66,11 +66,8 @@ def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 
 
     `values` has the columns `keys`, "setting", "seed", and "units" (on the analysis scale, without nulls). Runs of one
     seed are a cluster. If no run is missing, the variance is the squared standard error of the seeds' means. Otherwise
-    it is the cluster-robust variance with residuals scaled as in HC2 (Bell and McCaffrey 2002).
-
-    Returns:
-        keys; mean over settings of their means over seeds; low, high: its t interval over seeds, null where a setting
-        has one seed; n: seeds of the setting with the fewest, on which the degrees of freedom rest; runs.
+    it is the cluster-robust variance with residuals scaled as in HC2 (Bell and McCaffrey 2002). `low` and `high` are
+    the t interval over seeds, null if a setting has one seed. `n` is the fewest seeds of a setting.
     """
     each = [*keys, SETTING]
     units, n = pl.col("units"), pl.len().over(each)

@@ -3,8 +3,8 @@
 An estimated marginal mean is what a level would come to if every other axis counted alike and no run were missing.
 
 Each term is tested given all others (type III with effect coding). If a pair of levels has no run, an interaction is
-tested as far as it is estimable, and a main effect without its interactions (type II). `anova_lm` of statsmodels has
-neither partly estimable terms nor their reasons. docs/factorial.md explains the numbers.
+tested as far as it is estimable, and a main effect without its interactions (type II). `anova_lm` of statsmodels cannot
+test a term in part. docs/factorial.md explains the numbers.
 """
 
 import math
@@ -91,9 +91,8 @@ def factorial(
     """Tests of the terms up to `order` (1 or 2), and the marginal means of their levels.
 
     `values` has one row per run: seed, value, and one column of level names per factor (null if the axis does not
-    apply). With the column status, as `compare` takes it, notes say why runs are left out. `factors` gives the levels
-    in order. Rows without a finite value are left out. Raises SpecError for an unknown column or order, or an unusable
-    value.
+    apply). With the column status, notes say why runs are left out. `factors` gives the levels in order. Raises
+    SpecError for an unknown column or order, or an unusable value.
     """
     check(values, list(factors))
     if order not in (1, 2):

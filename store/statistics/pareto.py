@@ -1,8 +1,7 @@
 """Pareto sets with noise: which cells are worse than another one in every respect, as far as the seeds can show it.
 
-A cell is *dominated* if some other cell is shown to be better in every objective. It is *on the front* if it is shown
-to be better than each other cell in some objective. Otherwise the seeds do *not tell it apart*. docs/factorial.md has
-the tests and their error rates.
+A cell is *dominated* if another cell is shown to be better in every objective. It is *on the front* if it is shown to
+be better than each other cell in some objective. docs/factorial.md has the tests and their error rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,13 +46,9 @@ def pareto(
 
     `values` has one row per planned run: cell, label, seed and the objectives' columns. A run without one of them is
     left out; a cell without a usable run still counts in Holm's adjustment. The columns of the result are cell, label,
-    n, the mean of each objective over its seeds, and:
-
-    - standing: a word of `STANDINGS`; dominated_by: labels;
-    - inconclusive: labels of the cells that neither dominate it nor are shown to be worse in one objective;
-    - note: which of these are `forbidden` and why, a caution below five pairs, and cells without a usable run.
-
-    Raises SpecError for fewer than two objectives, an unknown column, or a value that its scale cannot take.
+    n, the mean of each objective, standing, dominated_by, inconclusive and note. Inconclusive are cells that neither
+    dominate it nor are shown to be worse in one objective. Raises SpecError for fewer than two objectives, an unknown
+    column, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
     _check(values, columns)

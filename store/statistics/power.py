@@ -1,8 +1,8 @@
 """How many seeds a difference needs, and which difference the seeds at hand can find.
 
-Power of the two-sided paired t test by the noncentral t distribution. The standard deviation is the observed one, and
-from few seeds it is itself rough: at 5 pairs the true need may well be four times as large, or half. It is a guide
-for planning, not a promise. The level is that of the hardest Holm step, alpha over the size of the family.
+Power of the two-sided paired t test by the noncentral t distribution, with the observed standard deviation. From few
+seeds that is rough: at 5 pairs the true need may well be four times as large, or half. The level is that of the hardest
+Holm step, alpha over the size of the family.
 """
 
 from typing import Final

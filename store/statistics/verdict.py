@@ -1,11 +1,9 @@
 """Verdicts of a whole family of comparisons, from their p values, and one sentence for each.
 
 Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
-is one family with Holm's step-down adjustment over all comparisons. So for each question the chance of any false yes is
-at most alpha, whatever the true differences are. The answer is yes exactly if the interval at the
-comparison's level shows it. The level is alpha / m for the smallest p of m, alpha / (m - 1) for the next,
-and so on until one fails. `docs/statistics.md` says why the three questions cannot share the intervals of one
-step-down.
+is one family with Holm's step-down adjustment over all comparisons, so the chance of any false yes to it is at most
+alpha. The answer is yes exactly if the interval at the comparison's level shows it. `docs/statistics.md` says why the
+three questions cannot share the intervals of one step-down.
 """
 
 import math
@@ -41,8 +39,7 @@ _LARGEST: Final = 700.0  # logarithm of the largest factor in a sentence; exp(71
 def holm(p: Floats) -> Floats:
     """Holm-adjusted p (Holm 1979); the last axis is the family.
 
-    NaN marks a planned comparison that cannot be tested. It stays NaN and counts in the size of the family, so the data
-    cannot shrink the family.
+    NaN marks a planned comparison that cannot be tested. It stays NaN and counts in the size of the family.
     """
     m = p.shape[-1]
     filled = np.where(np.isnan(p), 1.0, p)
@@ -56,8 +53,7 @@ def holm(p: Floats) -> Floats:
 def holm_levels(p: Floats, alpha: float) -> Floats:
     """Level at which Holm's step-down tests each p; the last axis is the family, and NaN is as in `holm`.
 
-    The first comparison that is not rejected, and all after it, have the same level. So p is at most its level exactly
-    if its adjusted p is at most alpha.
+    The first comparison that is not rejected, and all after it, have the same level.
     """
     m = p.shape[-1]
     filled = np.where(np.isnan(p), 1.0, p)
