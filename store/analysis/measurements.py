@@ -56,7 +56,6 @@ def find_measure(store: Store, grid: str, wanted: str, changes: Mapping[str, Any
 
 
 def _find(known: Mapping[str, tuple[str, dict[str, float]]], own: Mapping[str, Any], wanted: str, grid: str) -> str:
-    """Return the one text of `known` that `wanted` means."""
     name, _, where = wanted.partition("@")
     given = set(filter(None, where.split(",")))
     fitting = [

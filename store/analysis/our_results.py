@@ -50,7 +50,6 @@ class Results(NamedTuple):
         return [each for each in sorted(measured) if point.items() <= dict(each).items()]
 
     def arm(self, cell: str, name: str, point: Point) -> Arm:
-        """The runs of a cell with the values of a measurement at a point."""
         found, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
         runs = found.runs.items()
         measured = {seed: run._replace(value=values.get(seed) if run.status == "ok" else None) for seed, run in runs}

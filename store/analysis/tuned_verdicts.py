@@ -83,7 +83,6 @@ def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], ba
 
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:
-    """List objections to the choice: no values, outstanding runs, failed runs."""
     planned = f"{choice.runs} selecting runs{where}"
     failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
     if not choice.among:

@@ -113,7 +113,6 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
 
 
 def _advise(header: Mapping[str, Any], argument: str) -> str:
-    """How to give a grid a measure or a baseline."""
     if header.get("logged"):
         return f"say Campaign(...).grid({header['grid']!r}, {argument}) once"
     overrides = f" with {' '.join(header['overrides'])}" if header.get("overrides") else ""

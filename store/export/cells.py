@@ -199,7 +199,6 @@ def markdown_cells(table: CellTable) -> str:
 
 
 def _texts(table: CellTable, style: _Style) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Headings, rows, and whether a column is to the right."""
     columns = [[_format_entry(entry, style) for entry in column.entries] for column in table.columns]
     rows = [[style.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
     return ["cell", *map(style.escape, headings(table))], rows, [False, *[True] * len(columns)]

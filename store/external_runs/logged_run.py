@@ -294,7 +294,6 @@ def _number(name: str, value: SupportsFloat) -> float:
 def _check_evaluation(
     name: str, value: SupportsFloat | None, items: int | Mapping[str, SupportsFloat], se_items: SupportsFloat | None
 ) -> tuple[float, dict[str, float], float | None]:
-    """The value of an evaluation, those of its items by name, and its standard error over items."""
     error = None if se_items is None else _number(name, se_items)
     if not isinstance(items, Mapping):
         if type(items) is not int or items < 1:

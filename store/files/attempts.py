@@ -117,11 +117,9 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for the thread to be gone."""
         self._stop.set()
         self._thread.join()
 

@@ -45,7 +45,6 @@ class Layout:
         self.looked = self.store / "looked.json"  # stamps of trial directories at the last ingest
 
     def shard(self, name: str) -> Path:
-        """The shard file of this name."""
         return self.spool / name.split(".")[-2][:2] / name
 
     def check_store(self) -> None:

@@ -33,7 +33,6 @@ class PlanFile:
     problems: list[Problem] = field(default_factory=list)
 
     def report(self, layout: Layout, path: Path, reason: object) -> None:
-        """Add a problem of a file."""
         self.problems.append((relative(layout, path), str(reason)))
 
 

@@ -87,7 +87,6 @@ class Trash:
             shutil.copy2(path, self._place_for(path))
 
     def take(self, path: Path) -> None:
-        """Move a file or directory, if it is there."""
         if not path.exists():
             return
         with disk_errors("move", path):
@@ -95,7 +94,6 @@ class Trash:
             sync_directory(path.parent)
 
     def take_trial(self, trial: str) -> None:
-        """Move all attempts of a trial."""
         touch_trial(self._layout, trial)
         self.take(self._layout.trial(trial))
 

@@ -26,7 +26,6 @@ class SavedTexts(NamedTuple):
     how: str  # how to save one, with `{name}` where its name goes
 
     def every(self, layout: Layout) -> dict[str, str]:
-        """The saved texts by name, in the order of names."""
         found = sorted((layout.root / self.folder).glob(f"*.{self.ending}"))
         kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
         return {path.stem: self._read(path) for path in kept}

@@ -220,7 +220,6 @@ class ShardBuffer:
         self._rows[table].append(row)
 
     def extend(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Keep several rows."""
         self._rows[table].extend(rows)
 
     def pending(self, trial: str, attempt: int) -> dict[str, list[tuple[Any, ...]]]:
@@ -233,7 +232,6 @@ class ShardBuffer:
         return add_written(self._written.get((trial, attempt), {}), {})
 
     def forget(self, trial: str, attempt: int) -> None:
-        """Forget what the shards hold of an attempt that has ended."""
         self._written.pop((trial, attempt), None)
 
     def flush(self, durable: Durable = "file and name") -> list[Path]:

@@ -58,7 +58,6 @@ class TrialState:
 
     @property
     def ended(self) -> AttemptState | None:
-        """The latest attempt that has ended."""
         return next((found for found in reversed(self.attempts) if found.end is not None), None)
 
 

@@ -36,7 +36,6 @@ class ShardIngest:
     """Brings the shards of a campaign into the live database."""
 
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, found: Ingested) -> None:
-        """Count in `found`."""
         self._layout = layout
         self._connection = connection
         self._found = found

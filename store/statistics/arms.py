@@ -78,7 +78,6 @@ class Arm(NamedTuple):
 
     @property
     def failed(self) -> set[int]:
-        """Seeds whose run failed."""
         return {seed for seed, run in self.runs.items() if run.outcome == "failed"}
 
     def values(self, seeds: Iterable[int]) -> Floats:
@@ -107,7 +106,6 @@ class Pairing(NamedTuple):
 
     @property
     def summary(self) -> Paired:
-        """The statistics that decide the verdict."""
         return summarise(self.differences) if self.method == "paired t" else welch(self.ours, self.theirs)
 
 

@@ -45,7 +45,6 @@ class Term(NamedTuple):
 
     @property
     def axes(self) -> frozenset[str]:
-        """Names of its factors."""
         return frozenset(factor.name for factor in self.factors)
 
     @property

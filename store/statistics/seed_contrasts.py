@@ -93,7 +93,6 @@ class _Rule(NamedTuple):
 
 
 def _estimate(design: Design, y: Floats, order: int) -> Iterator[_Estimate]:
-    """Estimate the effects of one order from `y` [seeds, cells]."""
     inverse, model = np.linalg.pinv(design.matrix), fit(design.matrix, y[0])
     for term in design.tested:
         if len(term.factors) != order:
