@@ -107,10 +107,8 @@ class Store:
             self.require_plan(name)
             known = self.grids()
             stale = "" if self.stale in (None, _AS_IT_IS) else f"; {self.stale}"
-            there = ", ".join(map(repr, known)) or "none"
-            raise NotFoundError(
-                f"there is no grid {name!r}; the campaign has {there}{suggest_name(name, known)}{stale}"
-            )
+            there = (", ".join(map(repr, known)) or "none") + suggest_name(name, known)
+            raise NotFoundError(f"there is no grid {name!r}; the campaign has {there}{stale}")
         header: dict[str, Any] = json.loads(found["header"][0])
         return header
 

@@ -32,9 +32,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
         known = store.list_names(grid, "v_metric")
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
-        raise NotFoundError(
-            f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds: `--by steps`"
-        )
+        raise NotFoundError(f"no ended run of grid {grid!r} has recorded its tokens; compare by steps or seconds")
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
     # `wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added
     run = pl.col("trial")

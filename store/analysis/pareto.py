@@ -163,9 +163,8 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if found.is_empty():
         names = [*known, *store.list_names(grid, "v_probe")]
-        raise NotFoundError(
-            f"grid {grid!r} has no {wanted.name!r}; there are {', '.join(names)}{suggest_name(wanted.name, names)}"
-        )
+        listed = ", ".join(names) + suggest_name(wanted.name, names)
+        raise NotFoundError(f"grid {grid!r} has no {wanted.name!r}; there are {listed}")
     if (found["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")
     return found.drop("points")

@@ -63,10 +63,7 @@ def _tune(
         wide, over=[_AXIS + name for name in over], within=within, scale=by.scale, better=by.better, split=split
     )
     if len(chosen.choices) < 2:
-        raise SpecError(
-            f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
-            f"the grid has the axes {names}"
-        )
+        raise SpecError(f"a selection over {', '.join(over)} leaves one cell, of the axes {names}: nothing to compare")
     base = _represent(wide, chosen, within, baselines_of(store, grid, None))
     unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
     value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")

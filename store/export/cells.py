@@ -76,7 +76,7 @@ def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float
         columns += [ExportColumn(name, point, better, scale, []) for point in points]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
-            f"a page holds at most {MOST_COLUMNS} columns; {len(columns)} are meant: choose points, --at NAME=VALUE"
+            f"a page holds at most {MOST_COLUMNS} columns, not {len(columns)}: choose points, --at NAME=VALUE"
         )
     finals = (store.final(grid, column.name, column.point) for column in columns)
     frames = [in_plan_order(store.sql, store.grid(grid), final) for final in finals]

@@ -38,9 +38,7 @@ def encode(frame: pl.DataFrame, kind: str) -> bytes:
         frame.write_parquet(sink)
         return sink.getvalue()
     if frame.height > _TEXT_ROWS:
-        raise SpecError(
-            f"a page holds at most {_TEXT_ROWS} rows; the table has {frame.height}: write it as .csv or .parquet"
-        )
+        raise SpecError(f"a page holds at most {_TEXT_ROWS} rows, not {frame.height}: write it as .csv or .parquet")
     escape, table = (latex.escape, latex.table) if kind == "tex" else (markdown.escape, markdown.table)
     rows = [[escape(_text(value)) for value in row] for row in frame.rows()]
     return table([*map(escape, frame.columns)], rows, [kind.is_numeric() for kind in frame.dtypes]).encode()

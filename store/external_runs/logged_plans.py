@@ -33,10 +33,7 @@ def require_logged(layout: Layout, grid: str) -> None:
     except NotFoundError:
         return
     if header.get("logged") is not True:
-        raise SpecError(
-            f"runs are logged into grids of their own; {grid!r} of {layout.root} was planned by a spec, "
-            "give the grid another name"
-        )
+        raise SpecError(f"grid {grid!r} of {layout.root} was planned by a spec; log runs into a grid of another name")
 
 
 def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,10 +97,8 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
                 f"another config: {told}; give this one another label, or log it into another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
-            raise SpecError(
-                f"a variant has one place on the axes; {line['label']!r} of grid {line['grid']!r} is at "
-                f"{other['axes']}, and now at {line['axes']}"
-            )
+            was, now = other["axes"], line["axes"]
+            raise SpecError(f"a variant has one place on the axes; {line['label']!r} is at {was}, and now at {now}")
 
 
 def _publish_submission(layout: Layout, submission: str, line: Line) -> None:

@@ -8,6 +8,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Self, SupportsFloat, final
@@ -22,7 +23,7 @@ from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
 
 FLUSH_S: Final = 30.0
-"""Seconds after which what was logged goes to disk with the next value, or a fifth of the run's age if that is more."""
+"""Seconds after which the next value takes all to disk, or a fifth of the run's age if that is more."""
 
 MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 
@@ -50,22 +51,19 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
     live = trial_state(layout, line["trial"]).live
     if live is not None:
+        owner = f"process {live.start.get('pid')} on {live.start.get('host')}"
         raise SpecError(
             f"one process logs a run; {line['label']!r} with seed {line['seed']} of grid {line['grid']!r} is being "
-            f"logged by process {live.start.get('pid')} on {live.start.get('host')}, wait for its end, or choose "
-            "another seed or label"
+            f"logged by {owner}, wait for its end, or choose another seed or label"
         )
 
 
 def _script() -> str | None:
     """The file that this process runs, and a hash of its text; None in a notebook or at a prompt."""
-    named = getattr(sys.modules.get("__main__"), "__file__", None)
-    if named is None:
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if path is None or not Path(path).is_file():
         return None
-    try:
-        return f"{Path(named).name} {blake2b(Path(named).read_bytes(), digest_size=6).hexdigest()}"
-    except OSError:  # it has been moved since
-        return Path(named).name
+    return f"{Path(path).name} {blake2b(Path(path).read_bytes(), digest_size=6).hexdigest()}"
 
 
 @final
@@ -121,10 +119,8 @@ class Run:
         values = {name: _number(name, value) for name, value in {**(metrics or {}), **named}.items()}
         for name in values:
             if step <= self._seen.get(name, -1):
-                raise SpecError(
-                    f"the step of a metric rises; {name!r} was logged at step {self._seen[name]} and now at {step}, "
-                    "count steps over the whole run"
-                )
+                before = f"{name!r} was logged at step {self._seen[name]}"
+                raise SpecError(f"the step of a metric rises; {before} and now at {step}")
         for name, value in values.items():
             self._seen[name] = step
             self._buffer.add("metric", (self.trial, self.attempt, step, name, value, wall_s))
@@ -205,10 +201,8 @@ class Run:
             return
         if error is None:
             self.finish()
-        elif isinstance(error, Exception):
-            self.fail(error)
         else:
-            self._end({"status": "stopped", "message": f"it was stopped by {type(error).__name__}"})
+            self._stop(error, f"it was stopped by {type(error).__name__}")
 
     def _end(self, outcome: Mapping[str, Any]) -> None:
         self._require_open()
@@ -227,13 +221,15 @@ class Run:
 
     def _at_exit(self) -> None:
         """The process ends before the run was finished; a child that was forked has no say in it."""
-        if self._status is not None or os.getpid() != self._pid:
-            return
-        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        if self._status is None and os.getpid() == self._pid:
+            error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+            self._stop(error, "the process ended before the run was finished")
+
+    def _stop(self, error: BaseException | None, message: str) -> None:
         if isinstance(error, Exception):
             self.fail(error)
         else:
-            self._end({"status": "stopped", "message": "the process ended before the run was finished"})
+            self._end({"status": "stopped", "message": message})
 
     def _require_open(self) -> None:
         if self._status is not None:
@@ -283,11 +279,9 @@ def _name(name: str) -> str:
 
 
 def _number(name: str, value: SupportsFloat) -> float:
-    try:
+    with suppress(TypeError, ValueError, RuntimeError):
         if not isinstance(value, str):
             return float(value)
-    except (TypeError, ValueError, RuntimeError):
-        pass
     raise SpecError(f"what is logged is a number; {_name(name)!r} has {value!r}")
 
 

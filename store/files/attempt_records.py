@@ -102,7 +102,8 @@ def _read(
     """`start.json` or `end.json` of the attempt `place`; None if it is not there, or is a problem."""
     try:
         record = record_fields.read_record(path, known)
-        _check_place(record, *place)
+        _check_place((record["trial"], record["attempt"]), place)
+        _check_nested(record)
     except NotFoundError:
         return None
     except StoreError as error:
@@ -111,12 +112,13 @@ def _read(
     return record
 
 
-def _check_place(record: Mapping[str, Any], key: str, attempt: int) -> None:
-    if (record["trial"], record["attempt"]) != (key, attempt):
-        raise StoreError(
-            f"the record names attempt {record['attempt']} of trial {record['trial']}, but is stored under attempt "
-            f"{attempt} of {key}; move it back or delete it"
-        )
+def _check_place(named: tuple[Any, ...], place: tuple[Any, ...]) -> None:
+    if named != place:
+        said, stored = (" ".join(map(str, each)) for each in (named, place))
+        raise StoreError(f"the record names {said}, but is stored under {stored}; move it back or delete it")
+
+
+def _check_nested(record: Mapping[str, Any]) -> None:
     if "status" in record and record["status"] not in _STATUSES:
         raise StoreError(f"field 'status' must be one of {_STATUSES}, got {record['status']!r}")
     for table in (record.get("wrote") or {}).values():
@@ -153,11 +155,7 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
     Raises NotFoundError: there is none; StoreError: it is torn or altered, of another version, or of another place.
     """
     record = record_fields.read_record(layout.evaluation(*place), _EVALUATION)
-    if (record["trial"], record["attempt"], record["evaluation"]) != place:
-        raise StoreError(
-            f"the record names evaluation {record['evaluation']} of attempt {record['attempt']} of trial "
-            f"{record['trial']}, but is stored under {' '.join(map(str, place))}; move it back or delete it"
-        )
+    _check_place((record["trial"], record["attempt"], record["evaluation"]), place)
     _check_shards("shards", record["shards"])
     return record
 

@@ -51,10 +51,7 @@ class Layout:
         """Raise StoreError for a store that is a symbolic link: it would be written, or read, outside the campaign."""
         for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
             if path.is_symlink():
-                raise StoreError(
-                    f"a store lies inside its campaign; {path} is a symbolic link: remove the link and run "
-                    "`ablate rebuild`"
-                )
+                raise StoreError(f"a store lies inside its campaign; remove the link {path} and run `ablate rebuild`")
 
     def exists(self) -> bool:
         """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""

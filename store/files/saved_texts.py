@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from store.files.atomic import disk_errors, is_temporary, read_bytes, write_atomic
+from store.files.atomic import disk_errors, is_temporary, write_atomic
 from store.files.layout import Layout
 
 _NAME: Final = re.compile(r"[a-z0-9_-]+")
@@ -28,7 +28,7 @@ class SavedTexts(NamedTuple):
     def every(self, layout: Layout) -> dict[str, str]:
         found = sorted((layout.root / self.folder).glob(f"*.{self.ending}"))
         kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
-        return {path.stem: self._read(path) for path in kept}
+        return {path.stem: self._read(layout, path) for path in kept}
 
     def text(self, layout: Layout, name: str) -> str:
         """The saved text `name`. Raises SpecError: `name` cannot be one; NotFoundError: there is none."""
@@ -38,12 +38,12 @@ class SavedTexts(NamedTuple):
             listed = f"there are {known}{suggest_name(name, known)}" if known else "there is none yet"
             how = self.how.format(name=name)
             raise NotFoundError(f"the campaign has no saved {self.noun} {name!r}; {listed}: {how}")
-        return self._read(path)
+        return self._read(layout, path)
 
     def save(self, layout: Layout, name: str, text: str) -> bool:
         """Keep `text` as `name`; whether that replaced another. Raises SpecError: `name` cannot be one."""
         path = self._path(layout, name)
-        replaced = path.is_file() and self._read(path).strip() != text.strip()
+        replaced = path.is_file() and self._read(layout, path).strip() != text.strip()
         write_atomic(path, f"{text.strip()}\n".encode())
         return replaced
 
@@ -52,14 +52,10 @@ class SavedTexts(NamedTuple):
             raise SpecError(f"a saved {self.noun} is named by lower-case letters, digits, _ and -; got {name!r}")
         return layout.root / self.folder / f"{name}.{self.ending}"
 
-    def _read(self, path: Path) -> str:
-        if not path.resolve().is_relative_to(path.parents[1].resolve()):
-            raise SpecError(
-                f"{path} is a link that leads out of the campaign; it is not read: put the {self.noun} there"
-            )
+    def _read(self, layout: Layout, path: Path) -> str:
         try:
-            with disk_errors("read", path):
-                return read_bytes(path).decode()
+            with disk_errors("read", path), layout.open_inside(path) as file:
+                return file.read().decode()
         except UnicodeDecodeError as error:
             raise SpecError(f"{path} is not UTF-8 text ({error.reason}); save the {self.noun} again") from error
 

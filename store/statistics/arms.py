@@ -118,13 +118,9 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
     for row in values.iter_rows(named=True):
         arm = found.setdefault(row["cell"], Arm(row["cell"], row["label"], row["operator"], {}))
         if row["seed"] in arm.runs:
-            raise StoreError(
-                f"a cell has one run per seed; {arm.label!r} has seed {row['seed']} twice: `ablate rebuild`"
-            )
+            raise StoreError(f"{arm.label!r} has seed {row['seed']} twice; make the store again: `ablate rebuild`")
         if row["status"] not in STATUSES:
-            raise StoreError(
-                f"a status is one of {', '.join(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
-            )
+            raise StoreError(f"a status is one of {STATUSES}; {arm.label!r} seed {row['seed']} has {row['status']!r}")
         about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
         about["code"] = current_core(about["code"])
         arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], **about)
@@ -144,10 +140,7 @@ def match_cells(cells: list[str], baseline: Baseline) -> dict[str, str]:
         bases = {cell: baseline[cell] for cell in cells if cell in baseline}
     for base in [baseline] if isinstance(baseline, str) else bases.values():
         if base not in cells:
-            raise NotFoundError(
-                f"the baseline {base!r} is not among the {len(cells)} cells{suggest_name(base, cells)}; "
-                "pass a cell key of this grid"
-            )
+            raise NotFoundError(f"the baseline {base!r} is not among the {len(cells)} cells{suggest_name(base, cells)}")
     return bases
 
 

@@ -168,9 +168,7 @@ def _common(cells: Cells, budget: float | None, level: float | None) -> tuple[fl
         raise NotFoundError("no run has a curve with a finite value")
     low, high = min(float(curve.cost[0]) for curve in every), max(float(curve.cost[-1]) for curve in every)
     if budget is not None and not low <= budget <= high:
-        raise SpecError(
-            f"a budget lies between the first and the last recorded cost, {low:g} and {high:g}; got {budget:g}"
-        )
+        raise SpecError(f"a budget lies among the recorded costs, {low:g} to {high:g}; got {budget:g}")
     if level is not None and not math.isfinite(level):
         raise SpecError(f"a level to be reached is a finite number; got {level:g}")
     curves = [curve for curve in every if curve.status == "ok"] or every

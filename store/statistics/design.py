@@ -75,9 +75,8 @@ def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
     """Raise SpecError unless `values` has a column for the seed, the value and each of `factors`."""
     for name in (*factors, SEED, "value"):
         if name not in values.columns:
-            raise SpecError(
-                f"effects need the column {name!r}; there are {values.columns}{suggest_name(name, values.columns)}"
-            )
+            known = values.columns
+            raise SpecError(f"effects need the column {name!r}; there are {known}{suggest_name(name, known)}")
 
 
 def usable(values: pl.DataFrame) -> pl.DataFrame:

@@ -53,9 +53,9 @@ def response(values: Floats, scale: Scale) -> Floats:
         wrong = values[(values <= 0) | (values >= 1)][0]
         raise SpecError(f"the logit scale needs values between 0 and 1; got {wrong:g}; give the measure scale='linear'")
     if scale == "linear":
+        wrong = np.abs(values).max()
         raise SpecError(
-            f"the linear scale needs values below {_LARGEST:g}; got {np.abs(values).max():g}; "
-            "give the measure scale='log'"
+            f"the linear scale needs values below {_LARGEST:g}; got {wrong:g}; give the measure scale='log'"
         )
     raise SpecError(f"the log scale needs values above 0; got {values.min():g}; give the measure scale='linear'")
 

@@ -285,7 +285,7 @@ def test_a_store_that_is_a_link_is_refused(campaign: Campaign, tmp_path: Path) -
         elsewhere = place.rename(tmp_path / f"elsewhere {name}")
         place.symlink_to(elsewhere)
         for use in (ingest, rebuild, Store.open, lambda root: Store.open(root, refresh=False)):
-            with pytest.raises(StoreError, match="is a symbolic link: remove the link"):
+            with pytest.raises(StoreError, match="inside its campaign; remove the link"):
                 use(campaign.root)
         place.unlink()
         if name:

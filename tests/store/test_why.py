@@ -121,7 +121,7 @@ def test_without_a_value_on_the_selecting_seeds_there_is_no_verdict(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("axis", "told"),
-    [("operator", "over operator leaves one cell, and nothing"), ("rate", "over rate has nothing to choose")],
+    [("operator", "over operator leaves one cell"), ("rate", "over rate has nothing to choose")],
 )
 def test_a_selection_that_leaves_one_cell_or_has_no_choice_is_refused(tmp_path: Path, axis: str, told: str) -> None:
     """An axis that is zipped with another one gives no choice."""

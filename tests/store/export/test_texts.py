@@ -91,7 +91,7 @@ def test_a_number_is_rounded_to_two_digits_of_its_spread(
 def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
     frame = pl.DataFrame({"i": range(10_001)})
     assert encode(frame, "csv").count(b"\n") == 10_002
-    with pytest.raises(SpecError, match=r"at most 10000 rows; the table has 10001: write it as \.csv or \.parquet"):
+    with pytest.raises(SpecError, match=r"at most 10000 rows, not 10001: write it as \.csv or \.parquet"):
         encode(frame, "tex")
 
 
