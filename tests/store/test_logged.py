@@ -302,7 +302,7 @@ def test_a_variant_keeps_its_config_and_its_place(campaign: Campaign) -> None:
 def test_a_grid_of_a_spec_takes_no_logged_runs(campaign: Campaign) -> None:
     write_campaign(campaign.root, seeds=(0,), steps=2, sigma_f=(1, 5))
     for attempt in (lambda: campaign.start("quickstart", label="x", seed=0), lambda: campaign.grid("quickstart")):
-        with pytest.raises(SpecError, match=r"'quickstart' of .* was planned by a spec; log runs into a grid of another name"):
+        with pytest.raises(SpecError, match=r"'quickstart' of .* was planned by a spec; log runs"):
             attempt()
     with campaign.start("mine", label="x", seed=0) as run:
         run.log(0, loss=1.0)
