@@ -1,7 +1,7 @@
 """Warnings about results, and the order of a plan, by SQL over the views; each takes the function that runs SQL."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -36,31 +36,23 @@ def baseline_cells(header: Mapping[str, Any]) -> set[str | None]:
 def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
     """`found`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
     cells = sql(
-        """
-        SELECT cell, json_extract(arg_min(axes, position), $members), min(position)
-        FROM grid_trial WHERE grid = $grid GROUP BY cell
-        """,
+        "SELECT cell, json_extract(arg_min(axes, position), $members), min(position) FROM grid_trial "
+        "WHERE grid = $grid GROUP BY cell",
         {"grid": header["grid"], "members": [quoting.member(axis["name"]) for axis in header["axes"]]},
     )
-    orders = [_order(axis["labels"]) for axis in header["axes"]]
+    ranks = [{label: at for at, label in enumerate(axis["labels"])} for axis in header["axes"]]
     first = baseline_cells(header)
-    places = {
-        cell: (cell not in first, [order(level) for order, level in zip(orders, levels, strict=True)], position)
-        for cell, levels, position in cells.rows()
-    }
+    places = {}
+    for cell, levels, position in cells.rows():
+        places_of_levels = [rank.get(_label(level), len(rank)) for rank, level in zip(ranks, levels, strict=True)]
+        places[cell] = cell not in first, places_of_levels, position
     keys = [places[cell] for cell in found["cell"]]
     return found[sorted(range(found.height), key=keys.__getitem__)]
 
 
-def _order(labels: Sequence[str]) -> Callable[[str | None], int]:
-    """By the JSON of a level, which place it has among an axis' `labels`; last where it is none of them."""
-    places = {label: at for at, label in enumerate(labels)}
-
-    @cache  # very many cells have the same few levels
-    def order(level: str | None) -> int:
-        return places.get(label_of(None if level is None else json.loads(level)), len(places))
-
-    return order
+@cache  # very many cells have the same few levels
+def _label(level: str | None) -> str:
+    return label_of(None if level is None else json.loads(level))
 
 
 def damage(sql: Sql, grid: str | None) -> list[str]:
@@ -70,12 +62,8 @@ def damage(sql: Sql, grid: str | None) -> list[str]:
     of = "WHERE $grid IS NULL OR grid = $grid"
     lost = sql(f"SELECT grid, count(*) AS n FROM v_unreadable {of} GROUP BY grid ORDER BY grid", {"grid": grid}).rows()
     planned = sql(
-        f"""
-        WITH planned AS (SELECT grid, (header->>'$.trials')::BIGINT AS trials FROM grid {of}),
-        known AS (SELECT grid, count(*) AS n FROM grid_trial {of} GROUP BY grid)
-        SELECT grid, trials, coalesce(n, 0) AS n FROM planned LEFT JOIN known USING (grid)
-        WHERE coalesce(n, 0) < trials ORDER BY grid
-        """,
+        f"SELECT grid, any_value(h.trials) AS planned, count(t.trial) AS n FROM grid h LEFT JOIN grid_trial t "
+        f"USING (grid) {of} GROUP BY grid HAVING n < planned ORDER BY grid",
         {"grid": grid},
     ).rows()
     doubts = sql(
