@@ -13,7 +13,7 @@ from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
-from store.statistics import expected_optimism
+from store.statistics.selection import expected_optimism
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)

@@ -19,7 +19,7 @@ from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from store import Store
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
-from store.statistics import power
+from store.statistics.power import power
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)

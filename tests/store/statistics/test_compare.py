@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from grid.errors import NotFoundError, SpecError, StoreError
-from store.statistics import VERDICTS, compare
+from store.statistics import compare
 from store.statistics.compare import SCHEMA
 from store.statistics.scales import response
-from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
+from store.statistics.verdict import UNAFFORDABLE, VERDICTS, seeds_outlook
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])

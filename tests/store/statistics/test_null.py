@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import Judgement, compare, judge, p_zero, power, summarise, t_interval
+from store.statistics import compare, judge, p_zero, summarise, t_interval
+from store.statistics.power import power
+from store.statistics.verdict import Judgement
 
 REPS = 4000
 ALPHA = 0.05

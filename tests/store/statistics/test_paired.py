@@ -2,17 +2,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from store.statistics import (
-    Paired,
+from store.statistics import Paired, p_zero, summarise, t_interval
+from store.statistics.paired_differences import (
     hedges_g,
     p_beyond,
     p_within,
-    p_zero,
     pairing_correlation,
     sign_flip_p,
-    summarise,
     superiority,
-    t_interval,
 )
 
 SIZES = [2, 3, 5, 8, 21]

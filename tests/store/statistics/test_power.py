@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from store.statistics import detectable, power, seeds_needed
+from store.statistics import detectable
+from store.statistics.power import power, seeds_needed
 
 ONE = np.array([1.0])
 
