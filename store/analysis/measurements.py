@@ -27,8 +27,7 @@ def text_of(name: str, at: Mapping[str, float]) -> str:
 def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, float]]]:
     """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first.
 
-    If an evaluation has the name of a training metric, the metric is not among them: the name means the evaluation, as
-    in `Store.final`.
+    A training metric with the name of an evaluation is not among them, as in `Store.final`.
     """
     found = store.sql(
         "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point",
@@ -44,9 +43,9 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
 def find_measure(store: Store, grid: str, wanted: str, changes: Mapping[str, Any] | None = None) -> GridMeasure:
     """Return the measurement `wanted` as a measure of the grid, with single fields replaced.
 
-    Coordinates that `wanted` leaves out are those of the grid's measure. Another measurement than the grid's own is
-    compared on the linear scale, without a margin that counts as equal, and lower is better if nothing says otherwise.
-    Raises NotFoundError if no finished run has it, and SpecError if several fit.
+    Coordinates that `wanted` leaves out are those of the grid's measure. Other measurements are compared on the linear
+    scale without a rope; lower is better if nothing says otherwise. Raises NotFoundError if no finished run has it, and
+    SpecError if several fit.
     """
     known, own = measurements(store, grid), store.grid(grid)["measure"] or {}
     name, at = known[_find(known, own, wanted, grid)]

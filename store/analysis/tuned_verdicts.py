@@ -21,13 +21,11 @@ def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Sp
     """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
 
     Every setting, the baseline's too, is represented by its best cell on the seeds that select. With `split` "apart" it
-    is compared on the other seeds; with "same" on all, and each reason warns of that. It adds columns to `compare`:
-
-    - selected: levels of `over`; among: number of cells it was chosen from; selected_on, reported_on: seeds;
-    - optimism: expected gain of the best of `among` equal cells, in standard deviations of a run; 0 with "apart".
-
-    There is no verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select.
-    Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
+    is compared on the other seeds; with "same" on all, and each reason warns of that. Further columns are selected
+    (levels of `over`), among (number of cells it was chosen from), selected_on and reported_on (seeds). `optimism` is
+    the expected gain of the best of `among` equal cells, in standard deviations of a run; 0 with "apart". There is no
+    verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select. Raises as
+    `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
     return tuned_table(store, grid, over, split)[0]
 

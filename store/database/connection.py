@@ -36,9 +36,9 @@ OFFLINE: Final = {
 def open_live(path: Path, *, threads: int | None = None, empty: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A read-write connection to the database at `path`; the caller holds the ingest lock.
 
-    One that an older version wrote is replaced by an empty one, and the log says so: the campaign's files have it all.
-    With `empty`, any is replaced that this version could read. Raises StoreError: a newer version wrote it, or it
-    cannot be read; EnvironmentProblem: the disk is full or not writable, or another program has the database open.
+    One that an older version wrote is replaced by an empty one; with `empty`, also one of this version. Raises
+    StoreError: a newer version wrote it, or it cannot be read; EnvironmentProblem: the disk is full or not writable, or
+    another program has the database open.
     """
     make_directory(path.parent)
     with engine_errors(path), _engine_place(path) as place, ExitStack() as stack:
@@ -60,10 +60,9 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
 
 @contextmanager
 def _engine_place(path: Path) -> Iterator[Path]:
-    """Where the engine opens the database `path`.
+    """Where the engine opens the database `path`: itself, or a temporary copy, which replaces it at the end.
 
-    If the path has a question mark, the engine would write its log to another directory. It then works on a temporary
-    copy, which replaces the database at the end.
+    If the path has a question mark, the engine would write its log to another directory.
     """
     if "?" not in str(path):
         yield path

@@ -35,8 +35,7 @@ def locked_connection(
 
     The file is attached to a database in memory. For a second `connect` to the same path the engine would return the
     file that it opened first, even if another was renamed over it. Data that do not fit into memory are spilled to a
-    directory of this connection, the only one that it may access. The engine creates this directory on demand and
-    removes it with the connection. The limits are 80 % of memory and 90 % of the free disk, or `memory_bytes` of each.
+    directory, the only one that it may access, which the engine makes and removes. `memory_bytes` limits both.
     """
     spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
     limits: dict[str, str | int] = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")

@@ -12,9 +12,8 @@ from store.store import Store
 def write_wandb(store: Store, grid: str, folder: Path) -> int:
     """Write an offline run for every trial of `grid` that has begun; return the number of runs.
 
-    The project is the grid, the group is the cell and the tag is the status; the config has the axes and the seed.
-    Nothing is uploaded. The package wandb must be installed. Raises SpecError: `folder` holds something;
-    EnvironmentProblem: it cannot be made.
+    The project is the grid, the group the cell, the tag the status; the config has the axes and the seed. The package
+    wandb must be installed. Raises SpecError: `folder` holds something; EnvironmentProblem: it cannot be made.
     """
     require_empty(folder)
     runs = read_runs(store, grid)

@@ -1,7 +1,7 @@
 """Grids that grow as runs are logged: every run publishes its own line, and the grid's files are derived from all.
 
-docs/wire-format.md has the files. No lock is needed: each process that publishes a run derives the grid files again
-until they agree with the runs. The last writer also checks after its last write.
+No lock is needed: each process that publishes a run derives the grid files again until they agree with the runs. The
+last writer also checks after its last write.
 """
 
 import json

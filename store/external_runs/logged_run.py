@@ -71,8 +71,7 @@ class Run:
     """A run that is being logged: `log`, `evaluate` and `probe`, then `finish` or `fail`.
 
     As a context manager it finishes at the end of the block, and an exception is recorded as a failed attempt. Values
-    go to disk every half minute and at the end. A process that is killed leaves what had gone to disk, and its attempt
-    is seen as lost; one that ends without a word records that it did.
+    go to disk every half minute and at the end. A process that is killed leaves what had gone to disk.
     """
 
     def __init__(self, layout: Layout, start: Mapping[str, Any], line: Mapping[str, Any], steps: int | None) -> None:
@@ -138,9 +137,9 @@ class Run:
     ) -> None:
         """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
 
-        `items` is the number of items that `value` is the mean of, or a mapping of their values by name. With the
-        mapping, the value and its standard error over items may be left out. Raises SpecError: the run has ended, the
-        place was recorded before, a value is no number, or not the items' mean.
+        `items` is the number of items that `value` is the mean of, or a mapping of their values by name. Then the value
+        and its standard error may be left out. Raises SpecError: the run has ended, the place was recorded before, a
+        value is no number, or not the items' mean.
         """
         where = self._require_new("evaluation", step, name, point)
         number, values, error = _check_evaluation(name, value, items, se_items)

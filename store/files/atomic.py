@@ -1,7 +1,7 @@
 """Files that are either there and whole, or not there: temporary file, fsync, rename, fsync of the directory.
 
 The last member of a sealed JSON record is `"seal"`: blake2b-64, in hexadecimal digits, of all bytes before the comma in
-front of it. A flipped bit may turn one number into another and leave the JSON whole; it does not leave the seal right.
+front of it. So a flipped bit that turns one number into another is found.
 """
 
 import errno
@@ -84,8 +84,8 @@ def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callabl
 def retry_io(action: Callable[[], T]) -> T:
     """Return the result of `action`; repeat it after transient errors of network file systems.
 
-    The action must open its files itself, since a stale handle stays stale. NFS raises ESTALE, Lustre also the others.
-    Raises OSError: a permanent error at once; a transient one after five tries, or later after `set_retry_timeout`.
+    The action must open its files itself, since a stale handle stays stale. Raises OSError: a permanent error at once;
+    a transient one after five tries, or later after `set_retry_timeout`.
     """
     began, tries, told = time.monotonic(), 0, False
     while True:
@@ -134,8 +134,7 @@ def make_directory(path: Path, *, durable: bool = True) -> Path:
 def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Durable = "file and name") -> Path:
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
 
-    It never has other permissions than `mode`; None: those of any new file. A file that is not durable may be empty
-    after a crash of the machine. On an error no file is left behind.
+    It never has other permissions than `mode`, if given. A file that is not durable may be empty after a crash.
     """
     make_directory(path.parent, durable=durable == "file and name")
     with disk_errors("write", path):

@@ -1,7 +1,7 @@
 """Records of attempts and of their later evaluations, read and checked, as rows of `attempt` and `evaluated`.
 
-docs/wire-format.md has the files. The record of a later evaluation names its shards, and only these are served. So one
-rename publishes an evaluation or replaces it, and the leftovers of a killed process do not count.
+The record of a later evaluation names its shards, and only these are served. So one rename publishes an evaluation or
+replaces it, and the leftovers of a killed process do not count.
 """
 
 import re

@@ -51,8 +51,7 @@ class DirectoryCache:
     def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
 
-        `troubled` are paths of records that could not be read: they are tried again every time. `unread` are
-        directories that were not read wholly.
+        Directories of `troubled` records and those `unread` are read again.
         """
         again = {*unread, *(Path(file).parts[1] for file in troubled if file.startswith("trials/"))}
         seen = {fan: self._before[fan] for fan in self.same - again}

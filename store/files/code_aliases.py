@@ -1,8 +1,7 @@
 """Code of an earlier release that computes the same numbers under another name.
 
 `code_aliases.json` has one row per source file: old name, old hash, new name, new hash. A result that the old file made
-counts as made by the new file, as long as the new file has that hash. An edit of the new file ends the equality.
-After a rename or a rewording run `python tests/code_aliases.py OLD_TREE OLD=NEW`.
+counts as made by the new file, as long as the new file has that hash. `python tests/code_aliases.py` writes it.
 """
 
 import json
@@ -18,10 +17,7 @@ def _aliases() -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def current_sources(sources: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return recorded `sources` (name to hash) with the names and hashes of the present release; None stays None.
-
-    A file whose code is part of the core now has no entry of its own.
-    """
+    """Return recorded `sources` (name to hash) by names and hashes of the present release; no parts of the core."""
     if sources is None:
         return None
     found = {name: _aliases().get((name, value), (name, value)) for name, value in sources.items()}

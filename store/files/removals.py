@@ -1,6 +1,6 @@
 """Removed trials: `removals/<id>.json` says which, and their files lie in `trash/<id>`.
 
-A removal outlasts the trash, because shards still have rows of the removed attempts. These rows are left out until the
+A removal outlasts the trash, because shards still have rows of the removed attempts. These are left out until the
 attempts are back in `trials/`, and a new attempt of a removed trial gets a higher number.
 """
 

@@ -1,9 +1,7 @@
 """Shards: the long tables of a campaign as Parquet files, each written once by one worker.
 
-The name carries the table and the blake2b-128 of the whole file, so one rename publishes both, and a flipped bit is
-found before the file is parsed:
-
-    <submission>-<worker>-<sequence>-<table>.<blake2b>.parquet
+The name, `<submission>-<worker>-<sequence>-<table>.<blake2b>.parquet`, has the hash of the whole file, so one rename
+publishes both, and a flipped bit is found before the file is parsed.
 """
 
 import json
@@ -99,8 +97,8 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
 def _build_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Build an array of texts, numbers or points; None is null, except in points.
 
-    `pyarrow.array` would import pandas, some 380 modules that no worker needs.
-    Raises AttributeError, TypeError or pyarrow.ArrowInvalid: a value is no such text, point or number.
+    `pyarrow.array` would import pandas, some 380 modules that no worker needs. Raises AttributeError, TypeError or
+    pyarrow.ArrowInvalid: a value is no such text, point or number.
     """
     if kind == POINT:
         return _build_points(values)

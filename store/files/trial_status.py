@@ -161,8 +161,7 @@ def local_process(start: Mapping[str, Any]) -> bool | None:
 def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
     """Return True if the process of an attempt that wrote `start` and no end still runs; for displays.
 
-    For another host it compares clocks, so it can be wrong by their difference. A heartbeat from the future counts as
-    young. A takeover is decided by `runners.attempts.leases` instead.
+    For another host it compares clocks, so it can be wrong by their difference. `runners.attempts.leases` cannot.
     """
     here = local_process(start)
     if here is not None:

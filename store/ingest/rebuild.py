@@ -15,8 +15,7 @@ from store.ingest.ingested import Ingested
 def rebuild(root: Path | Layout) -> Ingested:
     """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
 
-    Readers are served from the old snapshot until the new one is complete. Raises NotFoundError: there is no campaign;
-    EnvironmentProblem: the disk is full or not writable; the old database stays.
+    Readers have the old snapshot until then. Raises NotFoundError: there is no campaign; EnvironmentProblem.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     if not layout.exists():
