@@ -21,7 +21,6 @@ _RECORD = fields({"object": "trials"})
 _LAST = fields({"key": "trial", "int32": "last"})
 
 
-@final
 class Removals(NamedTuple):
     """The trials that were removed."""
 

@@ -6,10 +6,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
@@ -27,9 +26,7 @@ _SPACE = Path("/proc/self/ns/pid")
 _UNKNOWN = "unknown"
 
 
-@final
-@dataclass(frozen=True)
-class AttemptState:
+class AttemptState(NamedTuple):
     """One attempt that has begun: the records it wrote, and whether its process still lives."""
 
     attempt: int
@@ -38,9 +35,7 @@ class AttemptState:
     alive: bool
 
 
-@final
-@dataclass(frozen=True)
-class TrialState:
+class TrialState(NamedTuple):
     """The state of one trial and its begun attempts, oldest first."""
 
     status: Status
