@@ -20,8 +20,6 @@ from store.files.plans import require_version
 from store.ingest.content_hash import content_hash
 from store.ingest.ingest import ingest
 
-_AS_IT_IS = "it was opened as it is"
-
 
 @final
 class Store:
@@ -30,7 +28,7 @@ class Store:
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, stale: str | None) -> None:
         self.layout = layout
         self._connection = connection
-        self.stale = stale  # why the newest files may be missing, in words
+        self.stale = stale  # why a refresh may have missed the newest files, in words
 
     @classmethod
     def open(
@@ -55,7 +53,7 @@ class Store:
         for name in layout.grid_names():
             require_version(layout, name)
         layout.check_store()
-        stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else _AS_IT_IS
+        stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else None
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
@@ -106,7 +104,7 @@ class Store:
         if found.is_empty():
             self.require_plan(name)
             known = self.grids()
-            stale = "" if self.stale in (None, _AS_IT_IS) else f"; {self.stale}"
+            stale = f"; {self.stale}" if self.stale else ""
             there = (", ".join(map(repr, known)) or "none") + suggest_name(name, known)
             raise NotFoundError(f"there is no grid {name!r}; the campaign has {there}{stale}")
         header: dict[str, Any] = json.loads(found["header"][0])
@@ -232,7 +230,7 @@ class Store:
 
     def warnings(self, grid: str | None = None) -> list[str]:
         """Return a sentence per stale, damaged or missing file and per grid of mixed code; of all grids or one."""
-        stale = [f"results may be out of date: {self.stale}"] if self.stale not in (None, _AS_IT_IS) else []
+        stale = [f"results may be out of date: {self.stale}"] if self.stale else []
         return [*stale, *self.damage(grid), *queries.mixtures(self.sql, grid)]
 
     def damage(self, grid: str | None = None) -> list[str]:

@@ -11,8 +11,7 @@ OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
 """Facts of a printed cell that its measurement, its point or its operator says already."""
 
 _ALIKE = 1.1  # sizes whose ratio is below this count as the same: papers round
-_PROBED: Final[Mapping[str, int]] = {"sink_share": 64}
-"""Tokens of the sequences that 004 probes (section 4: T = 64); shares of other lengths are other quantities."""
+_PROBED = 64  # tokens of the sequences whose sink shares 004 prints (section 4)
 
 
 def named(cell: PublishedCell) -> str:
@@ -65,9 +64,8 @@ def another(cell: PublishedCell, own: Own) -> str:
         return f"another task: the grid learns {kind or 'nothing yet'}, the paper's is {cell.task}"
     if cell.placement is not None and own.placement != cell.placement:
         return f"no cell of the grid has it in {cell.placement}"
-    length = _PROBED.get(cell.measurement or "")
-    if length is not None and own.probed is not None and own.probed != length:
-        return f"sink shares of other lengths are not comparable: of {length} tokens there, of {own.probed} here"
+    if cell.measurement == "sink_share" and own.probed not in (None, _PROBED):
+        return f"sink shares of other lengths are not comparable: of {_PROBED} tokens there, of {own.probed} here"
     return ""
 
 
@@ -86,12 +84,7 @@ def agrees(here: str, there: str) -> bool:
         return False
 
 
-def alike(theirs: float, ours: float | None) -> bool:
-    """Whether two amounts count as the same; one that is unknown does not."""
-    return ours is not None and ours > 0 and max(theirs / ours, ours / theirs) < _ALIKE
-
-
 def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
-    if theirs is None or alike(theirs, ours):
+    if theirs is None or (ours and max(theirs / ours, ours / theirs) < _ALIKE):
         return ""
     return f"{format_size(theirs)} {what}, here {format_size(ours) if ours is not None else 'unknown'}"
