@@ -206,7 +206,7 @@ def test_unusable_runs_are_named(frame) -> None:
         only(values, baseline="softmax")
     with pytest.raises(StoreError, match="'softmax' has seed 0 twice"):
         only(pl.concat([values, values]))
-    with pytest.raises(StoreError, match="'SSA' seed 1: 'done'"):
+    with pytest.raises(StoreError, match="'SSA' seed 1 has 'done'"):
         only(frame({"softmax": BASE, "SSA": BASE}, {("SSA", 1): "done"}))
     with pytest.raises(SpecError, match=r"\['status'\] are missing"):
         only(values.drop("status"))
