@@ -83,7 +83,7 @@ def test_curves_and_pareto_sets_answer_on_a_terminal(campaign: Path, ablate: Cal
     assert "compare by steps or seconds" in ablate("curves", "--campaign", campaign, code=3).err
     for budget in ("-5", "nan", "1e30"):
         assert (
-            "first and the last recorded cost, 0 and 59; got"
+            "among the recorded costs, 0 to 59; got"
             in ablate("curves", "--by", "steps", "--budget", budget, "--campaign", campaign, code=2).err
         )
     assert "standing" in ablate("pareto", "--against", "loss", "--campaign", campaign).out
