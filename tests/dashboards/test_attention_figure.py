@@ -275,5 +275,5 @@ class TestFiles:
         with pytest.raises(StoreError, match="bytes of arrays; at most"):
             arrays(store, first)
         path.unlink()
-        with pytest.raises(NotFoundError, match="any more"):
+        with pytest.raises(NotFoundError, match="there is no file"):
             arrays(store, first)
