@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
@@ -26,7 +27,9 @@ _SPACE = Path("/proc/self/ns/pid")
 _UNKNOWN = "unknown"
 
 
-class AttemptState(NamedTuple):
+@final
+@dataclass(frozen=True)
+class AttemptState:
     """One attempt that has begun: the records it wrote, and whether its process still lives."""
 
     attempt: int
