@@ -19,9 +19,9 @@ from store.files.layout import Layout
 from store.ingest.content_hash import content_hash
 from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 
 

@@ -8,5 +8,5 @@ from .files.shards import (
 )
 from .files.trial_status import TrialState as TrialState, trial_state as trial_state
 from .ingest.database_snapshot import publish as publish
-from .ingest.ingested import Ingested as Ingested
+from .ingest.ingest_counts import Ingested as Ingested
 from .store import Store as Store

@@ -18,10 +18,10 @@ from store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
 from store.files.trust import trust, trusts
 from store.ingest.database_snapshot import publish, snapshot_is_current, sweep
 from store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.ingested import Ingested
 
 SMALL_BYTES = 256 * 1024  # shards of fewer bytes are joined
 

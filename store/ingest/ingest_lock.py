@@ -18,7 +18,7 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
         descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     held = False
     try:
-        with disk_errors("lock", layout.ingest_lock), suppress(BlockingIOError):  # of a file system without locks
+        with disk_errors("lock", layout.ingest_lock), suppress(BlockingIOError):  # or the file system has no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = True
         yield held

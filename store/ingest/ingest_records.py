@@ -18,7 +18,7 @@ from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_sign
 from store.files.record_fields import Problem, clean_text, json_text, signed_size
 from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
-from store.ingest.ingested import Ingested
+from store.ingest.ingest_counts import Ingested
 
 _MAY_HAVE_CHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($unchanged AS VARCHAR[])))"
 

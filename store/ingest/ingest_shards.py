@@ -16,7 +16,7 @@ from store.database.connection import first_line, transaction, translate_error
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.record_fields import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
-from store.ingest.ingested import Ingested
+from store.ingest.ingest_counts import Ingested
 
 _REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"

@@ -8,8 +8,8 @@ from store.files.atomic import disk_errors, sync_directory, temporary_name
 from store.files.layout import Layout
 from store.ingest.database_snapshot import publish, sweep
 from store.ingest.ingest import ingest_into
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingested import Ingested
 
 
 def rebuild(root: Path | Layout) -> Ingested:

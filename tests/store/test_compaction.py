@@ -10,8 +10,8 @@ from runners.monitoring.integrity import check_campaign
 from store.files.layout import Layout
 from store.ingest import ingest as ingesting
 from store.ingest.ingest import ingest
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

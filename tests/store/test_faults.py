@@ -20,8 +20,8 @@ from store.files.atomic import read_json, write_atomic, write_json
 from store.files.shards import ShardInfo
 from store.files.trial_status import trial_state
 from store.ingest.ingest import ingest
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

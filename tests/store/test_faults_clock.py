@@ -15,7 +15,7 @@ from store.files import layout as layouts
 from store.files.atomic import write_atomic
 from store.files.shards import TABLES, encode_shard
 from store.ingest.ingest import ingest, ingest_into
-from store.ingest.ingested import Ingested
+from store.ingest.ingest_counts import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

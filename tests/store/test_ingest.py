@@ -19,8 +19,8 @@ from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
+from store.ingest.ingest_counts import Ingested
 from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingested import Ingested
 from store.ingest.rebuild import rebuild
 from store.store import Store
 

@@ -15,7 +15,7 @@ from store.database import connection
 from store.files import attempts, change_tracker
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
-from store.ingest.ingested import Ingested
+from store.ingest.ingest_counts import Ingested
 from store.store import Store
 
 OpenStore = Callable[..., Store]

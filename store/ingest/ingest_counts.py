@@ -7,9 +7,9 @@ from typing import final
 @final
 @dataclass
 class Ingested:
-    """What one ingest did, and what it left for the next one."""
+    """Counts of what one ingest did, and what it left for the next one."""
 
-    rows: int = 0  # of long tables
+    rows: int = 0  # in long tables
     shards: int = 0
     bad_shards: int = 0  # put into quarantine this time
     forgotten: int = 0  # shards that were in quarantine and whose file is gone
