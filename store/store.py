@@ -28,7 +28,10 @@ class Store:
     def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, stale: str | None) -> None:
         self.layout = layout
         self._connection = connection
-        self.stale = stale  # why a refresh may have missed the newest files, in words
+        self.stale = stale
+        """Why the newest files may be missing, in words; None when all of them are in."""
+        self._answers: dict[tuple[str, str, int | None], pl.DataFrame] | None = None
+        """Results by query, parameters and `most`; None if they are not kept."""
 
     @classmethod
     def open(
@@ -39,13 +42,14 @@ class Store:
         thorough: bool = True,
         most_s: float = math.inf,
         memory_bytes: int | None = None,
+        keep_answers: bool = False,
     ) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
         With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
-        those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. Raises
-        NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a grid has
-        another version, or cannot be read.
+        those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. With `keep_answers`
+        a query runs once. Raises NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet;
+        StoreError: the store or a grid has another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -56,7 +60,9 @@ class Store:
         stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else None
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
-        return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
+        store = cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
+        store._answers = {} if keep_answers else None
+        return store
 
     def interrupt(self) -> None:
         """Stop the query that another thread runs."""
@@ -80,6 +86,9 @@ class Store:
         StoreError: the snapshot is damaged there; EnvironmentProblem: it needs more memory or disk than there is.
         """
         note(query, parameters)
+        key = (query, repr(parameters), most)
+        if self._answers and key in self._answers:
+            return self._answers[key].clone()
         try:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
@@ -92,6 +101,8 @@ class Store:
                 raise translate_error(error, self.layout.snapshot) from error
             raise SpecError(f"SQL: {with_suggestion(error)}") from error
         check_dates(found)
+        if self._answers is not None:
+            self._answers[key] = found.clone()
         return found
 
     def grids(self) -> list[str]:

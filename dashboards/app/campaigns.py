@@ -77,7 +77,7 @@ class Campaigns:
         """
         root = self.root(name)
         first = not Layout(root).snapshot.exists()
-        with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES) as store:
+        with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES, keep_answers=True) as store:
             yield store
 
     def look(self) -> None:

@@ -7,6 +7,8 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -62,6 +64,7 @@ class PageUpdate(NamedTuple):
     seen: Any = no_update  # the state that the browser sends with its next change
     url: Any = no_update
     problem: str = ""
+    moment: Any = no_update
 
 
 @final
@@ -72,8 +75,9 @@ class Engine:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}
-        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
-        """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
+        self._kept: OrderedDict[tuple[str, ...], Future[_Kept]] = OrderedDict()
+        """The last pages by campaign, moment, page and address: the same results make the same page of a grid."""
+        self._makers = ThreadPoolExecutor(thread_name_prefix="ablate-dash-page")
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -94,15 +98,31 @@ class Engine:
         """Read a query string, or the saved view that it names. Raises Unknown, and as saved texts."""
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
-    def check(self, campaign: str, page: AppPage, search: str) -> None:
-        """Raise what the page of an address would, before its slots: as `address`, `view` and the controls."""
+    def begin(self, campaign: str, page: AppPage, search: str) -> None:
+        """Begin to make the page of an address, which the browser asks for once its scripts are loaded.
+
+        Raises what the page would, before its slots: as `address`, `view` and the controls.
+        """
         address = self.address(campaign, page, search)
-        if not search or not self.campaigns.moment(campaign):
-            return  # nothing is named, or nothing can be read yet
-        with self.campaigns.reading(campaign) as store:
-            view = self.view(store, campaign, page, address)
-            if page.checks:
-                _controls(page, view)
+        key = self._key(campaign, page, address)
+        if not self.campaigns.moment(campaign) or (page.of == "grid" and key in self._kept):
+            return  # nothing can be read yet, or it is there
+        with ExitStack() as opened:
+            view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
+            controls = _controls(page, view) if search and page.checks else None
+            self._begin(key, page, view, controls, opened.pop_all())
+
+    def _key(self, campaign: str, page: AppPage, address: Address) -> tuple[str, ...]:
+        return campaign, self.campaigns.moment(campaign), page.name, write_query(address)
+
+    def _begin(self, key: tuple[str, ...], *given: Any) -> "Future[_Kept]":
+        """Begin `_make_page`; it is kept if its moment is known."""
+        made = self._makers.submit(_make_page, *given)
+        if key[1]:
+            self._kept[key] = made
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return made
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
@@ -122,6 +142,7 @@ class Engine:
             Output("seen", "data"),
             Output("url", "search"),
             Output("problem", "children"),
+            Output("moment", "data"),
             Input({"type": "control", "field": ALL}, "value"),
             Input("url", "pathname"),
             Input("url", "search"),
@@ -231,7 +252,7 @@ class Engine:
             page, top, state = self.show(path, search, theme)
             if place is not None and state:  # after an error, any later moment is a reason to look again
                 now["moment"] = moment or self.campaigns.moment(place[0])  # the first reader makes the snapshot
-            return PageUpdate(page, top, {**now, **state}, url)
+            return PageUpdate(page, top, {**now, **state}, url, moment=now["moment"] or None)
         page, state = no_update, content.state()
         if state["shapes"].keys() == seen["shapes"].keys():
             before = {**seen, "values": {name: _plain(value) for name, value in given.items()}}
@@ -260,19 +281,16 @@ class Engine:
     def _make(self, campaign: str, page: AppPage, search: str, theme: str, *, is_refresh: bool = False) -> _Content:
         """Make the content of a page. Raises as `address` and `view`."""
         address = self.address(campaign, page, search)
-        moment = self.campaigns.moment(campaign)
-        key = (campaign, moment, page.name, write_query(address))
-        kept = self._kept.get(key) if moment and page.of == "grid" else None
-        if kept is None:
-            with self.campaigns.reading(campaign) as store:
+        key = self._key(campaign, page, address)
+        made = self._kept.get(key)
+        if made is None:
+            with ExitStack() as opened:
+                store = opened.enter_context(self.campaigns.reading(campaign))
                 view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-                made = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
-                cells = view.about.look.styles.values() if view.about else ()
-                kept = made, _controls(page, view), [REST, *view.operators.values(), *cells]
-            self._kept[key] = kept
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        slots, controls, styles = kept
+                made = self._begin(key, page, view, None, opened.pop_all())
+        if page.of == "campaign" or made.exception() is not None:  # logs and queries have no moment
+            self._kept.pop(key, None)
+        slots, controls, styles = made.result()
         partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: _value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"
@@ -280,11 +298,21 @@ class Engine:
         return _Content(slots, controls, values, look, path)
 
 
-def _parts(page: AppPage, content: _Content) -> list[Any]:
+def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack) -> _Kept:
+    """Make the slots of a page, and its controls unless they are made; then close what is `opened`."""
+    with opened:
+        slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
+        cells = view.about.look.styles.values() if view.about else ()
+        made = _controls(page, view) if controls is None else controls
+        return slots, made, [REST, *view.operators.values(), *cells]
+
+
+def _parts(page: AppPage, content: _Content) -> Any:
     title = html.Div([html.H1(page.title), html.P(page.about, className="about")])
     controls = frame.controls(content.controls, content.values, page.main)
     slots = [frame.slot(slot, content.slots[slot.name], content.path, content.look) for slot in page.slots]
-    return [html.Div([title, controls], className="head"), *slots]
+    columns = " halves" if any(slot.half for slot in page.slots) else ""
+    return html.Div([html.Div([title, controls], className="head"), *slots], className=f"parts {page.name}{columns}")
 
 
 def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
@@ -295,6 +323,7 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
             set_props({"type": "control", "field": name}, frame.control_props(each, content.values[name]))
     for slot in page.slots:
         shown = content.slots[slot.name]
+        set_props(f"slot-{slot.name}", {"className": frame.class_of(slot, shown)})
         for kind, props in frame.changes(slot, shown, content.path, content.look).items():
             if kind == "words" and now["words"][slot.name] == before["words"][slot.name]:
                 continue  # a browser takes seconds to replace the schema of page SQL

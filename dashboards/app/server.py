@@ -38,12 +38,12 @@ _INDEX: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">
 <link rel="preload" href="/files/app/assets/fonts/inter.woff2" as="font" type="font/woff2" crossorigin>
+<link rel="preload" href="/files/app/assets/plotly.js/plotly-cartesian.min.js" as="script">
 <link rel="prefetch" href="/_dash-component-suites/dash_ag_grid/async-community.js" as="script">
 <link rel="icon" href="data:,"><title>ablate</title><style>{%variables%}</style>{%css%}</head>
 <body>{%app_entry%}<noscript><p>The dashboard needs JavaScript; `ablate report` works without.</p></noscript>
-<footer>{%config%}{%scripts%}{%renderer%}
-<script src="/files/app/assets/plotly.js/plotly-cartesian.min.js"></script></footer></body></html>"""
-"""plotly is read while the server answers the first callback, which needs it."""
+<footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
+"""The page's own script loads plotly while the server answers the first callback."""
 
 
 def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> Dash:
@@ -94,7 +94,7 @@ def _search() -> str:
 def _names_missing(engine: Engine) -> bool:
     """True if the page would refuse the address, because it names something that does not exist."""
     try:
-        engine.check(*engine.place(request.path), _search())
+        engine.begin(*engine.place(request.path), _search())
     except AblateError as error:
         return isinstance(error, NotFoundError | SpecError)
     except Exception:  # noqa: BLE001  # the page itself reports a fault

@@ -49,6 +49,12 @@ class GridContext(NamedTuple):
         return found
 
     @property
+    def baseline_label(self) -> str | None:
+        """How the headline calls the baseline: with all of its levels, which other sentences leave out."""
+        label = next((cell.label for cell in self.cells if cell.cell == self.baseline), "")
+        return f"the baseline ({label})" if self.baseline_name == "the baseline" else self.baseline_name
+
+    @property
     def baseline_name(self) -> str | None:
         """How sentences call the baseline."""
         if self.header.get("baselines"):

@@ -114,8 +114,8 @@ def sum_words(low: float, high: float) -> str:
 def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     """All maps as one picture, a row per layer, keys to the right and queries down; a click on a map sets LAYER.HEAD.
 
-    Opacity is the square root of the size of a weight over the largest there is. Where there are weights below zero,
-    these are blue and the others orange, as on every diverging scale here; else all are blue.
+    Opacity is the square root of the size of a weight over the largest there is. Weights below zero are orange, others
+    blue, as on every diverging scale here.
     """
     n_layers, heads = maps.weights.shape[:2]
     tiles = shrunk(maps.weights[..., maps.beside :], max(12, min(_WIDE // heads, 96)))
@@ -124,8 +124,7 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
     largest = float(np.abs(flat).max()) or 1.0
     places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS
-    below, above = (bytes.fromhex(color[1:]) for color in ON_ANY_PAGE)
-    above = above if (flat < 0).any() else below
+    above, below = (bytes.fromhex(color[1:]) for color in ON_ANY_PAGE)
     opacities = [bytes([round(abs(level) / _LEVELS * 255)]) for level in range(-_LEVELS, _LEVELS + 1)]
     palette = b"".join((below if i < _LEVELS else above) + opacity for i, opacity in enumerate(opacities))
     picture = Image.fromarray(places.astype(np.uint8))

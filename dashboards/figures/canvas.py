@@ -25,26 +25,32 @@ TOP: Final = 12  # pixels above the panels of a figure
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:
     """An empty figure of `height` pixels with titled axes (texts of any origin), or `figure` with the same look."""
-    figure = go.Figure() if figure is None else figure
-    figure.update_layout(
-        template=go.layout.Template(),
-        height=height,
-        autosize=True,
-        margin={"l": 8, "r": 16, "t": TOP, "b": 8},
-        paper_bgcolor="#00000000",
-        plot_bgcolor="#00000000",
-        font={"family": FONT, "size": TEXT_SIZE, "color": MUTED},
-        hoverlabel={"bgcolor": PAPER, "bordercolor": AXIS, "font": {"family": FONT, "size": TEXT_SIZE, "color": INK}},
-        hovermode="closest",
-        dragmode="zoom",
-        showlegend=False,
-        modebar={"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
-    )
+    layout = {
+        "template": go.layout.Template(),
+        "height": height,
+        "autosize": True,
+        "margin": {"l": 8, "r": 16, "t": TOP, "b": 8},
+        "paper_bgcolor": "#00000000",
+        "plot_bgcolor": "#00000000",
+        "font": {"family": FONT, "size": TEXT_SIZE, "color": MUTED},
+        "hoverlabel": {
+            "bgcolor": PAPER,
+            "bordercolor": AXIS,
+            "font": {"family": FONT, "size": TEXT_SIZE, "color": INK},
+        },
+        "hovermode": "closest",
+        "dragmode": "zoom",
+        "showlegend": False,
+        "modebar": {"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
+    }
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
-    font = {"size": TEXT_SIZE}
-    across = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": font}
-    figure.update_xaxes(title=across, showline=True, ticks="outside", ticklen=4, **quiet)
-    return figure.update_yaxes(title={"text": y and upright(y, height), "standoff": 12, "font": font}, **quiet)
+    title = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": {"size": TEXT_SIZE}}
+    xaxis = {"title": title, "showline": True, "ticks": "outside", "ticklen": 4, **quiet}
+    title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
+    yaxis = {"title": title, **quiet}
+    if figure is None:
+        return go.Figure(layout={**layout, "xaxis": xaxis, "yaxis": yaxis})  # updates of a figure are slow
+    return figure.update_layout(layout).update_xaxes(xaxis).update_yaxes(yaxis)
 
 
 def upright(title: str, height: int) -> str:
@@ -81,11 +87,11 @@ def points(
     x: Iterable[Any], y: Iterable[Any], style: Style, tooltips: Iterable[str] | None = None, **more: Any
 ) -> go.Scatter:
     """Points of 9 pixels (`marker_size`) in a style, with a tooltip each; `more` has arguments of plotly."""
-    marker = {"symbol": style.marker, "size": 9, "color": style.color}
-    found = go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker)
+    hover = {}
     if tooltips is not None:
-        found.update(customdata=list(tooltips), hovertemplate="%{customdata}<extra></extra>")
-    return found.update(more)
+        hover = {"customdata": list(tooltips), "hovertemplate": "%{customdata}<extra></extra>"}
+    look = {"mode": "markers", "marker": {"symbol": style.marker, "size": 9, "color": style.color}}
+    return go.Scatter(x=list(x), y=list(y), **{**look, **hover, **more})
 
 
 def describe_estimate(

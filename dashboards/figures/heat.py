@@ -28,8 +28,8 @@ class Ramp(NamedTuple):
 
     low: float  # the value of the first colour; what is below has it, too
     high: float
-    diverging: bool = False  # from blue over neutral to orange, with the neutral colour in the middle
-    high_is_better: bool = False  # a diverging ramp ends in blue, the colour of better values
+    diverging: bool = False  # from orange over neutral to blue, with the neutral colour in the middle
+    low_is_better: bool = False  # a diverging ramp begins with blue, the colour of better values
     log: bool = False  # colours follow the logarithm, and values that are not positive have none
     title: str = ""  # title of the bar of colours, with the unit; without one there is no bar
     words: Callable[[float | None], str] = number  # a value in words
@@ -40,7 +40,7 @@ class Ramp(NamedTuple):
         """From low to high, at equal distances."""
         if not self.diverging:
             return SEQUENTIAL
-        return DIVERGING[::-1] if self.high_is_better else DIVERGING
+        return DIVERGING if self.low_is_better else DIVERGING[::-1]
 
     @property
     def ends(self) -> tuple[float, float]:

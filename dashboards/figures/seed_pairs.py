@@ -97,7 +97,7 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
 
 
 def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
-    """A row per cell: blue where it loses to the column on most seeds, orange where it wins; a star: some failed."""
+    """A row per cell: blue where it beats the column on most seeds, orange where it loses; a star: some failed."""
     names = [look.names[cell] for cell in dict.fromkeys(found["cell"])]
     rows = [
         {
@@ -111,7 +111,7 @@ def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     ]
     kinds: dict[str, Any] = {**dict.fromkeys(("text", "note", "reason"), pl.String), "value": pl.Float64}
     levels = {"x": pl.Enum(names), "y": pl.Enum(names)}
-    ramp = Ramp(0.0, 1.0, diverging=True, high_is_better=True, title="won", words="{:.0%}".format)
+    ramp = Ramp(0.0, 1.0, diverging=True, title="won", words="{:.0%}".format)
     return draw_heat(pl.DataFrame(rows, schema_overrides=kinds | levels), ramp, x="against", y="")
 
 

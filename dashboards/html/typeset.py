@@ -26,7 +26,13 @@ _FUNCTIONS: Final = (
     *("relu", "elu", "softplus", "sigmoid", "softmax", "LSE", "product", "score"),
 )
 _KNOWN: Final = frozenset((*_FUNCTIONS, *GREEK, *_SIGNS))
-_TOKEN: Final = re.compile(r"\s+|\d+(?:\.\d+)?|log1p|[A-Za-z]+|<=>|<=|>=|!=|->|\.\.\.?|\*\*|.", re.DOTALL)
+_TOKEN: Final = re.compile(r"\s+|\d+(?:\.\d+)?(?:e[-+]?\d+)?|log1p|[A-Za-z]+|<=>|<=|>=|!=|->|\.\.\.?|\*\*|.", re.DOTALL)
+_ENGLISH: Final = frozenset(("sum", "max", "min", "mean", "log", "product", "score", "floor", "softmax", "sigmoid"))
+"""Names of functions that begin no formula, because sentences have them, too."""
+_OPERATORS: Final = ("=", "<", ">", "+", "-", "/", "^", "|")
+_VARIABLE: Final = re.compile(
+    rf"(?<![A-Za-z\d])(?:{'|'.join(GREEK)}|inf|[A-Za-z])(?![A-Za-z])|[A-Za-z]_\w|\^|\||sqrt\("
+)
 _NAME: Final = re.compile(r"(?<![_A-Za-z'])[A-Za-z]+")
 
 
@@ -51,7 +57,7 @@ def typeset(text: str) -> list[Piece]:
             inner: list[Piece] = []
             for part in re.split(r" {2,}", block.replace("\n", " ")):
                 inner += [Piece("text", " ")] if inner else []
-                inner += inline(part) if _is_prose(part) else [Piece("formula", formula(part))]
+                inner += inline(part)
             found.append(Piece("paragraph", inner))
     return found
 
@@ -74,14 +80,51 @@ def _is_prose(text: str) -> bool:
 
 
 def inline(text: str) -> list[Piece]:
-    """Split a sentence into words, `code` and *variables*."""
+    """Split a sentence into words, formulas, `code` and *variables*."""
     found = []
     for place, part in enumerate(re.split(r"(`[^`]*`|\*\w+\*)", text)):
         if place % 2:
             found.append(Piece("code" if part[0] == "`" else "variable", part.strip("`*")))
         elif part:
-            found.append(Piece("text", part))
+            found += _find_formulas(part)
     return found
+
+
+def _find_formulas(text: str) -> list[Piece]:
+    """Split words from formulas: runs of words that consist of variables, numbers, functions and signs."""
+    words = re.findall(r"\S+\s*|\s+", text)
+    found, run = list[Piece](), ""
+    for word, before, after in zip(words, ["", *words], [*words[1:], ""], strict=False):
+        begins_as_english = not run and word.strip() in _ENGLISH
+        if begins_as_english or not _is_in_formula(word.strip(), before.strip(), after):
+            found += [*_end_run(run), Piece("text", word)]
+            run = ""
+            continue
+        run += word
+        is_closed = all(run.count(left) <= run.count(right) for left, right in ("()", "[]"))
+        if is_closed and word.strip()[-1] in ",;:.":
+            found += _end_run(run)
+            run = ""
+    return found + _end_run(run)
+
+
+def _is_in_formula(word: str, before: str, after: str) -> bool:
+    """True for a word without letters of prose; the letter a is one unless a sign or a function is beside it."""
+    bare = re.sub(r"_\w+", "", word).strip("()[],;:.")
+    if bare in ("a", "A", "I"):
+        return before in _KNOWN or before[-1:] in _OPERATORS or after[:1] in _OPERATORS
+    is_prose = not word or re.search(r"[\"“”?!§%&–]|[A-Za-z]-[A-Za-z]|\w\w's", word)
+    names = re.findall("[A-Za-z]+", bare)
+    return not is_prose and all(len(name) == 1 or name in _KNOWN or name == "log1p" for name in names)
+
+
+def _end_run(run: str) -> list[Piece]:
+    """Set a run of words, without the signs at its end; one without a variable is text."""
+    body = re.sub(r"[\s,;:.=<>+/-]+$", "", run)
+    if not _VARIABLE.search(body):
+        return [Piece("text", run)] if run else []
+    rest = [Piece("text", run[len(body) :])] if len(body) < len(run) else []
+    return [Piece("formula", formula(body)), *rest]
 
 
 def formula(text: str) -> list[Piece]:

@@ -18,7 +18,7 @@ FONT: Final = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica N
 SEQUENTIAL: Final = ("#f4f7fb", "#c3d7e9", "#86b0d3", "#3f7fb3", "#0e3f6b")  # small to large
 
 DIVERGING: Final = ("#0b5fa5", "#8fbce0", "#f2f2f0", "#f0b08a", "#b34700")
-"""Below, equal, above: blue and orange keep their order for every kind of colour vision."""
+"""Blue is better, or above zero; orange is worse, or below. They keep their order for every kind of colour vision."""
 
 ON_ANY_PAGE: Final = ("#2f86d1", "#d9691e")
 """Blue and orange of pictures whose opacity says how much, on light and on dark pages alike."""
@@ -26,18 +26,17 @@ ON_ANY_PAGE: Final = ("#2f86d1", "#d9691e")
 STATUS: Final = {"ok": "#3b8f6f", "running": "#3f86c6", "failed": "#c24d00", "pending": "#cfd5db"}
 
 _NEUTRAL: Final = ("#23282e", "#e9ecf0")
-_COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, and from black
+_COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, and from black, and from blue and orange
     ("#1893a1", "#81d7e3"),
     ("#b42484", "#fa80c8"),
-    ("#815d02", "#c6a568"),
+    ("#71752c", "#b0b036"),
     ("#5031b7", "#9286fa"),
-    ("#b71101", "#ff7a66"),
+    ("#9d002b", "#e93a79"),
     ("#609f21", "#aae280"),
     ("#6c2e5e", "#b479a4"),
-    ("#7a67b2", "#beaff3"),
+    ("#8167c2", "#c4acfe"),
     ("#175317", "#699b66"),
-    ("#bd6b68", "#ffb3af"),
-    ("#005c83", "#67a3c8"),
+    ("#c17b85", "#ffb7cb"),
 )
 _DASHES: Final = ("solid", "8px,3px", "3px,2px", "9px,3px,2px,3px", "15px,4px", "15px,3px,2px,3px,2px,3px")
 """Gaps are short, so that each line reads as one."""
@@ -102,7 +101,6 @@ VERDICT_STYLES: Final = {
     "undecided": Style(*REST[:3], "circle-open"),
     "no verdict": Style(*REST[:3], "x"),
 }
-"""Blue is better and orange is worse, as in every figure that compares."""
 
 
 class CellStyle(NamedTuple):

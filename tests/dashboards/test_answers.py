@@ -20,6 +20,7 @@ from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.captions import name_best, rank_axes
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
+from dashboards.theme.styles import CellStyle
 from store.analysis.verdicts import GridMeasure
 from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
@@ -27,6 +28,7 @@ from store.files.layout import Layout
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
 NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
 ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [], (), "")  # type: ignore[arg-type]
+OF = "corrected 95 % interval of the mean difference: "
 
 
 def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:
@@ -43,7 +45,7 @@ def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:
     [
         ({"a": ("better", -0.1), "b": ("better", -0.3), "c": ("worse", 0.5)}, "lower", "Cog is better than softmax: "),
         ({"a": ("worse", 0.1), "b": ("worse", 0.4), "c": ("undecided", -0.6)}, "lower", "Cog is worse than softmax: "),
-        ({"a": ("better", 0.1), "b": ("better", 0.3)}, "higher", "Cog is better than softmax: mse +35 % (+28 %"),
+        ({"a": ("better", 0.1), "b": ("better", 0.3)}, "higher", f"Cog is better than softmax: mse +35 % ({OF}+28"),
         ({"a": ("real, size unproven", -0.1), "b": ("worse", 0.4)}, "lower", "SSA differs from softmax, by an amount"),
         ({"a": ("equivalent", 0.0), "b": ("equivalent", 0.01)}, "lower", "All 2 variants are equivalent to softmax."),
         ({"a": ("undecided", 0.1), "b": ("undecided", -0.3)}, "lower", "No variant is shown to differ from soft"),
@@ -53,6 +55,13 @@ def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:
 def test_the_answer_names_the_verdict_that_matters(found: Any, better: Any, words: str) -> None:
     said = name_best(ABOUT, MSE._replace(better=better), verdicts(**found), "softmax")
     assert said.startswith(words)
+
+
+def test_the_headline_names_a_baseline_of_many_levels_in_full() -> None:
+    cell = CellStyle("b", "gate=head · margin=query · threshold=constant", "softmax")
+    about = ABOUT._replace(header={"baseline": "b"}, cells=[cell], look=CellLook({"b": "baseline"}, {}))
+    assert about.baseline_label == f"the baseline ({cell.label})"
+    assert about._replace(look=CellLook({"b": "softmax"}, {})).baseline_label == "softmax"
 
 
 @given(st.lists(st.text("ab ,;", min_size=1, max_size=120).map(lambda words: f"A{words}."), min_size=1, max_size=8))

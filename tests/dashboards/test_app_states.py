@@ -24,8 +24,9 @@ from dashboards.app.address import Address, read, replace_fields, save, saved_vi
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
-from dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
+from dashboards.app.page import AS_ABOVE, Control, PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
+from dashboards.app.pages.curves import CURVES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
 from store import Layout
@@ -218,9 +219,32 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
         pass
     for address in ("other/overview", *(f"runs/{each}" for each in MISSING)):
         assert client.get(f"/{address}").status_code == 404, address
+    assert made == []
     for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/factors"):
         assert client.get(f"/{address}").status_code == 200, address
-    assert made == []
+
+
+def test_a_page_with_an_address_of_its_own_is_made_once_from_the_first_request_on(runs: Path) -> None:
+    made: list[str] = []
+
+    def note(view: PageView) -> SlotContent:
+        made.append("slot")
+        return SlotContent(message=view.address.band)
+
+    def note_controls(view: PageView) -> Sequence[Control]:
+        made.append("controls")
+        return CURVES.controls(view)
+
+    page = CURVES._replace(slots=[CURVES.slots[0]._replace(make=note)], controls=note_controls)
+    campaigns = Campaigns([runs])
+    with campaigns.reading("runs"):
+        pass
+    engine = Engine(campaigns, [page])
+    engine.begin("runs", page, "?band=range")
+    for _ in range(2):
+        shown, *_ = engine.show("/runs/curves", "?band=range", "light")
+        assert "range" in texts(shown)
+    assert sorted(made) == ["controls", "slot"]
 
 
 def test_texts_travel_compressed_and_are_the_same(campaigns: Campaigns) -> None:
@@ -262,7 +286,7 @@ def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) ->
     said = show([], "/runs/attention", campaigns)
     assert said.count("keeps attention maps") == 1
     assert said.count("As above.") == 2
-    assert str(frame.words(SlotContent(message=AS_ABOVE), ())[0].className) == "state repeated"  # which is hidden
+    assert frame.class_of(CURVES.slots[0], SlotContent(message=AS_ABOVE)) == "slot repeated"  # which is hidden
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:

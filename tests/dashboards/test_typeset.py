@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.html.typeset import Piece, formula, typeset
+from dashboards.html.typeset import Piece, formula, inline, typeset
 from runners.catalogue.operator_maths import OperatorMaths
 
 _MARKS = {"sub": "_{%s}", "sup": "^{%s}", "root": "[%s]", "formula": "<%s>", "note": " (%s)", "variable": "%s"}
@@ -38,9 +38,23 @@ def test_paragraphs_have_formulas_inside_and_indented_lines_are_displayed() -> N
     )
     assert [piece.kind for piece in found] == ["paragraph", "display", "paragraph"]
     words, shown, last = map(written, found)
-    assert words == 'The sum: <o_{i} = ∑_{j} w_{ij} v_{j}.> Set "log_count".'
+    assert words == 'The sum: <o_{i} = ∑_{j} w_{ij} v_{j}>. Set "log_count".'
     assert shown == "<a = c z> (if b = 0)"
-    assert last == "To K_i keys."
+    assert last == "To <K_{i}> keys."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Each of S signals has d / S channels, a fixed e^0.4 and n >= 1.", "S, d / S, e^{0.4}, n ≥ 1"),
+        ("At a tie a = gamma the key counts; |t| < 2, and a logit at (t, 0).", "a = γ, |t| < 2, (t, 0)"),
+        ("It divides by sqrt(d), as 1 - sum w; sgn(a) of a sum.", "√[d], 1 − ∑ w, sgn(a)"),
+        ("softmax's outputs within 1e-12, in section 3.1, off-by-one, of score f(s)", "f(s)"),
+    ],
+)
+def test_formulas_within_a_sentence_are_set_and_words_are_not(text: str, expected: str) -> None:
+    formulas = [piece for piece in inline(text) if piece.kind == "formula"]
+    assert ", ".join("".join(map(written, piece.inner)) for piece in formulas) == expected
 
 
 def test_every_formula_of_the_operators_loses_no_letter() -> None:

@@ -158,7 +158,7 @@ def _mosaic(view: PageView) -> SlotContent:
         "of a weight over the largest."
     )
     if (maps.weights < 0).any():
-        caption += " Orange is above zero, blue below."
+        caption += " Blue is above zero, orange below."
     if maps.beside:
         caption += f" Without the weight of {join_words(maps.keys[: maps.beside])}."
     if lost := int((~np.isfinite(maps.weights)).sum()):

@@ -215,7 +215,7 @@ _ELEMENTS: Final[Mapping[str, tuple[Any, str]]] = {
 def _setting(view: PageView, setting: OperatorSetting) -> Component:
     here = view.address
     if not setting.numbers and not setting.arguments:
-        return setting.words
+        return html.Span(_inline(setting.words))
     arguments = {**entries(here.arguments), **setting.arguments}
     there = OperatorsAddress(
         operator=here.operator,

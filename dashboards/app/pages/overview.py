@@ -46,7 +46,7 @@ def _lead(view: PageView) -> SlotContent:
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
-    best = name_best(about, measure, found, str(about.baseline_name))
+    best = name_best(about, measure, found, str(about.baseline_label))
     axes = ""
     levels, _ = catch_user_error(lambda: level_effects(view._replace(address=FactorsAddress(grid=view.address.grid))))
     if levels is not None and levels.effects["factor"].n_unique() > 1:

@@ -6,14 +6,18 @@
   const set = (id, props) => window.dash_clientside.set_props(id, props);
   const control = (field, value) => set({ type: "control", field }, { value });
 
-  // figures are drawn on the server, which has to know the theme
+  // figures are drawn on the server, which has to know the theme; the first question names it
+  let told = null;
+  async function withTheme(layout) {
+    const text = (await layout.text()).replace('"id":"theme"', `$&,"data":"${(told = theme())}"`);
+    return new Response(text, { status: layout.status, headers: { "Content-Type": "application/json" } });
+  }
+
   function tell() {
     const chosen = localStorage.getItem("ablate-theme");
     if (chosen) root.dataset.theme = chosen;
     else delete root.dataset.theme;
-    const ready = window.dash_clientside && window.dash_clientside.set_props && document.getElementById("page");
-    if (ready) set("theme", { data: theme() });
-    else setTimeout(tell, 20);
+    if (told && told !== theme()) set("theme", { data: (told = theme()) });
   }
 
   function swap() {
@@ -201,19 +205,30 @@
   // Dash drops the outputs of an answer that a later change has overtaken; this drops what the server set beside them
   let lastChange = 0;
   async function dropOvertaken(number, answer) {
-    const body = await answer.arrayBuffer();
+    const body = await answer.text();
+    if (body.includes('"Graph"')) await plotly;
     const { status, headers } = number === lastChange ? answer : { status: 204 }; // Dash: no update
     return new Response(status === 204 ? null : body, { status, headers });
   }
+
+  // plotly is evaluated while the server makes the first page; dcc.Graph would load all of its traces, or a second copy
+  const PLOTLY = "/files/app/assets/plotly.js/plotly-cartesian.min.js";
+  Object.defineProperty(window, "_dashPlotlyJSURL", { get: () => PLOTLY, set: () => {} });
+  let plotly = null;
+  const loadPlotly = () => (plotly ??= new Promise((done) => {
+    document.head.append(Object.assign(document.createElement("script"), { src: PLOTLY, onload: done, onerror: done }));
+  }));
 
   // what a server that has gone away leaves on the page is old, and has to say so
   const ask = window.fetch;
   window.fetch = async (...given) => {
     const offline = document.getElementById("offline");
     const number = given[1]?.body?.includes?.('"output":"..page.children') ? (lastChange += 1) : 0;
+    if (number) loadPlotly();
     try {
       const answer = await ask(...given);
       if (offline) offline.textContent = "";
+      if (/_dash-layout$/.test(given[0])) return withTheme(answer);
       return number ? await dropOvertaken(number, answer) : answer;
     } catch (error) {
       const now = new Date().toLocaleTimeString();
