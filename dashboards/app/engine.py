@@ -264,16 +264,15 @@ class Engine:
     def show(self, path: str, search: str, theme: str) -> tuple[Any, Any, dict[str, Any]]:
         """Make the page of an address or the sentence of its error, the bar above it, and its state."""
         place, problem = catch_user_error(lambda: self.place(path))
+        names, pages = self.campaigns.names, [*self.pages.values()]
         if place is None:
             part = next((unquote(part) for part in path.split("/") if part), None)
-            campaign = part if part in self.campaigns.names else None
-            top = navigation.top(self.campaigns.names, campaign, [*self.pages.values()], None, ([], ""))
+            top = navigation.top(names, part if part in names else None, pages, None, ([], ""))
             return frame.sentence(problem or ""), top, {}
         campaign, page = place
         views, torn = catch_user_error(lambda: saved_views(self.campaigns.root(campaign)))
+        top = navigation.top(names, campaign, pages, page.name, (views or [], torn or ""))
         content, problem = catch_user_error(lambda: self._make(campaign, page, search, theme))
-        saved = views or [], torn or ""
-        top = navigation.top(self.campaigns.names, campaign, [*self.pages.values()], page.name, saved)
         if content is None:
             return frame.sentence(problem or ""), top, {}
         return _parts(page, content), top, content.state()

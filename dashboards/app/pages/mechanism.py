@@ -144,33 +144,32 @@ def _band_words(found: pl.DataFrame) -> str:
 
 
 def _lines(
-    view: PageView, found: pl.DataFrame, caption: str, x: str, reading: probe_curves.ProbeReading
+    view: PageView, reading: probe_curves.ProbeReading, axis: str, mean: str, *, without: str = "", last: bool = True
 ) -> SlotContent:
-    _, look = chosen_cells(view)
+    """Draw the probe along `axis`; `mean` says what a line is, `without` and `last` are those of `_notes`."""
+    cells, look = chosen_cells(view)
+    found = probe_curves.along(view.store, reading, cells, axis)
+    notes = _notes(view, found, without=without, last=last)  # it refuses an empty frame
+    caption = f"{mean}. {_band_words(found)}{notes}"
     found = clip_interval(found, reading.name)
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
+    x = "training step" if axis == "step" else axis
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(reading), drawing=drawing)
     return SlotContent(figure, caption, name_cells(found.rename({"x": x}), grid_of(view)), _legend(found, look))
 
 
 def _training(view: PageView) -> SlotContent:
-    reading, (cells, _) = _reading(view), chosen_cells(view)
     _refuse_bins(view)
-    found = probe_curves.along(view.store, reading, cells, "step")
-    notes = _notes(view, found, last=False)
-    caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
-    return _lines(view, found, caption, "training step", reading)._replace(answer=_answer(view))
+    shown = _lines(view, _reading(view), "step", f"{_over(view)} Line: mean over seeds", last=False)
+    return shown._replace(answer=_answer(view))
 
 
 def _layers(view: PageView) -> SlotContent:
-    reading, places, (cells, _) = _reading(view)._replace(layer=None), _places(view), chosen_cells(view)
+    reading, places = _reading(view)._replace(layer=None), _places(view)
     _refuse_bins(view)
     if not places.layers:
         raise Unknown(f"{_probe(view)!r} is of whole models; it has no layers")
-    found = probe_curves.along(view.store, reading, cells, "layer")
-    notes = _notes(view, found)
-    mean = "mean over heads and seeds" if places.heads else "mean over seeds"
-    shown = _lines(view, found, f"Line: {mean}. {_band_words(found)}{notes}", "layer", reading)
+    shown = _lines(view, reading, "layer", f"Line: mean over {'heads and ' * bool(places.heads)}seeds")
     if shown.figure is not None and len(places.layers) <= 40:
         shown.figure.update_xaxes(tickvals=list(places.layers))
     return shown
@@ -185,14 +184,11 @@ def _coordinate(view: PageView) -> str:
 
 
 def _along(view: PageView) -> SlotContent:
-    reading, axis, (cells, _) = _reading(view), _coordinate(view), chosen_cells(view)
+    reading, axis = _reading(view), _coordinate(view)
     if not axis:
         raise Unknown(f"{reading.name!r} looks at one place only")
-    found = probe_curves.along(view.store, reading, cells, axis)
     at = {name: value for name, value in reading.at.items() if name != axis}
-    notes = _notes(view, found, without=axis)
-    caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
-    return _lines(view, found, caption, axis, reading._replace(at=at))
+    return _lines(view, reading._replace(at=at), axis, f"{_over(view)} Line: mean over seeds", without=axis)
 
 
 def _heads(view: PageView) -> SlotContent:

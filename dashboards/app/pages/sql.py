@@ -102,16 +102,11 @@ def _chart(view: PageView) -> SlotContent:
     drawn = chart.select_rows(answer.frame, kind, chosen)
     if drawn.is_empty():
         return SlotContent(message=f"No row has finite numbers to draw in {chosen.x!r} and {chosen.y!r}.", data=drawn)
-    styles: Mapping[str, Style] = {} if kind == "heat" else chart.group_styles(drawn, _known_styles(view, drawn))
+    styles: Mapping[str, Style] = {} if kind == "heat" else chart.group_styles(drawn, view.operators)
     figure = chart.draw_chart(drawn, kind, chosen, styles, log=view.address.log)
     legend = [Key(style, name, name) for name, style in styles.items() if style is not REST]
     caption = _drawn_words(answer.frame, drawn, kind, chosen, len(styles) - len(legend))
     return SlotContent(figure, caption, drawn, legend)
-
-
-def _known_styles(view: PageView, drawn: pl.DataFrame) -> Mapping[str, Style]:
-    """Operators look as on other pages."""
-    return view.operators if set(drawn["group"].drop_nulls()) <= view.operators.keys() else {}
 
 
 def _columns_of(view: PageView, frame: pl.DataFrame) -> chart.ChartColumns:
