@@ -39,7 +39,7 @@ def test_paragraphs_have_formulas_inside_and_indented_lines_are_displayed() -> N
     assert [piece.kind for piece in found] == ["paragraph", "display", "paragraph"]
     words, shown, last = map(written, found)
     assert words == 'The sum: <o_{i} = ∑_{j} w_{ij} v_{j}>. Set "log_count".'
-    assert shown == "<a = c z> (if b = 0)"
+    assert shown == "<a = c z> (if <b = 0>)"
     assert last == "To <K_{i}> keys."
 
 

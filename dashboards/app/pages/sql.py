@@ -167,12 +167,9 @@ def _schema(view: PageView) -> SlotContent:
 
 
 def _relation(called: str, words: str, query: str, rows: Sequence[tuple[str, str, str]]) -> Component:
-    body = []
-    for name, kind, said in rows:
-        described = html.Td([html.Span(kind, className="kind"), " ", said])
-        body.append(html.Tr([html.Th(html.Code(name), scope="row"), described]))
     parts = [html.Summary(html.Code(called)), html.P(words, className="note"), html.P(html.A("Example", href=query))]
-    return html.Details([*parts, html.Table(html.Tbody(body))])
+    lines = [f"{name} {kind}{': ' if said else ''}{said}" for name, kind, said in rows]
+    return html.Details([*parts, html.P("\n".join(lines), className="columns")])  # a table takes the browser a second
 
 
 def _controls(view: PageView) -> Sequence[Control]:
