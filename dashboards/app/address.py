@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_origin
+from typing import Any, ClassVar, Final, TypeVar, get_origin
 from urllib.parse import parse_qs, urlencode
 from zlib import crc32
 
@@ -22,6 +22,9 @@ class Address(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    former: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Fields of older addresses, which are left out: with one of these values, or with any if there are none."""
+
     grid: str | None = None  # None is the campaign's first
     hide: tuple[str, ...] = ()  # names in legends whose lines are not shown
 
@@ -35,6 +38,8 @@ def read(kind: type[A], search: str) -> A:
         raise Unknown(f"an address has at most {LONGEST} characters after its `?`; this one has {len(search)}")
     values: dict[str, Any] = {}
     for name, texts in parse_qs(search.removeprefix("?"), keep_blank_values=True).items():
+        if name in kind.former and (not kind.former[name] or texts[0] in kind.former[name]):
+            continue
         several = _is_several(kind, require("the address of this page", "field", name, kind.model_fields))
         if len(texts) > 1 and not several:
             raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")

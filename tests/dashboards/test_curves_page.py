@@ -177,6 +177,12 @@ def test_a_log_axis_has_finer_buckets_at_its_beginning(view: PageView) -> None:
     assert data["n"].unique().to_list() == [3]
 
 
+def test_a_former_address_is_read_without_what_is_gone(view: PageView) -> None:
+    found = show(view, "?smooth=exponential&amount=0.5&quiet=1&by=depth")
+    assert {key.name for key in found.legend} == {"1", "2", "undefined"}
+    assert "Smoothed" not in found.caption
+
+
 def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None:
     found = show(view, "?smooth=0.5&linear=1")
     assert found.figure is not None

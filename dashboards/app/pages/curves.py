@@ -1,7 +1,7 @@
 """Curves: what is logged in training, by step, seconds or tokens, averaged over the runs of a group."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import polars as pl
 from pydantic import Field
@@ -22,6 +22,8 @@ _Metrics = Mapping[str, tuple[Reduced, Scale]]  # by name
 
 class CurvesAddress(GroupedAddress):
     """The grid, the metrics, how runs are grouped, what the axes are, and what lines and bands are."""
+
+    former: ClassVar = {"amount": (), "quiet": (), "smooth": ("none", "exponential", "window")}
 
     metric: tuple[str, ...] = ()  # empty: the loss, or the first there is
     x: Along = "step"
