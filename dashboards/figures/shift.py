@@ -113,8 +113,8 @@ def draw_shift_maps(
     if column == "change":
         ramp = heat_ramp(found[column], "change", diverging=True)
         ticks = {} if measure.scale == "linear" else ratio_ticks(ramp.high)
-        words = {"words": lambda value: change(value, measure.scale), "ticks": ticks}
-        ramp = ramp._replace(low_is_better=measure.better == "lower", **words)
+        ramp = ramp._replace(low_is_better=measure.better == "lower", ticks=ticks)
+        ramp = ramp._replace(words=lambda value: change(value, measure.scale))
     else:
         ramp = heat_ramp(found[column], measure.name, log=measure.scale == "log")
     cells = found.select("x", "y", panel=pl.col("cell").replace_strict(look.names), value=column)

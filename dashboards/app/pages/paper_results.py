@@ -49,7 +49,6 @@ def _has_no_values(chosen: Item) -> bool:
     return chosen.kind == "figure" or chosen.number is None
 
 
-@memoise
 def _most(view: PageView) -> list[tuple[str, str]]:
     """Tables that have values of the grid beside them, those with most first."""
     found = view.store.sql(

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, memoise, options
+from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, options
 from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.run_system import show_system
 from dashboards.app.pages.runs import ICONS
@@ -71,14 +71,12 @@ class RunAddress(Address):
     attempt: int | None = None  # the attempt whose log and environment are shown; None is the last
 
 
-@memoise
 def _key(view: PageView) -> str:
     if not view.address.run:
         raise Unknown("no run is named; pick one on the page Runs")
     return key_of(view.store, view.address.run)
 
 
-@memoise
 def _attempts(view: PageView) -> pl.DataFrame:
     return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
 
@@ -166,7 +164,6 @@ def _answer(view: PageView) -> str:
     return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}."
 
 
-@memoise
 def _metrics(view: PageView) -> list[str]:
     found = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
