@@ -118,7 +118,9 @@ class Arrays(SlurmExecutor):
             raise self._explain(str(refused), script) from None
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
         if named is None:
-            raise EnvironmentProblem(f"sbatch named no job; it said {answer.strip()!r}; see whether it is SLURM's own")
+            raise EnvironmentProblem(
+                f"sbatch named no job; it said {answer.strip()!r}; see whether the sbatch on PATH is SLURM's own"
+            )
         return int(named[1])
 
     def _explain(self, said: str, script: str) -> AblateError:
