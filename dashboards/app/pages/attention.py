@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -113,6 +113,15 @@ def _other_map(view: PageView) -> SlotContent:
     return SlotContent(message="No other cell has attention maps.") if other is None else _map(other)
 
 
+def _step_control(selection: AttentionSelection) -> Control:
+    """A slider if the steps are evenly spaced, else a choice."""
+    steps = selection.steps
+    apart = {later - earlier for earlier, later in pairwise(steps)}
+    if len(steps) > 2 and len(apart) == 1:
+        return Control("step", "Step", "slider", usual=selection.step, span=(steps[0], steps[-1], apart.pop()))
+    return Control("step", "Step", "choice", options(map(str, steps)), usual=str(selection.step))
+
+
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     """Return the layer and head of the address. Raises Unknown for a missing one."""
     said = view.address.head or f"{maps.layers[0]}.0"
@@ -192,7 +201,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("cell", "Cell", "choice", options(names), usual=selection.cell, resets=("seed", "step")),
         Control("seed", "Seed", "choice", options(seeds), usual=str(selection.seed), resets=("step",)),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
-        Control("step", "Step", "choice", options(map(str, selection.steps)), usual=str(selection.step)),
+        _step_control(selection),
         Control("head", "Head", "choice", heads, "Or click on one", usual=next(iter(heads))),
         *([Control("beside", "Beside", "choice", options(names), usual=other)] if other else []),
     )
