@@ -60,10 +60,7 @@ def rows_of(
 
 def drained(rows: NodeRows) -> list[int]:
     found = []
-    while (row := rows.take()) is not None or rows.rows_left():
-        if row is None:
-            rows._clock.now += 1  # type: ignore[attr-defined]
-        else:
-            found.append(row)
-            rows.came_back(Outcome(row, "ok", 1))
+    while (row := rows.take()) is not None:
+        found.append(row)
+        rows.came_back(Outcome(row, "ok", 1))
     return found

@@ -59,19 +59,20 @@ class Scripted(Scheduler):
         self,
         tasks: Mapping[str, TaskStatus] | None = None,
         accounts: Mapping[str, TaskStatus] | None = None,
+        named: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Without `tasks` it does not answer."""
-        self.tasks, self.accounts = tasks, accounts or {}
-        self.asked: list[tuple[str, list[int]]] = []
+        self.tasks, self.accounts, self.named = tasks, accounts or {}, named or {}
+        self.asked: list[tuple[str, list[int], list[str]]] = []
 
-    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
-        self.asked.append(("queue", list(jobs)))
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+        self.asked.append(("queue", list(jobs), list(names)))
         if self.tasks is None:
             return QueueStatus({}, None, "the controller is away")
-        return QueueStatus(self.tasks, time.time())
+        return QueueStatus(self.tasks, time.time(), None, self.named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
-        self.asked.append(("accounts", list(jobs)))
+        self.asked.append(("accounts", list(jobs), []))
         return QueueStatus(self.accounts, time.time())
 
 

@@ -38,16 +38,14 @@ TAKE = """
 import json, sys
 from pathlib import Path
 from runners.provenance.code import Codes
-from runners.provenance.code_snapshot import pack, write
+from runners.provenance.code_snapshot import take
 from runners.provenance.specfile import load_spec_file
 from store.files.layout import Layout
 campaign, *files = sys.argv[1:]
 planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]
 told = {"trials": {each.key: Codes().sources(each.trial) for each in planned}}
 if campaign:
-    packed = pack([Path(file) for file in files])
-    write(Layout(campaign), packed)
-    told["snapshot"] = vars(packed.snapshot)
+    told["snapshot"] = vars(take(Layout(campaign), [Path(file) for file in files]))
 told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in ("grid", "runners", "helper")}
 print(json.dumps(told))
 """

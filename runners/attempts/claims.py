@@ -1,4 +1,8 @@
-"""Claims: exactly one process begins the next attempt of a trial, since it renames a directory into place."""
+"""Claims: exactly one process begins the next attempt of a trial.
+
+A claim renames a directory with its `start.json` into place. So every attempt has an owner, and if two workers claim
+the same number, one of them fails.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,8 +38,10 @@ _RELIST_S = 0.5
 """Pause before listing a directory again; listings of network file systems may be stale."""
 
 
-Taken = Literal["ok", "failed", "running"]
-"""Why a trial cannot be claimed: it has ended, or is running."""
+class Taken(NamedTuple):
+    """The trial cannot be claimed: it has ended or is running."""
+
+    status: Literal["ok", "failed", "running"]
 
 
 class Claim(NamedTuple):
@@ -60,7 +66,10 @@ def claim(
     `about` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
     are ignored, and with `again` a trial finished by other code is trained again. Without `sources`, code is not
     compared. A trial that failed in this submission is not retried, except with more micro-batches (`accumulate`)
-    after it ran out of memory. `leases` tells which attempts are alive; the default is shared by the process.
+    after it ran out of memory.
+
+    `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
+    `MOST_LOST` lost workers, or once its latest attempts add up to `MOST_FRUITLESS` long ones without a new checkpoint.
 
     Raises EnvironmentProblem if the campaign cannot be written, or its file system does not respond.
     """
@@ -83,7 +92,7 @@ def claim(
             if failure is None:
                 return Claim(number, found, start)
             record_death(layout, trial, number, found.step if found else 0, failure)
-            return "failed"
+            return Taken("failed")
         tried = number
 
 
@@ -101,12 +110,12 @@ def find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, agai
     """Return why a trial in `state` cannot be claimed, with the arguments of `claim`; None if it can."""
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
-        return "running" if state.live is not None else None
+        return Taken("running") if state.live is not None else None
     if state.status in ("ok", "running"):
-        return state.status
+        return Taken(state.status)
     if state.status == "failed" and state.ended is not None and not _needs_less_memory_now(state.ended, about):
         here = state.ended.start.get("submission") == about.get("submission")
-        return None if retry and not here else "failed"
+        return None if retry and not here else Taken("failed")
     return None
 
 
@@ -120,7 +129,8 @@ def _find_hopeless(
 ) -> Failure | None:
     """Return a failure if the earlier attempts that began where `start` begins were lost or fruitless too often.
 
-    An earlier life of the same SLURM task, also that of a later attempt, is not lost; `worker.sh` counts these.
+    An earlier life of the same SLURM task is not lost: that of `start`, and those of later attempts. `worker.sh` counts
+    these.
     """
     lives, died, long, places = 0, 0, 0.0, [start.get("place")]
     for found in reversed(state.attempts):

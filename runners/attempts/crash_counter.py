@@ -4,7 +4,7 @@ import socket
 from typing import final
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.claims import by_code, claim, record_death
+from runners.attempts.claims import Taken, by_code, claim, record_death
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Outcome, WorkOrder
@@ -15,7 +15,10 @@ from store.files.layout import Layout
 from store.files.trial_status import pid_space, trial_state
 
 MOST_DEATHS = 3
-"""A trial has failed when its process died so often under this pool without a newer checkpoint."""
+"""A trial has failed when its process died so often under this pool without a newer checkpoint.
+
+`claims.MOST_LOST` limits workers that were lost unseen.
+"""
 
 
 @final
@@ -66,7 +69,7 @@ class CrashCounter:
             about = {"submission": self._job.submission, "code": self._job.modules.get("core")}
             about |= dict.fromkeys(("worker", "path", "device", "threads"))
             mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
-            number = None if isinstance(mine, str) else mine.number
+            number = None if isinstance(mine, Taken) else mine.number
         if number is None:  # another process has it, or it has a result
             kept = ("failed", "ok") if self._job.again else ("failed",)  # the new attempt failed, the old result stays
             return Outcome(row, "was_failed" if trial_state(self._layout, trial).status in kept else "held")

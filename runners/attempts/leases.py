@@ -1,10 +1,15 @@
 """Leases: decides which attempts are alive, without comparing clocks of different hosts.
 
-An attempt on this host is alive if its process is. An attempt on another host is dead if its heartbeat has not changed
-for a lease, measured by this host's monotonic clock from its first look on. Between two looks, the silence grows by at
-most one heartbeat interval. So after an outage of the file server, an owner has several intervals to send a heartbeat.
+An attempt on this host is alive if its process is. An attempt on another host sends heartbeats. It is dead if the
+latest heartbeat has not changed for a lease, measured by this host's monotonic clock. The time inside the heartbeat is
+never compared with another clock, so clock jumps do no harm. An observer therefore waits for a lease after its first
+check.
+
+Between two checks, the silence grows by at most one heartbeat interval, however far apart they are. So after an outage
+of the file server, an owner has several intervals to send a heartbeat.
 
 All processes of a host share their observations in its temporary directory, so that a new worker does not wait again.
+Observations older than an hour are deleted.
 """
 
 import json

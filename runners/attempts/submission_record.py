@@ -1,6 +1,7 @@
 """Submission records: what was submitted, with which code and environment, and its jobs.
 
-The record is written before any job exists and again when the job ids are known.
+The record is written before any job exists and again when the job ids are known. After a crash in between, jobs can
+still be found by their name.
 """
 
 import os
@@ -135,15 +136,19 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
             "it with the version that wrote it"
         )
+    why = None
     try:
         record = TypeAdapter(Submission).validate_python(data)
     except ValidationError as error:
         why = " ".join(str(error).split())
     else:
-        if record.submission == submission and {"classes"} <= data.keys() <= {each.name for each in fields(Submission)}:
-            return record
-        why = f"it is that of {record.submission}, or has other fields than this version writes"
-    raise StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
+        if set(data) - {each.name for each in fields(Submission)} or "classes" not in data:
+            why = "its fields are not those that this version writes"
+        elif record.submission != submission:
+            why = f"it is that of {record.submission}"
+    if why is not None:
+        raise StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
+    return record
 
 
 class Unreadable(NamedTuple):
@@ -204,12 +209,9 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
 
     Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.
     """
-    from runners.provenance.code_snapshot import pack, write
+    from runners.provenance.code_snapshot import take
 
-    packed = pack(job.files) if job.files else None
-    if packed is not None:
-        write(layout, packed)
-    found = new_record(job, machine, packed.snapshot if packed else None)
+    found = new_record(job, machine, take(layout, job.files) if job.files else None)
     write_submission_record(layout, found)
     return found
 
@@ -244,7 +246,7 @@ def open_runs(layout: Layout, states: Mapping[str, TrialState]) -> list[OpenRun]
 def runs_at_work(layout: Layout) -> list[Submission]:
     """List the runs without a scheduler that have a process on this host, or on others a recent record or a trial.
 
-    After `_MOST_LOOK_S`, a run on another host is listed without a sign of it.
+    There may be very many trials: after `_MOST_LOOK_S`, a run on another host is listed without a sign of it.
     """
     until = time.monotonic() + _MOST_LOOK_S
     return [run.record for run in open_runs(layout, {}) if _may_work(layout, run, until)]

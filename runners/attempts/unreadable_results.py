@@ -31,6 +31,6 @@ def mark_unreadable(layout: Layout, unreadable: Collection[str]) -> None:
             if attempt.end is not None and attempt.end["status"] == "ok":
                 write_end(layout, {**attempt.end, "status": "stopped", "message": why})
     if unreadable:
-        say(
-            f"ablate: {format_count(len(unreadable), 'finished trial')} without a readable result will be trained again"
-        )
+        verbs = ("has", "is") if len(unreadable) == 1 else ("have", "are")
+        trials = format_count(len(unreadable), "finished trial")
+        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, Literal, NamedTuple, Protocol, final
@@ -19,7 +18,7 @@ from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
 from runners.attempts.callbacks import Callbacks, LoggedRun
-from runners.attempts.claims import Claim, claim
+from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
@@ -156,18 +155,22 @@ class Worker:
         """Train the trial of `row`, unless it is done or another process has it.
 
         If `WorkOrder.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch splits.
-        If CUDA has broken this process, the trial is "stopped" and another process continues it.
+        The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
+        process continues it.
 
         Raises:
             CampaignUnwritable: a record could not be written.
             NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
         outcome = self._try_until_files_appear(row)
-        while outcome.failure is not None and outcome.failure.reason == "out_of_memory" and self._can_be_split(row):
+        while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
-                return outcome._replace(status="stopped", failure=None)
+                return self._leave_to_another(outcome)
             release_cached_memory()
-            outcome = self._try(row)
+            following = self._try(row)
+            if following.status == "was_failed":  # its batch cannot be split further
+                break
+            outcome = following
         return outcome
 
     def _try_until_files_appear(self, row: int) -> Outcome:
@@ -182,12 +185,13 @@ class Worker:
             while time.monotonic() < until and not self._listener.stop_requested():
                 time.sleep(_LOOK_EVERY_S)
 
-    def _can_be_split(self, row: int) -> bool:
-        """Return True if the failed trial of `row` may go on with more micro-batches: its batch splits further."""
-        line = self._manifest.line(row)
+    def _leave_to_another(self, outcome: Outcome) -> Outcome:
+        line = self._manifest.line(outcome.row)
         ended = trial_state(self._layout, line["trial"], self._leases.alive).ended
         tried = None if ended is None else ended.start.get("accumulate")
-        return self._job.oom == "halve" and written_micro_batches(self._cut(line)) not in (None, tried)
+        if written_micro_batches(self._cut(line)) in (None, tried):  # its batch cannot be split further
+            return outcome
+        return outcome._replace(status="stopped", failure=None)
 
     def _try(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
@@ -199,11 +203,11 @@ class Worker:
             mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
-        if isinstance(mine, str):
-            moved = mine == "failed" and self._cut(line) != spec  # another process tried this split
-            if mine == "ok":
+        if isinstance(mine, Taken):
+            moved = mine.status == "failed" and self._cut(line) != spec  # another process tried this split
+            if mine.status == "ok":
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._try(row) if moved else Outcome(row, _TAKEN[mine])
+            return self._try(row) if moved else Outcome(row, _TAKEN[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -239,7 +243,11 @@ class Worker:
         listener, run = self._listener, None
         if self._job.callbacks and not isinstance(trial, Exception):
             run = LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], mine.number, trial)
-        watch = Watch(listener.stop_requested, partial(listener.row_stepped, row), Callbacks(self._job.files, run))
+        watch = Watch(
+            listener.stop_requested,
+            lambda step, steps, loss: listener.row_stepped(row, step, steps, loss),
+            Callbacks(self._job.files, run),
+        )
         attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
         del mine  # frees the checkpoint once training has loaded it

@@ -83,14 +83,14 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     if outdated or len(query) > len(submissions):
         with open_campaign(campaign) as store:
             where = locate_trials(store, scheduler)
-            cancelling = Cancelling(store.layout, where.submissions, where.runs)
+            cancelling = Cancelling(store.layout, where.submissions, where.runs, scheduler.cancel)
             cancelling.trials(where.outdated if outdated else select(store, query), where)
             notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is cancelled at once
         layout = Layout(find_campaign(campaign))
         marked = mark_cancelled(layout, submissions)  # before the scheduler is asked, which may not answer for long
         statuses, notes = read_submission_status(layout, scheduler)
-        cancelling = Cancelling(layout, statuses, runs_at_work(layout), marked)
+        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel, marked)
         cancelling.cancel_submissions(submissions)
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])

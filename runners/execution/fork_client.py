@@ -1,4 +1,4 @@
-"""Client of the fork server: starts it, requests workers and asks how they ended."""
+"""Client of the fork server: starts it, requests workers and receives their exits."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.child_lifetime import shield_from_signals
@@ -18,6 +18,25 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NU
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from runners.execution.fork_server import main; main()"
 )
+
+
+class Forked(NamedTuple):
+    """A worker process, with this end of its pipe."""
+
+    number: int
+    pid: int
+    pipe: "Connection[Any, Any]"
+
+
+class Exit(NamedTuple):
+    """How a worker process ended."""
+
+    pid: int
+    status: int
+
+    @property
+    def how(self) -> str:
+        return _describe_exit(os.waitstatus_to_exitcode(self.status))
 
 
 def _describe_exit(code: int) -> str:
@@ -59,9 +78,11 @@ class Forks:
     """
 
     def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """Readable if new exits have arrived."""
         with theirs:
             self._process = (start or start_interpreter)(theirs, preload)
+        self._pending: list[Exit] = []
         try:
             message = self._read()
         except BaseException:
@@ -71,32 +92,39 @@ class Forks:
             self.close()
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
-    def fork(self) -> "tuple[int, Connection[Any, Any]]":
-        """Start a worker; return its process and this end of its pipe."""
+    @property
+    def has_exits(self) -> bool:
+        """True if exits were already read while `fork` waited for its reply."""
+        return bool(self._pending)
+
+    def fork(self, number: int) -> Forked:
         ours, theirs = Pipe()
         with theirs:
-            return self._ask({}, [theirs.fileno()])["pid"], ours
+            try:
+                socket.send_fds(self.control, [json.dumps({"fork": number}).encode()], [theirs.fileno()])
+            except OSError as error:
+                raise self._died() from error
+            while "pid" not in (message := self._read()):
+                self._pending.append(Exit(message["exited"], message["status"]))
+            return Forked(number, message["pid"], ours)
 
-    def reap(self, pid: int) -> str:
-        """Wait for the end of a worker; return how it ended."""
-        return _describe_exit(os.waitstatus_to_exitcode(self._ask({"reap": pid})["status"]))
+    def exits(self) -> list[Exit]:
+        """Wait for workers that ended since the last call; the server has reaped them."""
+        if not self._pending:
+            message = self._read()
+            return [Exit(message["exited"], message["status"])]
+        pending, self._pending = self._pending, []
+        return pending
 
     def close(self) -> None:
         """Kill the server and its workers."""
-        self._control.close()
+        self.control.close()
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, request: dict[str, int], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
-        except OSError as error:
-            raise self._died() from error
-        return self._read()
-
     def _read(self) -> dict[str, Any]:
         try:
-            data = self._control.recv(MOST_BYTES)
+            data = self.control.recv(MOST_BYTES)
         except ConnectionResetError:
             data = b""
         if not data:

@@ -1,23 +1,23 @@
 """Fork server: a process that has imported torch and forks a worker in milliseconds.
 
-It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It dies with the process
-that started it; its workers die with it. The fork server of `multiprocessing` imports the user's main module in each
-worker, so a worker starts in 90 to 115 ms instead of 40 ms (measured, torch imported). It also ignores modules that
-cannot be imported, dies of signals to its group, and lets workers outlive it.
+It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread and
+dies with the process that started it; its workers die with it. The fork server of `multiprocessing` imports the user's
+main module in each worker, so a worker starts in 90 to 115 ms instead of 40 ms (measured, torch imported). It also
+ignores modules that cannot be imported, dies of signals to its group, and lets workers outlive it.
 
 Messages over its socket, of type SOCK_SEQPACKET, are JSON objects:
 
-    to it      {}                           to fork a worker, with its end of a pipe attached
-               {"reap": pid}                of a worker whose pipe has closed
+    to it      {"fork": number}             with the worker's end of a pipe attached
     from it    {"ready": true}              after all imports; or {"failed": text}
-               {"pid": pid}                 of the forked worker
-               {"status": wait status}      of the reaped worker
+               {"forked": number, "pid": pid}
+               {"exited": pid, "status": wait status}
 """
 
 import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any, NoReturn, final
 
 from runners.child_lifetime import GROUP_SIGNALS, die_with
 
@@ -43,7 +43,6 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     die_with(starter)
     for name in GROUP_SIGNALS:  # they reach the whole group; the parent handles them
         signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, nobody could wait for a worker
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     try:
         for module in preload:
@@ -54,42 +53,69 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     gc.collect()
     gc.freeze()  # keeps imported objects out of garbage collection, so workers do not copy their pages
     _say(control, {"ready": True})
-    while _answer(control):
-        pass
+    _Server(control).loop()
 
 
-def _answer(control: socket.socket) -> bool:
-    """Answer the next request; return False once the parent has closed `control`."""
-    data, descriptors, _, _ = socket.recv_fds(control, MOST_BYTES, 1)
-    if not data:
-        return False
-    request = json.loads(data)
-    if "reap" in request:
-        _say(control, {"status": os.waitpid(request["reap"], 0)[1]})
+@final
+class _Server:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._wake, self._waker = socket.socketpair()
+        self._wake.settimeout(0)
+        self._waker.settimeout(0)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler must exist for the wake-up to be written
+
+    def loop(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._control, self._wake], [], [])
+            if self._wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake.recv(4096)
+                self._reap()
+            if self._control in ready and not self._answer():
+                return
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            _say(self._control, {"exited": pid, "status": status})
+
+    def _answer(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._control, MOST_BYTES, 1)
+        if not data:
+            return False
+        number = json.loads(data)["fork"]
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(descriptors[0], server)
+        os.close(descriptors[0])
+        _say(self._control, {"forked": number, "pid": pid})
         return True
-    server = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_worker(control, descriptors[0], server)
-    os.close(descriptors[0])
-    _say(control, {"pid": pid})
-    return True
 
+    def _become_worker(self, descriptor: int, server: int) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with(server)
+            for end in (self._control, self._wake, self._waker):
+                end.close()
+            from runners.execution.worker_loop import work
 
-def _become_worker(control: socket.socket, descriptor: int, server: int) -> NoReturn:
-    code = 1
-    try:
-        die_with(server)
-        control.close()
-        from runners.execution.worker_loop import work
-
-        code = work(Connection(descriptor))
-    except BaseException:  # noqa: BLE001  # printed here, since the process ends now
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # the worker must not return into the server's stack
+            code = work(Connection(descriptor))
+        except BaseException:  # noqa: BLE001  # printed here, since the process ends now
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # the worker must not return into the server's stack
 
 
 def _say(control: socket.socket, message: dict[str, Any]) -> None:

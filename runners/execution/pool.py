@@ -1,17 +1,17 @@
 """Machine that trains in warm worker processes on this computer, one thread each.
 
-Free workers take the next row. If a worker dies, a new one continues its row from the last checkpoint.
+Free workers take the next row. If a worker dies, a new one continues its row from the last checkpoint. The trial fails
+after several deaths without progress.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any, final
 
 from grid.errors import AblateError, SpecError
 from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Outcome, WorkOrder
-from runners.execution.fork_client import Forks, ServerDied, Start, start_interpreter
+from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
 
 _LOOK_EVERY_S = 0.2
@@ -22,14 +22,16 @@ _LOOK_EVERY_S = 0.2
 class _PoolMember:
     """A worker process as the pool sees it."""
 
-    def __init__(self, number: int, slot: int, pid: int, pipe: "Connection[Any, Any]") -> None:
-        self.number, self.slot, self.pid, self.pipe = number, slot, pid, pipe
+    def __init__(self, forked: Forked, slot: int) -> None:
+        self.number, self.pid, self.pipe = forked
+        self.slot = slot
         self.row: int | None = None
         self.began = self.ready = self.leaving = False
+        self.open = True
 
     @property
     def idle(self) -> bool:
-        return self.ready and self.row is None and not self.leaving
+        return self.ready and self.row is None and self.open and not self.leaving
 
 
 @final
@@ -41,8 +43,7 @@ class WorkerPool:
     ) -> None:
         self._job, self._rows, self._overseer = job, rows, overseer
         self._forks, self._slots = forks, slots
-        self._members: dict[object, _PoolMember] = {}
-        """By pipe."""
+        self._members: dict[int, _PoolMember] = {}
         self._stopping = False
         self._problem: AblateError | None = None
         self._deaths = CrashCounter(job)
@@ -54,8 +55,12 @@ class WorkerPool:
         """
         self._attempt(self._fill)
         while self._members:
-            for pipe in wait([member.pipe for member in self._members.values()], timeout=_LOOK_EVERY_S):
-                self._hear(self._members[pipe])
+            for ready in self._speakers():
+                if ready is self._forks.control:
+                    for ended in self._forks.exits():
+                        self._bury(ended)
+                else:
+                    self._hear(next(found for found in self._members.values() if found.pipe is ready))
             if self._overseer.stop_requested():
                 self._stop()
             if not self._stopping:
@@ -80,8 +85,15 @@ class WorkerPool:
     def recall(self, rows: Collection[int]) -> None:
         """Ask the workers that train any of `rows` to save and exit."""
         for member in self._members.values():
-            if member.row in rows and not member.leaving:
+            if member.row in rows and member.open and not member.leaving:
                 self._dismiss(member)
+
+    def _speakers(self) -> Sequence[object]:
+        """Wait for readable pipes or the server's socket; empty after a timeout."""
+        if self._forks.has_exits:  # exits already read, so the socket does not show them
+            return [self._forks.control]
+        pipes = [member.pipe for member in self._members.values() if member.open]
+        return wait([*pipes, self._forks.control], timeout=_LOOK_EVERY_S)
 
     def _fill(self) -> None:
         """Start workers in free slots while rows are left for them."""
@@ -90,8 +102,8 @@ class WorkerPool:
             loading = sum(not found.ready or found.idle for found in self._members.values())
             if self._rows.rows_left() <= loading:
                 return
-            member = _PoolMember(self._overseer.worker_number(), slot, *self._forks.fork())
-            self._members[member.pipe] = member
+            member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
+            self._members[member.pid] = member
             self._send(member, ("load", self._job, member.number, self._slots[slot]))
 
     def _employ(self) -> None:
@@ -109,24 +121,30 @@ class WorkerPool:
                 self._dismiss(member)
 
     def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
-        with suppress(OSError):  # it died, and its pipe has ended
+        try:
             member.pipe.send(message)
+        except OSError:
+            self._close(member)  # it died; the server reports how
 
     def _dismiss(self, member: _PoolMember) -> None:
         member.leaving = True
         self._send(member, ("stop",))
 
+    def _close(self, member: _PoolMember) -> None:
+        member.pipe.close()
+        member.open = False
+
     def _stop(self) -> None:
-        if not self._stopping:
-            for member in self._members.values():
+        for member in self._members.values():
+            if member.open and not self._stopping:
                 self._dismiss(member)
         self._stopping = True
 
     def _hear(self, member: _PoolMember) -> None:
         try:
             kind, *content = member.pipe.recv()
-        except (EOFError, OSError):  # the worker ended
-            self._bury(member)
+        except (EOFError, OSError):  # the worker died
+            self._close(member)
             return
         self._attempt(lambda: self._understand(member, kind, content))
 
@@ -160,23 +178,26 @@ class WorkerPool:
             self._dismiss(member)  # this worker was asked to leave; others take the row
             self._rows.give_back(outcome.row)
 
-    def _bury(self, member: _PoolMember) -> None:
+    def _bury(self, ended: Exit) -> None:
         """Remove a worker that ended, and give back or fail its row."""
-        member.pipe.close()
-        del self._members[member.pipe]
-        how = self._forks.reap(member.pid)
+        member = self._members[ended.pid]
+        while member.open and member.pipe.poll(0):  # messages that are still in the pipe
+            self._hear(member)
+        if member.open:
+            self._close(member)
+        del self._members[ended.pid]
         if member.row is not None and not self._stopping:
             row = member.row
-            self._attempt(lambda: self._died(member, row, how))
+            self._attempt(lambda: self._died(member, row, ended))
         elif not member.ready and not self._stopping:
-            self._attempt(lambda: self._deaths.at_start(how))
+            self._attempt(lambda: self._deaths.at_start(ended.how))
 
-    def _died(self, member: _PoolMember, row: int, how: str) -> None:
-        failed = self._deaths.at_work(row, member.pid, how)
+    def _died(self, member: _PoolMember, row: int, ended: Exit) -> None:
+        failed = self._deaths.at_work(row, member.pid, ended.how)
         if failed is not None:
             self._overseer.row_ended(failed)
             return
-        self._overseer.note(f"worker {member.number} died ({how}); its trial goes on from its last checkpoint")
+        self._overseer.note(f"worker {member.number} died ({ended.how}); its trial goes on from its last checkpoint")
         self._rows.give_back(row)
 
 

@@ -34,19 +34,22 @@ class Running(NamedTuple):
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
 
-Cell = tuple[str, str]
-"""The grid and the label of a cell."""
+class GridMember(NamedTuple):
+    """Name of a trial in the display."""
+
+    cell: tuple[str, str]
+    seed: int
 
 
 @final
 @dataclass
 class Tally:
-    """Counts of a run; `members` are the cells and seeds of its rows; `planned` counts trials per cell."""
+    """Counts of a run; `members` are its rows; `planned` counts trials per cell."""
 
-    planned: Counter[Cell]
-    members: list[tuple[Cell, int]]
-    ok: Counter[Cell] = field(default_factory=Counter)
-    failed: Counter[Cell] = field(default_factory=Counter)
+    planned: Counter[tuple[str, str]]
+    members: list[GridMember]
+    ok: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     running: dict[int, Running] = field(default_factory=dict)
     ended: int = 0
     began: float | None = None
@@ -54,8 +57,8 @@ class Tally:
     def begin(self, row: int, step: int) -> None:
         if self.began is None:
             self.began = time.monotonic()
-        (_, label), seed = self.members[row]
-        self.running[row] = Running(label, seed, step, step, 0, None)
+        member = self.members[row]
+        self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
     def advance(self, row: int, step: int, steps: int, loss: float) -> None:
         if row in self.running:
@@ -63,9 +66,11 @@ class Tally:
 
     def came_back(self, outcome: Outcome) -> None:
         self.running.pop(outcome.row, None)
+        if outcome.status in ("ok", "was_ok"):
+            self.ok[self.members[outcome.row].cell] += 1
+        elif outcome.status in ("failed", "was_failed"):
+            self.failed[self.members[outcome.row].cell] += 1
         if outcome.status not in ("held", "stopped"):
-            counts = self.ok if outcome.status in ("ok", "was_ok") else self.failed
-            counts[self.members[outcome.row][0]] += 1
             self.ended += 1
 
     @property
@@ -78,7 +83,7 @@ class Tally:
 
     @property
     def cells_running(self) -> int:
-        return len({self.members[row][0] for row in self.running})
+        return len({self.members[row].cell for row in self.running})
 
     def seconds_left(self) -> float | None:
         """Estimate the time left from the work so far; None before any is done."""
@@ -103,7 +108,7 @@ class ProgressDisplay:
 
     def __enter__(self) -> "ProgressDisplay":
         if self._shown and self._console.is_terminal:
-            self._live = Live(get_renderable=lambda: render(self._tally), console=self._console, refresh_per_second=4)
+            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
             self._live.start(refresh=True)
         return self
 
@@ -125,6 +130,9 @@ class ProgressDisplay:
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        return render(self._tally)
 
 
 def progress_line(tally: Tally) -> str:

@@ -1,7 +1,7 @@
 """Running a finished trial again with the code, the spec and the seed it had, to see whether the result is the same.
 
-The code is the snapshot of the attempt's submission, else what is installed now. Another process trains, in a campaign
-of its own.
+The code is the snapshot of the attempt's submission where it has one, else what is installed now. Training happens in
+another process, whose import path is that of the restored tree, and in a campaign of its own.
 """
 
 import json
@@ -110,7 +110,7 @@ class Reproduction(NamedTuple):
 
     equal: int
     different: list[ValueDifference]
-    """Largest difference first."""
+    """The others, largest difference first."""
     failure: str | None = None
 
 
@@ -121,7 +121,9 @@ class Recorded:
 
     layout: Layout
     key: str
+    attempt: int
     start: Mapping[str, Any]
+    end: Mapping[str, Any]
     record: Submission | None
     """None if the submission has no record."""
     made_by: tuple[AttemptState, ...]
@@ -179,7 +181,7 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     with suppress(NotFoundError):
         record = read_submission_record(layout, str(done.start["submission"]))
     made_by = tuple(filter(None, lineage(state, done.attempt)))
-    return Recorded(layout, key, done.start, record, made_by)
+    return Recorded(layout, key, done.attempt, done.start, done.end, record, made_by)
 
 
 def submitted_code(found: Recorded) -> list[Path]:
@@ -276,9 +278,15 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
 
 def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
     """Train in another process, which ends with this one."""
-    command, nothing = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)], subprocess.DEVNULL
+    command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
     done = subprocess.run(
-        command, env=variables, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True, check=False
+        command,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"

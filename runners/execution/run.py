@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.progress import ProgressDisplay, Tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
@@ -42,7 +42,10 @@ class RunOptions:
 
     retry: bool = False
     again: bool = False
-    """Train trials again that other code finished, and those with no readable result; the latest that is ok counts."""
+    """Train trials again that other code finished, and those with no readable result: new attempts, from the beginning.
+
+    The latest that is ok counts.
+    """
     only: frozenset[str] | None = None
     """Keys of the trials to train, of those that are to be trained; None: all."""
     oom: Literal["fail", "halve"] = "fail"
@@ -80,8 +83,8 @@ def run_campaign(
 ) -> RunResult:
     """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
 
-    A trial that several grids share is trained once. If another run trains a trial, this run waits for it. Ctrl-C and
-    SIGTERM stop at the next step boundary.
+    Grids and manifest are written before any work begins. A trial that several grids share is trained once. If
+    another run trains a trial, this run waits for it. Ctrl-C and SIGTERM stop at the next step boundary.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
@@ -159,15 +162,20 @@ class _ActiveRun:
         if self._to_do:
             submission = submission_id()
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        every_s = self._options.land_every_s
-        landing = None if every_s is None else BackgroundIngest(self._layout.root, every_s, self.note)
-        with self._interrupts, suppress(KeyboardInterrupt), landing or nullcontext():
+        every_s, problems = self._options.land_every_s, tuple[str, ...]()
+        with ExitStack() as stack:
+            stack.enter_context(self._interrupts)
+            stack.enter_context(suppress(KeyboardInterrupt))
+            landing = None
+            if every_s is not None:
+                landing = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
             if submission is not None:
                 with self._progress:
                     self._work(submission)
             if landing is not None:
                 landing.once(wait=True)
-        return self._count(submission, tuple(landing.problems) if landing else ())
+                problems = tuple(landing.problems)
+        return self._count(submission, problems)
 
     def _work(self, submission: str) -> None:
         options = self._options
@@ -211,19 +219,24 @@ class _ActiveRun:
             taken = find_taken(state, about, retry=False, again=found.other_code)
             if taken is None:
                 yield row
-            elif taken == "running":
+            elif taken.status == "running":
                 self._held.append(row)
             else:
-                self.row_ended(Outcome(row, "was_ok" if taken == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, "was_ok" if taken.status == "ok" else "was_failed"))
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
         found = [outcome.status for outcome in self._outcomes.values()]
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
         stopped = len(self._to_do) - ok - failed
-        interrupted, skipped = self._interrupts.requested and stopped > 0, count_skipped(self._survey)
         return RunResult(
-            ok, failed, stopped, **skipped, interrupted=interrupted, submission=submission, problems=problems
+            ok=ok,
+            failed=failed,
+            stopped=stopped,
+            **count_skipped(self._survey),
+            interrupted=self._interrupts.requested and stopped > 0,
+            submission=submission,
+            problems=problems,
         )
 
     # Callbacks of the machine:
@@ -260,7 +273,7 @@ class _ActiveRun:
 
 def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
     """Create the tally of a run of `wanted`; other trials that have ended are counted."""
-    members = [((trial.grid, trial.label), trial.seed) for trial in wanted]
+    members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
     begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
     keys = {trial.key for trial in wanted}
     for trial in survey.trials:

@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import final
 
 from grid.errors import NotFoundError
@@ -12,12 +12,14 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission
 from runners.monitoring.trial_locations import TrialLocations
 from runners.output import format_count, say
-from runners.slurm.scheduler import cancel_jobs
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
 from runners.slurm.submit.submit_lock import submit_lock
-from runners.slurm.worker_records import CalledOff, cancelled_path, read_cancelled
+from runners.slurm.worker_records import cancelled_path, read_cancelled
 from store.files.atomic import write_json
 from store.files.layout import FILE_SCHEMA, Layout
+
+Canceller = Callable[[Sequence[int]], str | None]
+"""Takes jobs out of a scheduler's queue, or says why that was not possible."""
 
 _SHOWN = 8
 
@@ -35,11 +37,11 @@ def mark_cancelled(layout: Layout, ids: Collection[str] = ()) -> list[str]:
 
 def _cancel_whole(layout: Layout, submission: str) -> None:
     with submit_lock(layout, _report_wait):
-        _write(layout, submission, CalledOff(all=True, trials=read_cancelled(layout, submission).trials))
+        _write(layout, submission, everything=True, trials=read_cancelled(layout, submission).trials)
 
 
-def _write(layout: Layout, submission: str, cancelled: CalledOff) -> None:
-    record = {"schema": FILE_SCHEMA, "all": cancelled.all, "trials": sorted(cancelled.trials)}
+def _write(layout: Layout, submission: str, *, everything: bool, trials: Collection[str]) -> None:
+    record = {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)}
     write_json(cancelled_path(layout, submission), record)
 
 
@@ -70,10 +72,12 @@ class Cancelling:
         layout: Layout,
         submissions: Sequence[SubmissionStatus],
         runs: Sequence[Submission],
+        cancel: Canceller,
         marked: Collection[str] = (),
     ) -> None:
         """`runs` are those without a scheduler that are at work, on any host. `marked` is from `mark_cancelled`."""
-        self._layout, self._runs, self._marked = layout, runs, marked
+        self._layout, self._runs = layout, runs
+        self._cancel, self._marked = cancel, marked
         self._known = [*(status.record.submission for status in submissions), *(run.submission for run in runs)]
         self._at_work = [
             status
@@ -107,7 +111,7 @@ class Cancelling:
         for status in self._at_work:
             self._some(status, wanted, open_keys)
         for run in self._runs:
-            if wanted.intersection(Manifest(self._layout, run.submission).trials()):
+            if wanted & self._members(run.submission):
                 self.problems.append(
                     f"run {run.submission} trains some of these on {run.host} and can only be stopped as a whole: "
                     "`ablate cancel`"
@@ -115,7 +119,7 @@ class Cancelling:
 
     def _some(self, status: SubmissionStatus, wanted: set[str], open_keys: set[str]) -> None:
         submission = status.record.submission
-        members = set(Manifest(self._layout, submission).trials())
+        members = self._members(submission)
         with submit_lock(self._layout, _report_wait):
             before = read_cancelled(self._layout, submission)
             chosen = members & wanted - before.trials
@@ -123,25 +127,30 @@ class Cancelling:
                 return
             left = members & open_keys - before.trials - chosen
             if left:
-                _write(self._layout, submission, CalledOff(trials=before.trials | chosen))
+                _write(self._layout, submission, everything=False, trials=before.trials | chosen)
         if left:
             count = format_count(len(chosen), "trial")
             self.done.append(f"cancelled: {count} of submission {submission}; {len(left)} left in it")
         else:
             self._whole(status)
 
+    def _members(self, submission: str) -> set[str]:
+        manifest = Manifest(self._layout, submission)
+        return {manifest.trial(row) for row in range(len(manifest))}
+
     def _whole(self, status: SubmissionStatus) -> None:
         """Write the file first, which keeps workers from being queued again; then clear the queue."""
         submission = status.record.submission
         if submission not in self._marked:
             _cancel_whole(self._layout, submission)
-        problem = cancel_jobs(status.record.job_name)
+        jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
+        problem = self._cancel(jobs) if jobs else None
         if problem is None:
             self.done.append(f"submission {submission} is cancelled{_describe_workers(status)}")
         else:
             self.problems.append(
                 f"submission {submission} is cancelled in its files, where workers look as they begin and every few "
-                f"seconds; the queue could not be told ({problem}): `scancel --name={status.record.job_name}` does that"
+                f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 
     def _stop(self, run: Submission) -> None:

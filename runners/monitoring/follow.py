@@ -69,10 +69,8 @@ class Following:
         for name in sorted(self._submissions, reverse=True):  # a trial belongs to the latest that has it
             if not self._layout.manifest(name).exists():
                 continue
-            cancelled, members = (
-                read_cancelled(self._layout, name),
-                keys.intersection(Manifest(self._layout, name).trials()),
-            )
+            cancelled, manifest = read_cancelled(self._layout, name), Manifest(self._layout, name)
+            members = keys.intersection(manifest.trial(row) for row in range(len(manifest)))
             keys -= members
             if count := len(members if cancelled.all else members & cancelled.trials):
                 counts[name] = count

@@ -72,7 +72,7 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
     try:
         with Store.open(layout.root) as store:
             store.content_hash()
-            files = {path.name: path for path in layout.shards()}
+            files = {path.name for path in layout.shards()}
             ingested = "SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file"
             bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
             for name in store.sql(ingested)["file"]:
@@ -80,7 +80,8 @@ def _check_database(layout: Layout) -> Iterator[Fault]:
                     yield (layout.shard(name), "it is missing; its rows are in the database", KEEP)
             for name, reason in store.bad_shards().rows():
                 later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
-                yield (later or files.get(name, layout.shard(name)), reason, EVALUATE if later else AGAIN)
+                path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
+                yield (path, reason, EVALUATE if later else AGAIN)
             for name, reason in store.bad_records().rows():
                 yield (name, reason, _remedy(name))
             orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
@@ -213,23 +214,27 @@ def _check_texts(layout: Layout) -> Iterator[Fault]:
 
 def _check_json(path: Path, remedy: str) -> Iterator[Fault]:
     try:
-        with suppress(NotFoundError):  # it was replaced meanwhile
-            read_json(path)
+        read_json(path)
+    except NotFoundError:  # it was replaced meanwhile
+        return
     except StoreError as error:
         yield (path, str(error), remedy)
 
 
 def _check_hash(path: Path, remedy: str) -> Iterator[Fault]:
     named = _HASHED.fullmatch(path.name)
+    if named is None:
+        return
     try:
         with path.open("rb") as file:
-            digest = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-        if named is not None and digest != named["blake2b"]:
-            yield (path, "it does not have the hash in its name: it was torn or altered", remedy)
+            digest = file_digest(file, lambda: blake2b(digest_size=16))
     except FileNotFoundError:  # its owner has replaced it
         return
     except OSError as error:
         yield (path, str(environment_problem("read", path, error)), remedy)
+        return
+    if digest.hexdigest() != named["blake2b"]:
+        yield (path, "it does not have the hash in its name: it was torn or altered", remedy)
 
 
 def _is_sound_archive(path: Path) -> bool:

@@ -62,7 +62,9 @@ class LogFollower:
     """Reads a growing file from where it stopped."""
 
     def __init__(self, layout: Layout, path: Path) -> None:
-        self._layout, self._path, self._at = layout, path, 0
+        self._layout = layout
+        self._path = path
+        self._at = 0
 
     def more(self) -> Iterator[str]:
         """Yield new output since the last call, with control sequences escaped; nothing if there is no file.
@@ -86,18 +88,19 @@ def follow(layout: Layout, trial: str, number: int | None) -> Iterator[tuple[Att
     Each attempt is announced by itself first; otherwise the attempt is None. `number` follows this attempt alone.
     """
     at = find_attempt(layout, trial, number)
-    yield at, ""
-    tail = LogFollower(layout, layout.log(trial, at.attempt))
     while True:
-        state = trial_state(layout, trial)  # before the text, so that the last lines are read
+        yield at, ""
+        tail = LogFollower(layout, layout.log(trial, at.attempt))
+        later: AttemptState | None = None
+        while later is None:
+            state = trial_state(layout, trial)  # before the text, so that the last lines are read
+            ended = any(each.attempt == at.attempt and each.end is not None for each in state.attempts)
+            if number is None:
+                later = next((each for each in state.attempts if each.attempt > at.attempt), None)
+            yield from ((None, text) for text in tail.more())
+            if ended and later is None and (number is not None or state.status in ("ok", "failed")):
+                return
+            if later is None:
+                time.sleep(LOOK_EVERY_S)
         yield from ((None, text) for text in tail.more())
-        ended = any(each.attempt == at.attempt and each.end is not None for each in state.attempts)
-        later = [each for each in state.attempts if each.attempt > at.attempt and number is None]
-        if later:
-            at = later[0]
-            yield at, ""
-            tail = LogFollower(layout, layout.log(trial, at.attempt))
-        elif ended and (number is not None or state.status in ("ok", "failed")):
-            return
-        else:
-            time.sleep(LOOK_EVERY_S)
+        at = later

@@ -27,8 +27,12 @@ def remove_trials(
 ) -> tuple[int, int, Path]:
     """Remove trials (grid, key) from their grids, and their results unless another grid plans them.
 
-    `more` are trials of no grid. Returns the number of trials whose results were removed, the number of those that
-    another grid keeps, and where the files lie now. Raises SpecError if one is queued or running.
+    `more` are trials of no grid.
+
+    Returns:
+        the number of trials whose results were removed, of those that another grid keeps, and where the files lie now.
+
+    Raises SpecError if one is queued or running.
     """
     leaving: dict[str, set[str]] = defaultdict(set)
     for grid, trial in planned:

@@ -16,8 +16,15 @@ from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 from store.store import Store
 
-_COLUMNS: tuple[State, ...] = ("failed", "running", "queued", "pending", "lost", "unknown")
-STATE_OF_COLUMN: dict[str, State] = {"ok": "done", **{state: state for state in _COLUMNS}}
+STATE_OF_COLUMN: dict[str, State] = {
+    "ok": "done",
+    "failed": "failed",
+    "running": "running",
+    "queued": "queued",
+    "pending": "pending",
+    "lost": "lost",
+    "unknown": "unknown",
+}
 """The state that each column of a cell counts."""
 
 _ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")
@@ -113,12 +120,21 @@ def cells(store: Store, grid: str, where: TrialLocations) -> pl.DataFrame:
         "WHERE grid = $grid GROUP BY cell",
         {"grid": grid},
     )
-    counts = Counter((cell, where.trials[key].state) for cell, key in trials.rows() if key in where.trials)
-    for name, state in STATE_OF_COLUMN.items():
-        known = frame["ok"] if name == "ok" else 0
-        count = pl.Series(name, [counts[cell, state] for cell in frame["cell"]], pl.Int64)
-        frame = frame.with_columns(count + known)
-    return frame.join(tags, on="cell", how="left", maintain_order="left").with_columns(pl.col("tags").fill_null(""))
+    columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
+    states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
+    counted = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in STATE_OF_COLUMN.items())
+    counts = trials.join(states, on="trial").group_by("cell").agg(*counted)
+    shown = [*frame.columns, *(name for name in STATE_OF_COLUMN if name not in frame.columns)]
+    return (
+        frame.rename({"ok": "known"})
+        .drop(*STATE_OF_COLUMN, strict=False)
+        .join(counts, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col(*STATE_OF_COLUMN).fill_null(0))
+        .with_columns(pl.col("ok") + pl.col("known"))
+        .select(shown)
+        .join(tags, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col("tags").fill_null(""))
+    )
 
 
 def _notes(store: Store, grids: Sequence[str]) -> pl.DataFrame:

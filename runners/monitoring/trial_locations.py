@@ -1,7 +1,14 @@
-"""Where every trial is, by its files and by what the scheduler knows of its workers.
+"""Where every trial is, by its files, and by what the scheduler knows of its workers.
 
-`docs/monitoring.md` lists the states. A failed trial that a worker will try again is queued. A trial that was given
-back, and that nobody will take, is pending.
+| state   | means                                                                       |
+|---------|-----------------------------------------------------------------------------|
+| done    | it has a result                                                             |
+| failed  | its last attempt failed, and nobody will try again                          |
+| running | its attempt is alive                                                        |
+| queued  | a worker that waits or runs will take it, also if it has failed before      |
+| lost    | it was begun, its process or node is gone, and nobody will take it          |
+| pending | it was not begun, or it was given back, and nobody will take it             |
+| unknown | its worker is on a cluster that does not answer                             |
 """
 
 import time
@@ -15,7 +22,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission, open_runs
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler, SlurmScheduler
-from runners.slurm.submissions import AT_WORK, SubmissionStatus, describe_outdated, read_submission_status
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
@@ -134,7 +141,10 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
 def outdated_notes(store: "Store", active: int) -> Iterator[str]:
     """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
-    return describe_outdated(active, ended)
+    if active:
+        yield f"{outdated_words(active, 'queued or running')}; `ablate cancel --outdated` cancels them"
+    if ended:
+        yield f"{outdated_words(ended, 'finished')}; no table shows these results"
 
 
 @final
@@ -173,7 +183,8 @@ class _TrialOwners:
             if len(status.record.classes) == 1:
                 members = self.members(status.record.submission)
             else:
-                members = set(Manifest(self._layout, status.record.submission).trials(range(*each.rows)))
+                manifest = Manifest(self._layout, status.record.submission)
+                members = {manifest.trial(row) for row in range(*each.rows)}
             members -= status.cancelled.trials
             if standings[each.name] == "live":
                 self._queued |= members

@@ -1,4 +1,10 @@
-"""Trial queries: `operator=SSA seed=3`, a label, or the beginning of a key; `docs/monitoring.md` defines them."""
+"""Trial queries: `operator=SSA seed=3`, a label, or the beginning of a key.
+
+A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
+label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
+Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
+the grids, by name or by path. The field note fits each note that contains the value.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -98,6 +104,10 @@ def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
     equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)][:1]
     if field == "note":
         equal = [each for each in values if value.casefold() in each.casefold()]
+        if not equal:
+            raise NotFoundError(
+                f"no note contains {value!r}; {len(values)} notes are there, and `ablate tag` lists them"
+            )
     if not equal:
         there = ", ".join(values[:_SHOWN]) + (" and others" if len(values) > _SHOWN else "")
         near = suggest_name(value, values)

@@ -41,26 +41,25 @@ class RateLimitedScheduler(Scheduler):
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
         self._scheduler, self._every_s = scheduler, every_s
-        self._answers: dict[str, tuple[float, frozenset[int], QueueStatus]] = {}
-        """By question: when it is asked again, about which jobs it was asked, and the answer."""
+        self._answers: dict[str, tuple[float, frozenset[int | str], QueueStatus]] = {}
 
-    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """Return the queue as it was at most a minute ago."""
-        return self._query("queue", self._scheduler.read_queue, jobs)
+        return self._query("queue", {*jobs, *names}, lambda: self._scheduler.read_queue(jobs, names))
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Return the accounts as they were at most a minute ago."""
-        return self._query("accounts", self._scheduler.read_accounts, jobs)
+        return self._query("accounts", {*jobs}, lambda: self._scheduler.read_accounts(jobs))
 
-    def _query(self, what: str, ask: Callable[[Collection[int]], QueueStatus], jobs: Collection[int]) -> QueueStatus:
+    def _query(self, what: str, of: Collection[int | str], ask: Callable[[], QueueStatus]) -> QueueStatus:
         following, known, before = self._answers.get(what, (0.0, frozenset(), None))
-        if before is None or not known.issuperset(jobs):
-            answer = ask(jobs)
-        elif time.monotonic() < following:
+        covered = before is not None and known.issuperset(of)
+        if covered and before is not None and time.monotonic() < following:
             return before
-        elif (answer := ask(jobs)).asked is None and before.asked:
+        answer = ask()
+        if answer.asked is None and covered and before is not None and before.asked:
             answer = before._replace(problem=answer.problem)
-        self._answers[what] = time.monotonic() + self._every_s, frozenset(jobs), answer
+        self._answers[what] = time.monotonic() + self._every_s, frozenset(of), answer
         return answer
 
 
@@ -109,19 +108,24 @@ class WatchView(NamedTuple):
 def views(root: Path, scheduler: Scheduler, every_s: float, *, endless: bool = False) -> Iterator[WatchView]:
     """Yield views, `every_s` apart or more, until every trial has ended and every worker left; `endless`: go on then.
 
-    Raises EnvironmentProblem if the store cannot be read at first; later (the disk is full), it is read again.
+    If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
+
+    Raises EnvironmentProblem if the store cannot be read at first.
     """
     scheduler = RateLimitedScheduler(scheduler)
+    missed: str | None = None
     view: WatchView | None = None
     while True:
         began = time.monotonic()
         try:
             view = look(root, scheduler)
-        except EnvironmentProblem:
+        except EnvironmentProblem as problem:
             if view is None:
                 raise
+            missed = str(problem)
         else:
-            yield view
+            yield view._replace(notes=(*view.notes, *([missed] if missed else [])))
+            missed = None
             if view.over and not endless:
                 return
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))

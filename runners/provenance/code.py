@@ -212,16 +212,16 @@ def _grids_in(module: ModuleType) -> set[str]:
 
 def specs(value: object) -> Iterator[Spec]:
     """Yield every spec inside `value`, including `value`."""
-    parts: Iterable[object] = ()
     if isinstance(value, Spec):
         yield value
-        parts = [value.__dict__[name] for name in field_names(type(value))]
-    elif isinstance(value, Mapping):
-        parts = value.values()
+        for name in field_names(type(value)):
+            yield from specs(value.__dict__[name])
     elif isinstance(value, list | tuple):
-        parts = value
-    for part in parts:
-        yield from specs(part)
+        for each in value:
+            yield from specs(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from specs(each)
 
 
 _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
@@ -268,10 +268,11 @@ def _of_file_as_of(file: Path, mtime_ns: int, size: int) -> str:
     return digest(statements(decode_source(file.read_bytes())))
 
 
-def _list_methods(cls: type) -> list[str]:
-    """List the bytecode of the methods of a class without a source file."""
-    functions = [(name, value) for name, value in sorted(vars(cls).items()) if isinstance(value, FunctionType)]
-    return [f"{name} {_instructions(function.__code__)}" for name, function in functions]
+def _list_methods(cls: type) -> Iterator[str]:
+    """Yield the bytecode of the methods of a class without a source file."""
+    for name, value in sorted(vars(cls).items()):
+        if isinstance(value, FunctionType):
+            yield f"{name} {_instructions(value.__code__)}"
 
 
 def _instructions(code: CodeType) -> str:

@@ -1,7 +1,7 @@
 """Snapshot of the submitted code: workers run it, so later edits do not matter.
 
-A snapshot is an uncompressed tar, named by its hash. It contains `files.b2`, a list for `b2sum --check`, so that
-workers can detect a damaged copy on a node.
+A snapshot is an uncompressed tar, named by its hash; equal trees share one file. It contains `files.b2`, a list for
+`b2sum --check`, so that workers can detect a damaged copy on a node.
 """
 
 import io
@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
-
-from pydantic import TypeAdapter
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import slow_notice
@@ -58,7 +56,9 @@ class Snapshot:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Snapshot":
         """Read JSON data; unknown fields are ignored."""
-        return TypeAdapter(cls).validate_python(data)
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
+        return cls(**fields)
 
     def files(self, tree: Path) -> tuple[Path, ...]:
         """List the spec files in the copy `tree`."""
@@ -74,12 +74,19 @@ class Packed(NamedTuple):
     """Permissions of the tar: those that all its files grant."""
 
 
+def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
+    """Pack what the spec files `files`, loaded before, need, and write it unless the campaign has it.
+
+    Raises EnvironmentProblem if a file cannot be read, git refuses, or the campaign cannot be written.
+    """
+    packed = pack(files)
+    write(layout, packed)
+    return packed.snapshot
+
+
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
-    """Pack what the spec files `files`, loaded before, need.
-
-    Raises EnvironmentProblem if a file cannot be read, or git refuses.
-    """
+    """Pack the present tree; write nothing. Raise EnvironmentProblem if a file cannot be read, or git refuses."""
     users = UserFiles(files)
     members, tree = project_files() | users.members, users.tree
     checksums = [
@@ -185,9 +192,9 @@ export PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1"""
 def shell_lines(tar: Path, snapshot: Snapshot) -> list[str]:
     """Return lines for `sh` that extract the tree on a node's own disk and put it first on Python's path.
 
-    They go after the user's set-up, which may set PYTHONPATH. Jobs of a node share the tree `$ABLATE_TREE`. A damaged
-    copy stays, since a job may run from it, and a new one is made beside it. Without a sound tree, the job ends with a
-    sentence and the exit status `UNUSABLE`.
+    They go after the user's set-up, which may set PYTHONPATH. Jobs of a node share the tree `$ABLATE_TREE`, which is
+    `${ABLATE_TREES:-${TMPDIR:-/tmp}/ablate-$(id -u)}/<hash>`. A damaged copy stays, since a job may run from it, and
+    a new one is made beside it. Without a sound tree, the job ends with a sentence and the exit status `UNUSABLE`.
     """
     paths = ":".join(f'"$ablate_tree"/{shlex.quote(path)}' for path in snapshot.paths)
     values = {"TAR": shlex.quote(str(tar)), "HASH": snapshot.tar, "PATHS": paths}

@@ -1,12 +1,14 @@
 """Records the environment of a trial: Python, packages and machine; compares two records.
 
-A worker refuses to train with another minor version of Python, torch, or any package that trials or the user's spec
-import. Other differences are only reported: they depend on the node that the cluster chose.
+A worker refuses to train if the environment would change the trial. These are Python's minor version, torch, and every
+package that trials or the user's spec import. Other differences are only reported: the processor, driver and C library
+depend on the node that the cluster chose.
 """
 
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +59,10 @@ class Differences(NamedTuple):
 
 
 def record(imports: Iterable[str] = ()) -> dict[str, Any]:
-    """Record the environment of this process for JSON; `imports` are modules that the user's code imports."""
+    """Record the environment of this process for JSON; torch is not imported.
+
+    `imports` are top-level modules that the user's code imports; their distributions must not differ either.
+    """
     return {
         "schema": SCHEMA,
         "python": platform.python_version(),
@@ -76,14 +81,14 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
 def distributions() -> dict[str, str]:
     """List installed versions by normalised name; the first on the import path counts.
 
-    Reads names of directories: reading all metadata takes seconds on a cluster file system.
+    Reads directory names only: reading all metadata takes seconds on a cluster file system.
     """
     found: dict[str, str] = {}
     for place in sys.path:
-        with suppress(OSError):  # a zip archive, or a missing directory
-            for name in sorted(each.name for each in Path(place or ".").iterdir()):
-                if match := _NAME.fullmatch(name):
-                    found.setdefault(_normal(match["name"]), match["version"])
+        for name in _entries(place or "."):
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                found.setdefault(_normal(match["name"]), match["version"])
     return dict(sorted(found.items()))
 
 
@@ -140,6 +145,13 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def _entries(place: str) -> list[str]:
+    try:
+        return sorted(each.name for each in Path(place).iterdir())
+    except OSError:  # a zip archive, or a missing directory
+        return []
+
+
 def _declared_packages() -> frozenset[str]:
     """Return the declared dependencies that trials need; only torch if the project is not installed."""
     try:
@@ -154,12 +166,13 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*PACKAGES, "ablate")) - _declared_packages()
     if not wanted:  # the usual case; building the table of packages is slow
         return frozenset()
-    known = _names_by_import()
+    known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))
     return frozenset(_normal(name) for each in wanted for name in known.get(each, ()))
 
 
-@cache  # it takes longer than a small run
-def _names_by_import() -> Mapping[str, list[str]]:
+@cache
+def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Map import names to distributions; cached, since it takes longer than a small run."""
     return packages_distributions()
 
 
@@ -171,11 +184,19 @@ def _processor() -> str | None:
     return platform.processor() or None
 
 
+_PATIENCE_S = 20.0
+
+
 def ask_gpus(*fields: str) -> list[list[str]] | None:
     """Query one row of `--query-gpu` fields per GPU; None if nvidia-smi is missing or fails."""
-    query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(query, capture_output=True, text=True, timeout=20.0, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    program = shutil.which("nvidia-smi")
+    if program is None:
         return None
-    return [[word.strip() for word in line.split(",")] for line in said.splitlines() if line.strip()]
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode != 0:
+        return None
+    return [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]

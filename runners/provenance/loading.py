@@ -3,8 +3,8 @@
 A file counts if user code opens it, or if a library opens it below the directory of the spec file or the working
 directory. A variable counts if user code reads it. Reads by the project and by imports do not count.
 
-Python does not report what a library in native code reads, such as polars. An existing file counts as read by it if a
-string of the statements that use the library names it.
+Python does not report what a library in native code reads, such as polars or duckdb. An existing file counts as read by
+it if a string of the statements that use the library names it, relative to the spec file or the working directory.
 """
 
 import ast

@@ -64,7 +64,7 @@ class WorkTree(NamedTuple):
 def project_files() -> dict[str, SnapshotFile]:
     """Read the project's code, by path in a snapshot."""
     below = (path for room in PACKAGES for path in _files_below(PROJECT / room) if "assets" not in path.parts)
-    read = {path: _read(path) for path in (*(PROJECT / name for name in FACADE), *below)}
+    read = {path: _read(path) for path in [PROJECT / name for name in FACADE] + [*below]}
     return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in read.items() if each is not None}
 
 

@@ -9,7 +9,7 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
@@ -21,11 +21,10 @@ _UNKNOWN = "Invalid job id"
 
 
 class Said(NamedTuple):
-    """The output of a command."""
+    """The output of a command, and in a sentence why it failed."""
 
     text: str
     problem: str | None
-    """Why it failed, in a sentence."""
     unknown: bool = False
     """True if it failed because a job does not exist (any more)."""
 
@@ -70,21 +69,18 @@ def release(job: int) -> bool:
     return said.problem is None
 
 
-def cancel_jobs(name: str) -> str | None:
-    """Cancel this user's jobs of that name; return why it failed."""
-    return ask("scancel", f"--name={name}", f"--user={user()}").problem
-
-
 def task_names(name: str) -> Iterator[str]:
     """Yield the tasks of `12`, `12_3`, `12_[3-5,9%2]` or `12_[0-8:4]`; none for other text."""
-    match = re.fullmatch(r"(\d+)(?:_(?:(\d+)|\[([\d,:-]+)(?:%\d+)?\]))?", name.strip())
-    if match is not None and match[3] is None:
+    match = re.fullmatch(r"(\d+)(?:_(\d+)|_\[([\d,:-]+)(?:%\d+)?\])?", name.strip())
+    if match is None:
+        return
+    if match[3] is None:
         yield match[0]
-    elif match is not None:
-        for part in match[3].split(","):
-            bounds, _, step = part.partition(":")
-            first, _, last = bounds.partition("-")
-            yield from (f"{match[1]}_{each}" for each in range(int(first), int(last or first) + 1, int(step or 1)))
+        return
+    for part in match[3].split(","):
+        bounds, _, step = part.partition(":")
+        first, _, last = bounds.partition("-")
+        yield from (f"{match[1]}_{each}" for each in range(int(first), int(last or first) + 1, int(step or 1)))
 
 
 def seconds(text: str) -> int | None:
@@ -115,13 +111,14 @@ class QueueStatus(NamedTuple):
     asked: float | None
     """Time of the answer, in seconds since the epoch; None without one."""
     problem: str | None = None
+    named: Mapping[str, Sequence[int]] = {}
 
 
 class Scheduler(Protocol):
     """Answers questions about jobs."""
 
-    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
-        """Return the waiting and running tasks of `jobs`."""
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+        """Return the waiting and running tasks of `jobs` and of the jobs called `names`."""
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Return how tasks of `jobs` ended, if the cluster has accounting."""
@@ -147,6 +144,7 @@ _QUEUE = {
     "NodeList": 60,
     "StartTime": 24,
     "TimeLimit": 16,
+    "Name": 100,
 }
 _NOTHING = ("", "None", "N/A", "(null)", "None assigned")
 _ACCOUNT = "JobID,State,ExitCode,NodeList"
@@ -156,14 +154,22 @@ _ACCOUNT = "JobID,State,ExitCode,NodeList"
 class SlurmScheduler(Scheduler):
     """SLURM, through its commands; no answer is no error."""
 
-    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
-        if not jobs:
-            return QueueStatus({}, time.time())
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
-        said = ask("squeue", "-r", "-h", "-j", _join(jobs), "-O", shown, patience_s=PATIENCE_S)
-        if said.problem is not None and not said.unknown:
-            return QueueStatus({}, None, said.problem)
-        return QueueStatus(dict(queue_rows(said.text, time.time())), time.time())
+        questions: list[tuple[str, ...]] = [("-j", _join(jobs))] if jobs else []
+        questions += [("--user", user(), "--name", name) for name in names]
+        tasks: dict[str, TaskStatus] = {}
+        named: dict[str, list[int]] = {}
+        for which in questions:
+            said = ask("squeue", "-r", "-h", *which, "-O", shown, patience_s=PATIENCE_S)
+            if said.problem is not None and not said.unknown:
+                return QueueStatus({}, None, said.problem)
+            for task, name, status in queue_rows(said.text, time.time()):
+                tasks[task] = status
+                job = int(task.partition("_")[0])
+                if job not in named.setdefault(name, []):
+                    named[name].append(job)
+        return QueueStatus(tasks, time.time(), named=named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         if not jobs:
@@ -173,14 +179,19 @@ class SlurmScheduler(Scheduler):
             return QueueStatus({}, None, said.problem)
         return QueueStatus(account_rows(said.text), time.time())
 
+    def cancel(self, jobs: Sequence[int]) -> str | None:
+        """Cancel jobs; return why it failed."""
+        said = ask("scancel", *map(str, jobs)) if jobs else Said("", None)
+        return None if said.unknown else said.problem
 
-def queue_rows(text: str, now: float) -> Iterator[tuple[str, TaskStatus]]:
-    """Parse squeue's output into tasks; skip other lines, such as the name of a cluster."""
+
+def queue_rows(text: str, now: float) -> Iterator[tuple[str, str, TaskStatus]]:
+    """Parse squeue's output into tasks and names of jobs; skip other lines, such as the name of a cluster."""
     for line in text.splitlines():
         row = [field.strip() for field in line.split("|", len(_QUEUE))]
         if len(row) < len(_QUEUE) or not row[0].isdigit():
             continue
-        job, task, state, reason, node, started, limit, *_ = ("" if text in _NOTHING else text for text in row)
+        job, task, state, reason, node, started, limit, name, *_ = ("" if text in _NOTHING else text for text in row)
         if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
             status = TaskStatus("held", reason or state)
         elif state in _WAITING:
@@ -191,19 +202,21 @@ def queue_rows(text: str, now: float) -> Iterator[tuple[str, TaskStatus]]:
             limit_s = seconds(limit) if started.isdigit() else None
             left_s = None if limit_s is None else max(0.0, limit_s - (now - int(started)))
             status = TaskStatus("running", "", node or None, left_s)
-        yield f"{job}_{task}" if task.isdigit() else job, status
+        yield f"{job}_{task}" if task.isdigit() else job, name, status
 
 
 def account_rows(text: str) -> dict[str, TaskStatus]:
     """Parse sacct's output; a task's own row counts before a range of tasks."""
-    found: dict[str, TaskStatus] = {}
-    for line in sorted(text.splitlines(), key=lambda line: "[" not in line):
+    single: dict[str, TaskStatus] = {}
+    ranged: dict[str, TaskStatus] = {}
+    for line in text.splitlines():
         name, *fields = line.split("|")
         if len(fields) == _ACCOUNT.count(","):
             state, code, node = (field.strip() for field in fields)
             status = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", None if node in _NOTHING else node)
-            found.update((task, status) for task in task_names(name))
-    return found
+            target = single if "[" not in name else ranged
+            target.update((task, status) for task in task_names(name))
+    return {**ranged, **single}
 
 
 def _join(jobs: Collection[int]) -> str:

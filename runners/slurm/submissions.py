@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, final
 from grid.errors import StoreError
 from runners.attempts.submission_record import (
     SILENT_S,
+    Array,
     ResourceClass,
     Submission,
     Unreadable,
@@ -35,14 +36,8 @@ Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
 
-_ARRAY = "#SBATCH --array="
-"""A line of the script of an array; where arrays are off, a worker is a job of its own."""
-
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
-
-_BY_SHELL = TaskStatus("held", "JobHeldUser")
-"""A task whose job was never written down: the shell that queued it, held, was cut off."""
 
 
 class WorkerStatus(NamedTuple):
@@ -122,6 +117,11 @@ class SubmissionStatus:
         """True if its budget is used up: its workers begin nothing more."""
         return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
 
+    @property
+    def jobs(self) -> list[str]:
+        """Jobs and tasks that wait or run, or may."""
+        return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]
+
 
 def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
     """Return the status of the campaign's submissions, oldest first, and sentences about what is unknown.
@@ -135,7 +135,8 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     accounts: Mapping[str, TaskStatus] = {}
     if active:
         notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
-        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs])
+        unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
+        answer = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
         if answer.asked is not None:
             queue = answer
             missing = sorted({job for reader in active for job in reader.missing_jobs(answer)})
@@ -198,24 +199,15 @@ class _StatusReader:
     records: list[WorkerRecord]
 
     @cached_property
-    def workers(self) -> list[_RequestedWorker]:
-        lives: dict[tuple[int, int], list[WorkerRecord]] = {}
+    def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
+        found: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
-            lives.setdefault((each.resource_class, each.worker), []).append(each)
-        found = []
-        for index, resources in enumerate(self.record.classes):
-            for array in resources.arrays:
-                name = f"{resources.name} from {array.first}" if array.first else resources.name
-                single = _ARRAY not in self.record.scripts.get(name, _ARRAY)
-                for task in range(array.tasks):
-                    job = None if array.job is None else str(array.job) if single else f"{array.job}_{task}"
-                    number = array.first + task
-                    found.append(_RequestedWorker(resources, number, job, lives.get((index, number), [])))
+            found.setdefault((each.resource_class, each.worker), []).append(each)
         return found
 
     @property
     def may_work(self) -> bool:
-        return any(worker.left not in FOR_GOOD for worker in self.workers)
+        return any(worker.left not in FOR_GOOD for worker in self._workers(None))
 
     @property
     def missing_snapshot(self) -> str | None:
@@ -231,19 +223,39 @@ class _StatusReader:
 
     def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
         """Yield jobs of workers that are neither in the queue nor have a record of their end."""
-        for worker in self.workers:
+        for worker in self._workers(queue):
             if worker.job is not None and worker.job not in queue.tasks and worker.left is None:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
-        workers = tuple(self._status(worker, queue, accounts) for worker in self.workers)
+        workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
+
+    def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
+        by_name = queue.named.get(self.record.job_name, ()) if queue else ()
+        unnumbered = iter(sorted(set(by_name) - set(self.record.jobs)))  # in the order of submission
+        for index, resources in enumerate(self.record.classes):
+            for array in resources.arrays:
+                job = array.job if array.job is not None else next(unnumbered, None)
+                single = self._is_single(resources, array, queue)
+                for task in range(array.tasks):
+                    name = None if job is None else str(job) if single else f"{job}_{task}"
+                    number = array.first + task
+                    yield _RequestedWorker(resources, number, name, self.lives.get((index, number), []))
+
+    def _is_single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
+        """Return True for a job without an array, by its script, else by the queue."""
+        name = f"{resources.name} from {array.first}" if array.first else resources.name
+        script = self.record.scripts.get(name)
+        if script is not None:
+            return "#SBATCH --array=" not in script
+        return queue is not None and str(array.job) in queue.tasks
 
     def _status(
         self, worker: _RequestedWorker, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
     ) -> WorkerStatus:
         record = worker.record
-        task = _BY_SHELL if worker.job is None else queue.tasks.get(worker.job) if queue else None
+        task = queue.tasks.get(worker.job or "") if queue else None
         standing, words = _standing(record, task, asked=queue is not None)
         account = accounts.get(worker.job or "")
         printed = None
@@ -296,12 +308,7 @@ def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bo
     return "unknown", ""
 
 
-def describe_outdated(active: int, finished: int) -> Iterator[str]:
-    """Say how many trials an edit of the spec took out of their grids: queued or running ones, and finished ones."""
-    for count, state, advice in (
-        (active, "queued or running", "`ablate cancel --outdated` cancels them"),
-        (finished, "finished", "no table shows these results"),
-    ):
-        if count:
-            trials = f"{format_count(count, f'{state} trial')} {'is' if count == 1 else 'are'}"
-            yield f"{trials} in no grid any more, since the plan changed; {advice}"
+def outdated_words(trials: int, state: str) -> str:
+    """Say how many trials of a state left their grids."""
+    verb = "is" if trials == 1 else "are"
+    return f"{format_count(trials, f'{state} trial')} {verb} in no grid any more, since the plan changed"

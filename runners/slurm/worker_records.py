@@ -1,4 +1,7 @@
-"""Files of worker tasks: their records, their logs, and the cancellations that they watch."""
+"""Files of worker tasks: their records, their logs, and the cancellations that they watch.
+
+Each worker has one record file, written at the start of a life, every minute and at its end.
+"""
 
 import math
 import re
@@ -31,9 +34,10 @@ _READ_S_PER_WORKER = 0.2
 @final
 @dataclass(frozen=True)
 class WorkerRecord:
-    """A life of a worker, written at its start, every minute and at its end; times in seconds since the epoch.
+    """A life of a worker; times in seconds since the epoch.
 
-    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker.
+    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker. Earlier releases added up lives
+    on a node that ended alike.
     """
 
     submission: str
@@ -100,10 +104,10 @@ def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
 
 def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
     """Return the same records, and a sentence about files that cannot be read."""
-    files = {path: _read(path) for path in _paths(layout, submission)}
-    records = [record for lives in files.values() for record in lives or ()]
+    files = [(path, _read(path)) for path in _paths(layout, submission)]
+    records = [record for _, lives in files for record in lives or ()]
     records.sort(key=lambda each: (each.resource_class, each.worker, each.restarts))
-    bad = sorted(path.name for path, lives in files.items() if lives is None and path.exists())
+    bad = sorted(path.name for path, lives in files if lives is None and path.exists())
     if not bad:
         return records, None
     return records, (
@@ -141,7 +145,10 @@ def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
 
 @final
 class BudgetTracker:
-    """Tracks the budget of a submission; reads the records less often the more workers there are, until it is short."""
+    """Tracks the budget of a submission; reads the records less often the more workers there are.
+
+    Between reads it assumes that the workers continue.
+    """
 
     def __init__(
         self, layout: Layout, submission: str, hours: float, unit: str, clock: Callable[[], float] = time.monotonic
@@ -149,13 +156,17 @@ class BudgetTracker:
         self._layout, self._submission = layout, submission
         self._hours, self._unit, self._clock = hours, unit, clock
         self._final: dict[Path, float] = {}
-        """Hours of the workers that have left for good."""
+        self._read_at = -math.inf
         self._next = -math.inf
+        self._used = self._per_s = 0.0
         self._empty = False
 
     def empty(self) -> bool:
         """Return True once the budget is used up."""
-        if not self._empty and self._clock() >= self._next:
+        now = self._clock()
+        if self._empty or now < self._read_at + _READ_EVERY_S:
+            return self._empty
+        if now >= self._next or self._used + (now - self._read_at) * self._per_s >= self._hours:
             self._read_files()
         return self._empty
 
@@ -171,11 +182,11 @@ class BudgetTracker:
             else:
                 used.append(used_hours(lives, self._unit))
                 at_work += [life for life in lives[-1:] if life.left is None]
-        left = self._hours - math.fsum((*self._final.values(), *used))
-        per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
-        empty_in_s = left / per_s if per_s else math.inf
-        self._next = self._clock() + max(_READ_EVERY_S, min(_READ_S_PER_WORKER * len(at_work), empty_in_s))
-        self._empty = left <= 0
+        self._read_at = self._clock()
+        self._next = self._read_at + max(_READ_EVERY_S, _READ_S_PER_WORKER * len(at_work))
+        self._used = math.fsum((*self._final.values(), *used))
+        self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
+        self._empty = self._used >= self._hours
 
 
 _SUFFIX = "_0_log.out"
@@ -245,7 +256,10 @@ def last_words(path: Path) -> LastWords | None:
 
 
 def given_up(layout: Layout, submission: str, job: str, left: str | None) -> LastWords | None:
-    """Return the end of a task's log if the task was given up and its last record, whose end is `left`, is silent."""
+    """Return the end of a task's log if the task was given up and its last record, which says `left`, does not say why.
+
+    `left` is None if there is no record, or no end in it.
+    """
     if left not in (None, "time", "signal"):
         return None
     printed = last_words(worker_log(layout, submission, job))
@@ -255,8 +269,10 @@ def given_up(layout: Layout, submission: str, job: str, left: str | None) -> Las
 _LOOK_EVERY_S = 3.0
 
 
-class CalledOff(NamedTuple):
-    """The cancelled part of a submission: all, or some trials by their keys."""
+@final
+@dataclass(frozen=True)
+class CalledOff:
+    """The whole submission, or some trials by their keys."""
 
     all: bool = False
     trials: frozenset[str] = frozenset()

@@ -6,14 +6,14 @@ import pytest
 from cluster.cluster import Cluster, wait_for
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import SlurmScheduler, TaskStatus, cancel_jobs, release
+from runners.slurm.scheduler import SlurmScheduler, TaskStatus, release
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"
 
 
 def found(job: int) -> dict[str, TaskStatus]:
-    answer = SlurmScheduler().read_queue([job])
+    answer = SlurmScheduler().read_queue([job], ())
     assert answer.problem is None
     return dict(answer.tasks)
 
@@ -22,32 +22,36 @@ def running(job: int) -> list[str]:
     return sorted(name for name, news in found(job).items() if news.state == "running")
 
 
-def test_tasks_that_wait_and_run_are_found(cluster: Cluster) -> None:
-    options = ("--array=0-5%3", "--time=10", "-w", "n1", "-o", "/dev/null")
+def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) -> None:
+    options = ("--array=0-5%3", "--time=10", "--job-name=ablate-one", "-w", "n1", "-o", "/dev/null")
     job = cluster.submit(FOREVER, *options)
     wait_for(lambda: len(running(job)) == 2, "as many tasks as a node has CPUs to run")
     wait_for(lambda: found(job)[f"{job}_5"].words, "the scheduler to say why the last one waits")
-    answer = SlurmScheduler().read_queue([job, GONE])
+    answer = SlurmScheduler().read_queue([job, GONE], ())
     assert answer.problem is None
     assert set(answer.tasks) == {f"{job}_{number}" for number in range(6)}
+    assert answer.named == {"ablate-one": [job]}
     first = answer.tasks[f"{job}_0"]
     assert (first.state, first.node, first.words) == ("running", "n1", "")
     assert first.time_left_s == pytest.approx(600, abs=60)
     assert answer.tasks[f"{job}_5"].state == "pending"
+    by_name = SlurmScheduler().read_queue([], ["ablate-one"])
+    assert (set(by_name.tasks), by_name.named) == (set(answer.tasks), answer.named)
+    assert SlurmScheduler().read_queue([], ["ablate-two"]).tasks == {}
 
 
 def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> None:
-    for answer in (SlurmScheduler().read_queue([GONE]), SlurmScheduler().read_accounts([GONE])):
+    for answer in (SlurmScheduler().read_queue([GONE], ()), SlurmScheduler().read_accounts([GONE])):
         assert (answer.tasks, answer.problem) == ({}, None)
     assert not release(GONE)
-    assert cancel_jobs("ablate-gone") is None
+    assert SlurmScheduler().cancel([GONE]) is None
 
 
 def test_cancelling_ends_what_is_named_and_nothing_else(cluster: Cluster) -> None:
-    job = cluster.submit(FOREVER, "--array=0-9%1", "--job-name=ablate-one", "-o", "/dev/null")
-    other = cluster.submit(FOREVER, "--job-name=ablate-two", "-o", "/dev/null")
+    job = cluster.submit(FOREVER, "--array=0-9%1", "-o", "/dev/null")
+    other = cluster.submit(FOREVER, "-o", "/dev/null")
     wait_for(lambda: running(job) and running(other), "both to run")
-    assert cancel_jobs("ablate-one") is None
+    assert SlurmScheduler().cancel([job, GONE]) is None
     wait_for(lambda: not found(job), "none to be left")
     assert running(other) == [str(other)]
 
@@ -88,7 +92,7 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     quick = text.replace(port, "SlurmctldPort=9").replace("MessageTimeout=5", "MessageTimeout=1")
     (tmp_path / "slurm.conf").write_text(quick, encoding="utf-8")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    answer = SlurmScheduler().read_queue([1])
+    answer = SlurmScheduler().read_queue([1], ())
     assert answer.asked is None
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):

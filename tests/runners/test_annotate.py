@@ -100,7 +100,7 @@ def test_a_query_finds_notes_by_a_part_of_them(campaign: Campaign) -> None:
         keys = [str(campaign.line("SSA", seed)["trial"]) for seed in range(3)]
         assert select(store, ["note=SPIKES"]) == keys[:2]
         assert select(store, ["note=late", "note=smooth"]) == [keys[0], keys[2]]
-        with pytest.raises(NotFoundError, match="no trial has note=rough; there are"):
+        with pytest.raises(NotFoundError, match="no note contains 'rough'; 3 notes are there"):
             select(store, ["note=rough"])
 
 

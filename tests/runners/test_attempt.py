@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
-from runners.attempts.claims import Claim, claim
+from runners.attempts.claims import Claim, Taken, claim
 from runners.checkpoint import KEEP
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
@@ -48,8 +48,8 @@ def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
 def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:
     begin(layout).fail(Failure("error", "m", None, "f"))
     later = {**ABOUT, "submission": "20260102T000000-abcdef"}
-    assert claim(layout, TRIAL, later, retry=False) == "failed"
-    assert claim(layout, TRIAL, ABOUT, retry=True) == "failed"  # by the very submission: not again and again
+    assert claim(layout, TRIAL, later, retry=False) == Taken("failed")
+    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken("failed")  # by the very submission: not again and again
     assert claim(layout, TRIAL, later, retry=True).number == 2
 
 
@@ -94,11 +94,11 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
     first.save(9, {"x": 1})
     first.finish(DONE)
     asked = {**ABOUT, "sources": NEW}
-    assert claim(layout, TRIAL, asked, retry=True) == "ok"
-    assert claim(layout, TRIAL, {**ABOUT, "sources": OLD}, retry=True, again=True) == "ok"
+    assert claim(layout, TRIAL, asked, retry=True) == Taken("ok")
+    assert claim(layout, TRIAL, {**ABOUT, "sources": OLD}, retry=True, again=True) == Taken("ok")
     mine = claimed(layout, again=True, sources=NEW)
     assert (mine.number, mine.checkpoint) == (2, None)
-    assert claim(layout, TRIAL, asked, retry=True, again=True) == "running"
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("running")
     second = attempt_of(layout, mine)
     second.save(4, {"x": 4})
     second.abandon("for the test")
@@ -106,7 +106,7 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
     third = claimed(layout, again=True, sources=NEW)
     assert third.start["resumed_from"] == {"attempt": 2, "step": 4}
     attempt_of(layout, third).finish(DONE)
-    assert claim(layout, TRIAL, asked, retry=True, again=True) == "ok"
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
 
 
 def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,32 +35,26 @@ def campaign(tmp_path: Path) -> Campaign:
 
 
 class Queue:
-    """Keeps the names of jobs that it was told to cancel, and whether the file was there by then."""
+    """Keeps what it was told to cancel, and whether the file was there by then."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, problem: str | None = None) -> None:
         self._layout = layout
-        self.problem: str | None = None
-        self.told: list[tuple[str, bool]] = []
+        self._problem = problem
+        self.told: list[tuple[list[int], bool]] = []
 
-    def __call__(self, name: str) -> str | None:
-        self.told.append((name, read_cancelled(self._layout, FIRST).all))
-        return self.problem
-
-
-@pytest.fixture(autouse=True)
-def queue(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> Queue:
-    told = Queue(campaign.layout)
-    monkeypatch.setattr("runners.monitoring.cancel.cancel_jobs", told)
-    return told
+    def __call__(self, jobs: Sequence[int]) -> str | None:
+        self.told.append((list(jobs), read_cancelled(self._layout, FIRST).all))
+        return self._problem
 
 
 class Cancelled:
     """A `Cancelling` that knows where the trials are."""
 
-    def __init__(self, campaign: Campaign, tasks: dict[str, TaskStatus] | None) -> None:
+    def __init__(self, campaign: Campaign, tasks: dict[str, TaskStatus] | None, queue: Queue | None = None) -> None:
         with Store.open(campaign.root) as store:
             self.where = locate_trials(store, Scripted() if tasks is None else Scripted(tasks))
-        self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs)
+        queue = queue or Queue(campaign.layout)
+        self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs, queue)
         self.done, self.problems = self._cancelling.done, self._cancelling.problems
         self.cancel_submissions = self._cancelling.cancel_submissions
 
@@ -72,15 +66,16 @@ def keys(campaign: Campaign, *seeds: int) -> list[str]:
     return [str(campaign.line("SSA", seed)["trial"]) for seed in seeds]
 
 
-def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign, queue: Queue) -> None:
+def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign) -> None:
     submit(campaign, SSA[:4], classes=[(4, [Array(0, 2, 7), Array(2, 1, 9), Array(3, 1, 11)])])
-    first, late = (Cancelled(campaign, {"7_0": RUNS, "9_0": WAITS}) for _ in range(2))
+    queue = Queue(campaign.layout)
+    first, late = (Cancelled(campaign, {"7_0": RUNS, "9_0": WAITS}, queue) for _ in range(2))
     first.cancel_submissions()
-    assert queue.told == [(f"ablate-{FIRST}", True)]
+    assert queue.told == [([7, 9], True)]
     fates = "trials of 1 running worker save their state, 1 waiting worker left the queue"
     assert (first.done, first.problems) == ([f"submission {FIRST} is cancelled: {fates}"], [])
     for tasks in ({"7_0": RUNS}, {}):
-        again = Cancelled(campaign, tasks)
+        again = Cancelled(campaign, tasks, queue)
         again.cancel_submissions()
         again.trials(keys(campaign, 0))
         assert (again.done, again.problems, len(queue.told)) == ([], [], 1)
@@ -88,40 +83,41 @@ def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign, queu
     assert read_cancelled(campaign.layout, FIRST).all
 
 
-def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: Campaign, queue: Queue) -> None:
+def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
+    queue = Queue(campaign.layout)
     tasks = {"7_0": RUNS, "8_0": WAITS}
-    Cancelled(campaign, tasks).trials(keys(campaign, 1, 3))
+    Cancelled(campaign, tasks, queue).trials(keys(campaign, 1, 3))
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1, 3))
     assert read_cancelled(campaign.layout, SECOND).trials == set(keys(campaign, 3))
-    Cancelled(campaign, tasks).trials(keys(campaign, 0, 5))
+    Cancelled(campaign, tasks, queue).trials(keys(campaign, 0, 5))
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 0, 1, 3))  # earlier entries stay
     assert queue.told == []
-    again = Cancelled(campaign, tasks)
+    again = Cancelled(campaign, tasks, queue)
     again.trials(keys(campaign, 0, 1))
     assert again.done == []  # it was done before
 
 
-def test_a_submission_without_a_trial_left_is_called_off_as_a_whole(campaign: Campaign, queue: Queue) -> None:
+def test_a_submission_without_a_trial_left_is_called_off_as_a_whole(campaign: Campaign) -> None:
     submit(campaign, SSA[:3])
     done, *left = keys(campaign, 0, 1, 2)
     write_start(campaign.layout, done, 1)
     write_end(campaign.layout, done, 1)
-    Cancelled(campaign, {"7_0": RUNS}).trials(left[:1])
+    queue = Queue(campaign.layout)
+    Cancelled(campaign, {"7_0": RUNS}, queue).trials(left[:1])
     assert not read_cancelled(campaign.layout, FIRST).all
-    Cancelled(campaign, {"7_0": RUNS}).trials(left)
-    assert queue.told == [(f"ablate-{FIRST}", True)]
+    Cancelled(campaign, {"7_0": RUNS}, queue).trials(left)
+    assert queue.told == [([7], True)]
 
 
-def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaign, queue: Queue) -> None:
+def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaign) -> None:
     submit(campaign, SSA)
-    queue.problem = "the controller is away"
-    call = Cancelled(campaign, None)
+    call = Cancelled(campaign, None, Queue(campaign.layout, "the controller is away"))
     call.cancel_submissions()
     assert read_cancelled(campaign.layout, FIRST).all
     assert call.done == []
-    assert f"`scancel --name=ablate-{FIRST}` does that" in call.problems[0]
+    assert "`scancel 7` does that" in call.problems[0]
 
 
 def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -> None:
@@ -172,22 +168,23 @@ class _Slow(Scripted):
 
     layout: Layout
 
-    def read_queue(self, jobs: Collection[int]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         self.seen = getattr(self, "seen", [])
         self.seen.append([name for name in (FIRST, SECOND) if read_cancelled(self.layout, name).all])
-        return super().read_queue(jobs)
+        return super().read_queue(jobs, names)
 
 
 def test_everything_is_called_off_without_the_database(
-    campaign: Campaign, queue: Queue, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is damaged, and an ingest is under way: neither matters."""
     submit(campaign, SSA[:4])
     submit(campaign, SSA[4:], submission=SECOND, classes=[(2, [Array(0, 2, 8)])])
     make_directory(campaign.layout.store)
     campaign.layout.live.write_bytes(b"no database")
+    queue = Queue(campaign.layout)
     scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
-    scheduler.layout = campaign.layout
+    scheduler.cancel, scheduler.layout = queue, campaign.layout
     monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
@@ -196,7 +193,7 @@ def test_everything_is_called_off_without_the_database(
         assert [read_cancelled(campaign.layout, each).all for each in (FIRST, SECOND)] == [False, True]
         assert execute(["cancel", *where]) == 0
     assert read_cancelled(campaign.layout, FIRST).all
-    assert [name for name, _ in queue.told] == [f"ablate-{SECOND}", f"ablate-{FIRST}"]
+    assert [jobs for jobs, _ in queue.told] == [[8], [7]]
     assert scheduler.seen == [[SECOND], [FIRST, SECOND]]
     assert execute(["cancel", "submission=20260101T000000-abcdef", *where]) == 3
     assert "the latest are" in capsys.readouterr().err
@@ -216,9 +213,10 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     write_json(header, {**read_json(header), "trials": len(lines)})
     kept = {name: [json.loads(line)["trial"] for line in lines]}
     queued = queued_elsewhere(campaign.layout, [], Scripted({"7_0": RUNS}), kept)
-    assert queued.notes[-2].startswith("1 queued or running trial is in no grid any more")
+    assert any("1 trial of submission" in note and "left the grid" in note for note in queued.notes)
     assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
+    scheduler.cancel = Queue(campaign.layout)
     monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from runners.attempts.manifest import submission_id, trial_lines, write_submissi
 from runners.attempts.micro_batches import micro_batches
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import save_checkpoint
+from runners.execution.fork_client import Exit, Forked
 from runners.execution.machine import Queue
 from runners.execution.pool import WorkerPool, _PoolMember
 from runners.training.failure import failure_of
@@ -110,7 +112,7 @@ def test_a_late_listing_does_not_give_a_trial_to_two(layout: Layout, monkeypatch
     plain, waits = Layout.attempts, []
     monkeypatch.setattr(Layout, "attempts", lambda self, key: plain(self, key) if len(waits) > 2 else [])
     monkeypatch.setattr(time, "sleep", waits.append)
-    assert claimed(layout) == "running"
+    assert claimed(layout) == Taken("running")
     assert plain(layout, TRIAL) == [1]
 
 
@@ -124,13 +126,13 @@ def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> N
     mine = claimed(layout, sources=OLD)
     assert isinstance(mine, Claim)
     vanish(layout, MOST_LOST)
-    assert claimed(layout, sources=OLD) == "failed"
+    assert claimed(layout, sources=OLD) == Taken("failed")
     end = json.loads(layout.end(TRIAL, MOST_LOST + 1).read_bytes())
     assert (end["status"], end["reason"]) == ("failed", "killed")
-    assert claimed(layout, sources=OLD) == "failed"
+    assert claimed(layout, sources=OLD) == Taken("failed")
     assert isinstance(claim(layout, TRIAL, LATER, retry=True), Claim)
     vanish(layout, *range(MOST_LOST + 2, 2 * MOST_LOST + 2))
-    assert claim(layout, TRIAL, LATER, retry=True) == "failed"  # it does not outweigh those that vanish now
+    assert claim(layout, TRIAL, LATER, retry=True) == Taken("failed")  # it does not outweigh those that vanish now
     assert layout.end(TRIAL, 2 * MOST_LOST + 2).exists()
 
 
@@ -152,7 +154,7 @@ def test_lives_of_any_length_count_by_their_time(layout: Layout, seconds: float,
     for number in range(1, lives + 1):
         assert isinstance(claim(layout, TRIAL, LATER, retry=True), Claim)
         live(layout, number, seconds, None, ended=True, beat_s=15)
-    assert claim(layout, TRIAL, LATER, retry=True) == "failed"
+    assert claim(layout, TRIAL, LATER, retry=True) == Taken("failed")
     message = json.loads(layout.end(TRIAL, lives + 1).read_bytes())["message"]
     assert message.startswith(f"{lives} workers in a row")
 
@@ -169,7 +171,7 @@ def test_a_trial_that_saves_nothing_in_three_long_lives_has_failed(layout: Layou
     elif why == "a failure":
         write_end(layout, TRIAL, 3, status="failed")
     found = claim(layout, TRIAL, LATER, retry=True)
-    assert isinstance(found, str) == (why == "nothing")
+    assert isinstance(found, Taken) == (why == "nothing")
     if why == "nothing":
         end = json.loads(layout.end(TRIAL, 2 + MOST_FRUITLESS).read_bytes())
         assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 7)
@@ -186,7 +188,7 @@ def test_a_trial_that_got_on_has_not_failed_however_often_its_workers_vanish(lay
         vanish(layout, 1, sources=NEW)
     else:
         write_start(layout, TRIAL, MOST_LOST)
-        assert claimed(layout, sources=OLD) == "running"
+        assert claimed(layout, sources=OLD) == Taken("running")
         return
     mine = claimed(layout, sources=OLD)
     assert isinstance(mine, Claim)
@@ -269,7 +271,7 @@ def test_lives_that_a_task_came_back_from_do_not_fail_a_trial(layout: Layout, jo
     assert isinstance(claimed(layout, sources=OLD, place=of_task("12_3", 2 * MOST_LOST)), Claim)
     for number, job in enumerate(jobs, start=2 * MOST_LOST + 1):
         vanish(layout, number, place=job and of_task(job, 0))
-    assert claimed(layout, sources=OLD, place=of_task("99_0", 2)) == "failed"
+    assert claimed(layout, sources=OLD, place=of_task("99_0", 2)) == Taken("failed")
 
 
 def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +299,7 @@ def test_a_killed_rank_is_not_the_next_death(layout: Layout, monkeypatch: pytest
     deaths, trial = deaths_over(layout, oom="halve")
     overseer = SimpleNamespace(row_started=lambda *_: None, row_ended=lambda _: None, note=lambda _: None)
     pool = WorkerPool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]
-    member = _PoolMember(0, 0, GONE["pid"], None)  # type: ignore[arg-type]
+    member = _PoolMember(Forked(0, GONE["pid"], None), 0)  # type: ignore[arg-type]
     pool._understand(member, "started", [0, 1, 0])
     kills[0] = 4
     if told == "cut":
@@ -305,5 +307,5 @@ def test_a_killed_rank_is_not_the_next_death(layout: Layout, monkeypatch: pytest
     elif told == "ended":
         pool._understand(member, "ended", [Outcome(0, "failed", 1, failure_of(MemoryError()))])
     write_start(layout, trial, 1, **GONE, accumulate=1)
-    pool._died(member, 0, "SIGKILL")
+    pool._died(member, 0, Exit(GONE["pid"], signal.SIGKILL))
     assert layout.end(trial, 1).exists() == (told is None)

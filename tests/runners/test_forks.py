@@ -1,10 +1,13 @@
-"""The fork server as its starter hears it."""
+"""The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told."""
 
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +42,30 @@ class Turns(Listener):
         raise AssertionError(text)
 
 
+def test_a_death_that_is_told_while_a_worker_is_forked_is_not_overlooked() -> None:
+    def start(control: socket.socket, _: Sequence[str]) -> Any:
+        theirs = control.dup()
+
+        def serve() -> None:
+            theirs.sendall(b'{"ready": true}')
+            _, descriptors, _, _ = socket.recv_fds(theirs, 4096, 1)
+            os.close(descriptors[0])
+            theirs.sendall(b'{"exited": 1, "status": 9}')
+            theirs.sendall(b'{"forked": 2, "pid": 2}')
+            theirs.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        return SimpleNamespace(kill=lambda: None, wait=thread.join)
+
+    forks = Forks([], start)
+    with forks.fork(2).pipe:
+        assert forks.has_exits
+        assert [ended.how for ended in forks.exits()] == ["SIGKILL"]
+        assert not forks.has_exits
+    forks.close()
+
+
 def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -> None:
     def start(control: socket.socket, preload: Sequence[str]) -> Any:
         process = start_interpreter(control, preload)
@@ -48,11 +75,14 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
 
     forks = Forks(["pyarrow.parquet"], start)
     try:
-        forked = [forks.fork() for _ in range(3)]
-        for pid, pipe in forked:
-            os.kill(pid, signal.SIGUSR2)
-            pipe.send(("stop",))
-        assert [forks.reap(pid) for pid, _ in forked] == ["exit status 0"] * 3
+        forked = [forks.fork(number) for number in range(3)]
+        for worker, name in zip(forked, repeat(signal.SIGUSR2), strict=False):
+            os.kill(worker.pid, name)
+            worker.pipe.send(("stop",))
+        ends: list[str] = []
+        while len(ends) < 3:
+            ends += [ended.how for ended in forks.exits()]
+        assert ends == ["exit status 0"] * 3
     finally:
         forks.close()
 

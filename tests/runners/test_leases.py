@@ -23,7 +23,7 @@ from row_fakes import Clock
 from synthetic import write_start
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.claims import Claim, claim
+from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases, host_memory
 from store.files import trial_status
 from store.files.atomic import read_json
@@ -249,7 +249,7 @@ class Hosts(RuleBasedStateMachine):
             self.looked_at, self.silent_s = {}, {}
             self.give_a_sign()
         else:
-            assert found == "running"
+            assert found == Taken("running")
             gone_here = self.died_at is not None and self.owner is not None and self.owner[0] == host
             assert not gone_here, "a process of this host that is gone keeps its trial"
             since = min(BEAT_S, self.clock.now - self.looked_at.get(host, self.clock.now))

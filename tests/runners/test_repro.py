@@ -192,7 +192,7 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     found = read_recorded(layout, key)
     execution = found.line()["spec"]["execution"]
     assert found.took == "2 attempts that made its result took 2 min 00 s in all"
-    assert (found.start["attempt"], found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
+    assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
     manifest = layout.manifest(start["submission"])
     line = parse_object(manifest.read_bytes(), "the manifest")
     line["spec"]["execution"]["micro_batch"] = 3

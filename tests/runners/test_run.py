@@ -27,7 +27,7 @@ from runners.attempts.claims import Claim, claim
 from runners.attempts.submission_record import read_submission_record
 from runners.attempts.worker import Outcome
 from runners.execution import Inline, Local, Machine
-from runners.execution.progress import ProgressDisplay, Tally, progress_line, render
+from runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render
 from runners.execution.run import Interrupts, RunOptions, RunResult, run_campaign
 from store.files.atomic import read_json
 from store.files.layout import Layout
@@ -198,7 +198,7 @@ CELLS = [("g", "a"), ("g", "b")]
 
 
 def begun() -> Tally:
-    return Tally(Counter(CELLS * 2), [(cell, seed) for seed in (0, 1) for cell in CELLS])
+    return Tally(Counter(CELLS * 2), [GridMember(cell, seed) for seed in (0, 1) for cell in CELLS])
 
 
 def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) -> str:

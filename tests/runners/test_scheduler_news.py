@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from pretend_slurm import Fake
-from submission_files import FIRST, SMALL, submit
+from submission_files import SMALL, submit
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
-from runners.slurm.scheduler import _QUEUE, SlurmScheduler, TaskStatus, account_rows, user
+from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows
 
 
 def row(job: int, task: object, state: str, **fields: object) -> str:
-    usual = {"Reason": "None", "NodeList": "", "StartTime": "N/A", "TimeLimit": "1:00:00"}
+    usual = {"Reason": "None", "NodeList": "", "StartTime": "N/A", "TimeLimit": "1:00:00", "Name": "x"}
     values = {**usual, "ArrayJobID": job, "ArrayTaskID": task, "State": state, **fields}
     return "|".join(f"{values[name]!s:{width}}" for name, width in _QUEUE.items()) + "|"
 
@@ -37,7 +37,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
             row(9, 0, "CANCELLED", NodeList="n5"),
         ),
     )
-    found = SlurmScheduler().read_queue([7, 8, 9])
+    found = SlurmScheduler().read_queue([7, 8, 9], [])
     running = found.tasks.pop("7_0")
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
@@ -47,7 +47,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
         "8": TaskStatus("held", "JobHeldUser"),
         "9_0": TaskStatus("ended", "CANCELLED", "n5"),
     }
-    assert found.problem is None
+    assert (found.problem, found.named) == (None, {"x": [7, 8, 9]})
     assert len(said.read_text().splitlines()) == 1
 
 
@@ -61,7 +61,7 @@ def test_what_nobody_lets_go_does_not_just_wait(fake: Fake) -> None:
     for states, expected in ((held, True), (others, False)):
         rows = [row(7, task, state, Reason=reason) for task, (reason, state) in enumerate(states.items())]
         fake("squeue", answers(*rows))
-        tasks = SlurmScheduler().read_queue([7]).tasks
+        tasks = SlurmScheduler().read_queue([7], []).tasks
         assert [tasks[f"7_{task}"].state == "held" for task in range(len(states))] == [expected] * len(states)
         if expected:
             words = [reason if reason != "None" else state for reason, state in states.items()]
@@ -69,22 +69,25 @@ def test_what_nobody_lets_go_does_not_just_wait(fake: Fake) -> None:
 
 
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SlurmScheduler().read_queue([7])[1:3] == (None, "squeue is not installed on this machine")
-    calls = [fake(name, "exit 1") for name in ("squeue", "sacct")]
-    assert SlurmScheduler().read_queue([])[::2] == ({}, None)  # nothing is asked about nothing
+    assert SlurmScheduler().read_queue([7], [])[1:3] == (None, "squeue is not installed on this machine")
+    calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
+    assert SlurmScheduler().read_queue([], [])[::2] == ({}, None)  # nothing is asked about nothing
     assert SlurmScheduler().read_accounts([])[::2] == ({}, None)
-    assert [path.read_text() for path in calls] == [""] * 2
+    assert SlurmScheduler().cancel([]) is None
+    assert [path.read_text() for path in calls] == [""] * 3
     fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
-    found = SlurmScheduler().read_queue([7])
+    found = SlurmScheduler().read_queue([7], [])
     assert found.asked is None
     assert "Unable to contact slurm controller" in str(found.problem)
     assert SlurmScheduler().read_accounts([7]).tasks == {}
     fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")  # it is not there any more
-    found = SlurmScheduler().read_queue([7])
+    found = SlurmScheduler().read_queue([7], [])
     assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
+    fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
+    assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
     monkeypatch.setattr("runners.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
-    assert "did not answer within" in str(SlurmScheduler().read_queue([7]).problem)
+    assert "did not answer within" in str(SlurmScheduler().read_queue([7], []).problem)
 
 
 def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:
@@ -106,11 +109,11 @@ def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> No
 
 
 def test_what_a_user_s_environment_changes_is_not_heeded(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake("squeue", 'echo "7|1|PENDING|$SQUEUE_USERS $SLURM_TIME_FORMAT|n1|5|1:00|"')
+    fake("squeue", 'echo "7|1|PENDING|$SQUEUE_USERS|n1|5|1:00|$SLURM_TIME_FORMAT|"')
     monkeypatch.setenv("SQUEUE_USERS", "somebody")
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    found = SlurmScheduler().read_queue([7])
-    assert (found.tasks["7_1"].words, os.environ["SQUEUE_USERS"]) == ("%s", "somebody")
+    found = SlurmScheduler().read_queue([7], [])
+    assert (found.tasks["7_1"].words, list(found.named), os.environ["SQUEUE_USERS"]) == ("", ["%s"], "somebody")
 
 
 @pytest.fixture
@@ -142,7 +145,7 @@ def test_what_is_not_in_the_queue_is_not_cancelled(
     here = ["--campaign", str(campaign.root)]
     assert execute(["cancel", *here]) == 0
     assert "2 waiting workers left the queue" in capsys.readouterr().out
-    assert scancel.read_text() == f"--name=ablate-{FIRST} --user={user()}\n"
+    assert scancel.read_text() == "7\n"
     for words, code, said in (
         ([], 0, "nothing is queued"),
         (["seed=1"], 0, "nothing of that is queued"),

@@ -72,7 +72,8 @@ def test_partitions_and_their_gpus_by_type() -> None:
 
 def limits(**changes: object) -> Limits:
     found = {
-        "array_size": 1001,
+        "max_array_size": 1001,
+        "max_array_tasks": None,
         "max_jobs": 10_000,
         "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
         "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
@@ -85,9 +86,9 @@ def test_workers_are_split_into_arrays() -> None:
         (1001, {}, [1001]),
         (1002, {}, [501, 501]),
         (0, {}, []),
-        (3, {"array_size": 1}, [1, 1, 1]),
-        (25, {"array_size": 10}, [9, 8, 8]),
-        (25, {"array_size": 5}, [5, 5, 5, 5, 5]),
+        (3, {"max_array_size": 0}, [1, 1, 1]),
+        (25, {"max_array_tasks": 10}, [9, 8, 8]),
+        (25, {"max_array_size": 5, "max_array_tasks": 10}, [5, 5, 5, 5, 5]),
     ):
         assert arrays(tasks, limits(**changes)) == sizes
 

@@ -203,6 +203,10 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
         monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
+    monkeypatch.setenv("SBATCH_GRES", "lab")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
+    assert "SBATCH_GRES of the environment is not used" in notes()
+    assert "SBATCH_ACCOUNT" not in notes()
 
 
 def test_a_node_that_is_down_now_is_no_reason_to_refuse(tmp_path: Path, slurm: PretendSlurm) -> None:

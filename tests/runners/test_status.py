@@ -130,13 +130,13 @@ def test_a_worker_that_wrote_lately_is_at_work_and_one_that_left_is_not_asked_fo
 
 def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_word(campaign: Campaign) -> None:
     submit(campaign, SSA[:3], classes=[(3, [Array(0, 3, 7), Array(3, 1, 9)])])
-    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])], scripts={"c0": "#!/bin/bash"})
+    submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])])
     for number, fields in enumerate(({}, {"left": "time"}, {}, {"job": "9_0"})):
         write_record(campaign.layout, number, **fields)
     died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({"7_0": WAITS, "7_2": RUNS, "12": RUNS}, {"9_0": died})
     found = look(campaign, scheduler)
-    assert scheduler.asked == [("queue", [7, 9, 12]), ("accounts", [9])]
+    assert scheduler.asked == [("queue", [7, 9, 12], []), ("accounts", [9], [])]
     workers = [worker for status in found.submissions for worker in status.workers]
     seen = {(each.submission, each.number): (each.standing, each.job, each.words) for each in workers}
     assert seen == {
@@ -149,10 +149,11 @@ def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_w
     assert workers[0].node is None  # it waits, whatever its last life was on
 
 
-def test_jobs_whose_numbers_were_never_written_down_are_held(campaign: Campaign) -> None:
+def test_jobs_whose_numbers_were_never_written_down_are_found_by_name(campaign: Campaign) -> None:
     submit(campaign, SSA, classes=[(6, [Array(0, 1, None)])])
-    (status,) = look(campaign, Scripted({})).submissions
-    assert "the next `ablate run` takes them back" in submission_lines([status])[1]
+    scheduler = Scripted({"31_0": WAITS}, named={f"ablate-{FIRST}": [31]})
+    assert set(states(campaign, scheduler)) == {"queued"}
+    assert scheduler.asked == [("queue", [], [f"ablate-{FIRST}"])]
     assert set(states(campaign, Scripted({}))) == {"pending"}
 
 
@@ -162,6 +163,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     assert set(states(campaign, scheduler)) == {"pending"}
     (status,) = look(campaign, scheduler).submissions
     assert {worker.standing for worker in status.workers} == {"held"}
+    assert status.jobs == ["7_0", "7_1"]  # so that they can be cancelled
     counted, told = submission_lines([status])
     assert "workers: 2 held;" in counted
     assert told.startswith(f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7`")

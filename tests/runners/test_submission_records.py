@@ -271,7 +271,7 @@ def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long
     record = submit(campaign, SSA[:2], written=time.time() - 5, **ELSEWHERE)
     assert states(campaign) == ["queued", "queued", "pending", "pending"]
     assert look(campaign).notes == ()
-    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout))
+    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout), lambda _: None)
     cancelling.cancel_submissions()
     assert f"run {FIRST} is on elsewhere" in cancelling.problems[0]
     write_submission_record(campaign.layout, replace(record, written=time.time() - 7200))

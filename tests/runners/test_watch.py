@@ -71,12 +71,12 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
     asked = Scripted({"7_0": RUNS})
     seldom = RateLimitedScheduler(asked)
     for _ in range(90):  # a minute and a half of looks, a second apart
-        assert seldom.read_queue([7]).tasks == {"7_0": RUNS}
+        assert seldom.read_queue([7], []).tasks == {"7_0": RUNS}
         now[0] += 1
     assert len(asked.asked) == 2
     asked.tasks = None
     now[0] += 60
-    found = seldom.read_queue([7])
+    found = seldom.read_queue([7], [])
     assert found.tasks == {"7_0": RUNS}
     assert found.problem == "the controller is away"
     assert found.asked is not None
@@ -94,12 +94,14 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     assert [worker.standing for worker in look(campaign.root, seldom).status.where.submissions[1].workers] == [
         "pending"
     ]
-    seldom.read_queue([8])  # a part of what was asked
+    seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
-    asked.tasks = None
-    assert seldom.read_queue([7, 8, 9]).asked is None  # the earlier answer does not cover job 9
-    seldom.read_queue([9])
+    seldom.read_queue([7, 8], ["ablate-x"])
     assert len(asked.asked) == 3
+    asked.tasks = None
+    assert seldom.read_queue([7, 8, 9], []).asked is None  # the earlier answer does not cover job 9
+    seldom.read_queue([9], [])
+    assert len(asked.asked) == 4
 
 
 def test_views_follow_files_until_all_has_ended(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

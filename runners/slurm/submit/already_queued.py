@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -14,8 +14,8 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission, submission_records, write_submission_record
 from runners.output import format_count
 from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import Scheduler, cancel_jobs, release
-from runners.slurm.submissions import SubmissionStatus, describe_outdated, read_submission_status
+from runners.slurm.scheduler import Scheduler, release
+from runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.plans import read_plan
@@ -46,18 +46,13 @@ def queued_elsewhere(
     statuses, notes = read_submission_status(layout, scheduler)
     queued = AlreadyQueued(notes=list(notes))
     by_key = {trial.key: trial for trial in wanted}
-    outdated = 0
     for status in statuses:
         submission = status.record.submission
-        if status.held is not None:
-            queued.notes.append(status.held)
         rows = _live_rows(status, notes)
-        if not rows:
-            continue
         try:
-            manifest = Manifest(layout, submission)
-            keys = manifest.trials(rows)
-            outdated += _count_outdated(layout, manifest, rows, planned)
+            manifest = Manifest(layout, submission) if rows else None
+            keys = [manifest.trial(row) for row in rows] if manifest is not None else []
+            outdated = _count_outdated(layout, manifest, rows, planned) if manifest is not None else 0
         except StoreError as error:  # its workers cannot read it either; a trial that is queued twice is trained once
             queued.notes.append(f"which trials submission {submission} has queued is not known: {error}")
             continue
@@ -65,7 +60,15 @@ def queued_elsewhere(
         if taken:
             queued.submissions[submission] = len(taken)
             queued.trials |= taken
-    queued.notes += describe_outdated(outdated, _count_finished_outdated(layout, planned))
+        if outdated:
+            queued.notes.append(
+                f"{format_count(outdated, 'trial')} of submission {submission} that {'is' if outdated == 1 else 'are'} "
+                "queued or running left the grid when the plan changed; `ablate cancel --outdated` cancels them"
+            )
+        if status.held is not None:
+            queued.notes.append(status.held)
+    if finished := _count_finished_outdated(layout, planned):
+        queued.notes.append(f"{outdated_words(finished, 'finished')}; no table shows these results")
     return queued
 
 
@@ -122,10 +125,10 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
     return bool(status.record.job.get("retry")) and latest.start.get("submission") != status.record.submission
 
 
-def half_submitted(layout: Layout) -> list[str]:
-    """Cancel submissions whose shell died before it knew all its jobs; return a sentence for each.
+def half_submitted(layout: Layout, cancel: Callable[[str], None]) -> list[str]:
+    """Remove submissions whose shell died before it knew all its jobs; return a sentence for each.
 
-    Raises EnvironmentProblem if a shell on another host may still be submitting, or SLURM does not cancel the jobs.
+    `cancel` cancels the jobs of a name. Raises EnvironmentProblem if a shell on another host may still be submitting.
     """
     notes = []
     for record in _slurm_records(layout):
@@ -141,20 +144,10 @@ def half_submitted(layout: Layout) -> list[str]:
                 f"a shell on {record.host or 'another host'} is queueing submission {submission}, or was cut off; the "
                 f"same command tells which in {math.ceil(wait_s)} s"
             )
-        cancel_queued(record.job_name)
+        cancel(record.job_name)
         shutil.rmtree(layout.submission(submission))
         notes.append(f"submission {submission} was cut off before its jobs were known; it is taken back")
     return notes
-
-
-def cancel_queued(name: str) -> None:
-    """Cancel all jobs with that name, also those whose numbers are unknown; raise EnvironmentProblem if SLURM fails."""
-    problem = cancel_jobs(name)
-    if problem is not None:
-        raise EnvironmentProblem(
-            f"jobs called {name} may be queued, held, and were not cancelled ({problem}); "
-            f"later, scancel --name={name} does it"
-        )
 
 
 def let_go(layout: Layout, scheduler: Scheduler) -> list[str]:
@@ -170,7 +163,7 @@ def let_go(layout: Layout, scheduler: Scheduler) -> list[str]:
             cancelled = True
         if record.released or record.has_unknown_jobs or cancelled:
             continue
-        queue = scheduler.read_queue(record.jobs)
+        queue = scheduler.read_queue(record.jobs, ())
         if queue.asked is None:  # the next question reports that the scheduler does not answer
             continue
         held = {name for name, task in queue.tasks.items() if task.state == "held" and "JobHeldUser" in task.words}

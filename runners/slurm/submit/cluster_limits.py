@@ -58,8 +58,9 @@ class Association(NamedTuple):
 class Limits:
     """The limits for this user, now."""
 
-    array_size: int
-    """Most tasks of an array; 1: arrays are off."""
+    max_array_size: int
+    """Upper bound of array indices; 0 or 1: arrays are off."""
+    max_array_tasks: int | None
     max_jobs: int
     """MaxJobCount: tasks of all users must be fewer."""
     partitions: Mapping[str, Partition]
@@ -82,6 +83,12 @@ class Limits:
     def default_partition(self) -> Partition | None:
         """The partition of jobs that name none."""
         return next((each for each in self.partitions.values() if each.default), None)
+
+    @property
+    def array_size(self) -> int:
+        """Most tasks of an array; 1: arrays are off."""
+        most = self.max_array_size if self.max_array_tasks is None else min(self.max_array_size, self.max_array_tasks)
+        return max(most, 1)
 
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """Return how many more tasks may be queued, and which limit says so."""
@@ -140,9 +147,9 @@ def read_limits() -> Limits:
     listed = ask("squeue", "-r", "-h", "-t", "all", "-o", "%u|%a|%q|%P|%T")
     permission = _read_permission(config, me)
     problems = (f"what is queued is not known: {listed.problem}",) if listed.problem else ()
-    sizes = _number(config.get("MaxArraySize")) or 1, _number(options.get("max_array_tasks"))
     return Limits(
-        array_size=min(filter(None, sizes)),
+        max_array_size=_number(config.get("MaxArraySize")) or 0,
+        max_array_tasks=_number(options.get("max_array_tasks")),
         max_jobs=_number(config.get("MaxJobCount")) or 10_000,
         partitions=shown,
         queued=count_queued(listed.text, me),
@@ -156,7 +163,7 @@ def limits_if_known() -> Limits:
         return read_limits()
     except EnvironmentProblem as problem:
         reason = f"the cluster's limits and queue are not known, and arrays have SLURM's default size: {problem}"
-        return Limits(1001, 1_000_000, {}, QueuedTasks(0, {}, {}, {}), problems=(reason,))
+        return Limits(1001, None, 1_000_000, {}, QueuedTasks(0, {}, {}, {}), problems=(reason,))
 
 
 def _read_permission(config: Mapping[str, str], me: str) -> dict[str, Any]:

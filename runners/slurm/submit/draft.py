@@ -66,7 +66,6 @@ class Draft:
     wanted: tuple[Surveyed, ...]
     """All missing trials, including those in `elsewhere`."""
     notes: tuple[str, ...]
-    sbatch: Arrays
 
     @property
     def workers(self) -> int:
@@ -118,6 +117,7 @@ class Drafter:
         self._lost_on = count_lost(self.layout, self._wanted)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
+        self._exclude: str | None = None
         require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
@@ -130,7 +130,7 @@ class Drafter:
         """
         draft = self.make_draft()
         for each in draft.classes if self._limits.partitions else ():
-            draft.sbatch.test(draft.scripts[each.name])
+            self.arrays(draft.submission).test(draft.scripts[each.name])
         return draft
 
     def make_draft(self) -> Draft:
@@ -143,8 +143,7 @@ class Drafter:
         checked = groups or self._demands.groups(self.layout, self._wanted or planned)
         require_allowed(self.asked, [group.resources for group in checked], self._limits)
         self._require_gpus_for_budget(groups)
-        partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
-        excluded, remarks = choose_excluded(self._lost_on, partitions)  # from this submission only
+        remarks = self._avoid_nodes(groups)
         submission = submission_id()
         sizes, notes = self._sizes(groups)
         classes, at_once = self._classes(groups, sizes)
@@ -154,14 +153,16 @@ class Drafter:
             )
         if groups and (warning := warn_if_not_shared(self.layout.root)):
             notes.append(warning)
-        sbatch, shares = self._arrays(submission, excluded), iter(at_once)
-        scripts = {}
-        for number, (group, each) in enumerate(zip(groups, classes, strict=True)):
-            for array in each.arrays:
-                name = f"{each.name} from {array.first}" if array.first else each.name
-                scripts[name] = sbatch.script(number, array, next(shares), group.resources)
-        notes = [*self._remarks, *remarks, *self._limits.problems, *notes, *elsewhere.notes]
-        return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes), sbatch)
+        arrays, shares = self.arrays(submission), iter(at_once)
+        scripts = {
+            f"{each.name} from {array.first}" if array.first else each.name: arrays.script(
+                number, array, next(shares), group.resources
+            )
+            for number, (group, each) in enumerate(zip(groups, classes, strict=True))
+            for array in each.arrays
+        }
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
         budget = self.options.budget
@@ -171,6 +172,13 @@ class Drafter:
                 f"a budget in GPU-h counts GPUs, and the workers of {', '.join(without)} have none; say it in hours of "
                 f"cores, such as --budget {budget['hours']:g}cpuh"
             )
+
+    def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
+        """Exclude nodes that lost trials, from this submission only; it is not part of the request."""
+        partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
+        nodes, remarks = choose_excluded(self._lost_on, partitions)
+        self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
+        return remarks
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Return the workers of every class, and notes if they differ from the request."""
@@ -216,17 +224,27 @@ class Drafter:
         counts = [array.tasks for each in classes for array in each.arrays]
         return classes, workload.at_once(counts, self.asked.max_parallel)
 
-    def _arrays(self, submission: str, excluded: Sequence[str]) -> Arrays:
+    def arrays(self, submission: str) -> Arrays:
         tree: list[str] = []
         if self.packed is not None:
             snapshot = self.packed.snapshot
             tree = shell_lines(self.layout.snapshot_tar(snapshot.tar), snapshot)
-        slurm = self.asked.changed(exclude=",".join(filter(None, (self.asked.exclude, *excluded))) or None)
+        slurm = self.asked.changed(exclude=self._exclude)
         return Arrays(self.layout, submission, slurm, tree, single=self._limits.array_size <= 1)
 
 
+_FROM_ENVIRONMENT = ("partition", "account", "qos", "constraint")
+
+
+def _unused_variables() -> list[str]:
+    """Return a note if sbatch's own variables are set that fill no field: scripts are submitted without them."""
+    used = {f"SBATCH_{name.upper()}" for name in _FROM_ENVIRONMENT}
+    names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in used)
+    return [f"{', '.join(names)} of the environment is not used; set it in Slurm(...)"] if names else []
+
+
 def _with_environment(slurm: Slurm) -> Slurm:
-    """Fill open fields from sbatch's own variables; the others have no effect."""
-    names = [name for name in ("partition", "account", "qos", "constraint") if getattr(slurm, name) is None]
+    """Fill open fields from sbatch's own variables, which would otherwise override the script."""
+    names = [name for name in _FROM_ENVIRONMENT if getattr(slurm, name) is None]
     values = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names}
     return slurm.changed(**{name: value for name, value in values.items() if value})

@@ -119,7 +119,8 @@ class Arrays(SlurmExecutor):
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
         if named is None:
             raise EnvironmentProblem(
-                f"sbatch named no job; it said {answer.strip()!r}; see whether the sbatch on PATH is SLURM's own"
+                f"sbatch accepted the workers and named no job; it said {answer.strip() or 'nothing'!r}; see whether "
+                "the sbatch on PATH is SLURM's own"
             )
         return int(named[1])
 
@@ -238,10 +239,12 @@ def sbatch(script: str, *options: str) -> str:
         require_commands()
         raise
     except subprocess.TimeoutExpired as error:
-        said = _own_words((error.stderr or b"").decode(errors="replace"))
+        said = (error.stderr or b"").decode(errors="replace")
+        full = " or keeps as many jobs as MaxJobCount allows, where finished ones count for some minutes"
         raise EnvironmentProblem(
-            f"sbatch gave no answer within {_PATIENCE_S:g} s; the controller is too busy, or has as many jobs as "
-            f"MaxJobCount allows; try again later (sbatch: {said})"
+            f"sbatch gave no answer within {_PATIENCE_S:g} s; the controller is too busy"
+            f"{full if 'unable to accept job' in said else ''}; try again later"
+            f"{f' (sbatch: {_own_words(said)})' if said else ''}"
         ) from None
     if done.returncode != 0:
         raise Refused(done.stderr.strip() or done.stdout.strip())

@@ -19,8 +19,8 @@ from runners.attempts.submission_record import Submission, new_record, write_sub
 from runners.attempts.unreadable_results import mark_unreadable
 from runners.attempts.worker import WorkOrder
 from runners.provenance.code_snapshot import write
-from runners.slurm.scheduler import release
-from runners.slurm.submit.already_queued import cancel_queued, half_submitted, let_go
+from runners.slurm.scheduler import ask, release, user
+from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
 from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.worker_records import logs
@@ -47,7 +47,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
     with submit_lock(drafter.layout, notify):
-        for remark in (*half_submitted(drafter.layout), *let_go(drafter.layout, drafter.scheduler)):
+        for remark in (*half_submitted(drafter.layout, _cancel_named), *let_go(drafter.layout, drafter.scheduler)):
             notify(remark)
         draft = drafter.make_draft()
         mark_unreadable(drafter.layout, drafter.unreadable)
@@ -69,10 +69,11 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
             write(layout, drafter.packed)
         write_submission_record(layout, record)
         make_directory(logs(layout, draft.submission))
+        arrays = drafter.arrays(draft.submission)
         for script in draft.scripts.values():
             if jobs:  # show other shells that this one is alive
                 record = _update(layout, record, written=time.time())
-            jobs.append(draft.sbatch.submit_held(script))
+            jobs.append(arrays.submit_held(script))
         numbers = iter(jobs)
         classes = tuple(
             replace(each, arrays=tuple(replace(array, job=next(numbers)) for array in each.arrays))
@@ -82,7 +83,7 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         _release_all(layout, record)
     except BaseException:
         if jobs or folder.exists():
-            cancel_queued(record.job_name)
+            _cancel_named(record.job_name)
             shutil.rmtree(folder, ignore_errors=True)
         raise
     record = replace(record, released=True)
@@ -141,3 +142,13 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         scripts=draft.scripts,
         released=False,
     )
+
+
+def _cancel_named(name: str) -> None:
+    """Cancel all jobs with that name, also those whose numbers are unknown."""
+    said = ask("scancel", f"--name={name}", f"--user={user()}")
+    if said.problem is not None:
+        raise EnvironmentProblem(
+            f"jobs called {name} may be queued, held, and were not cancelled ({said.problem}); "
+            f"later, scancel --name={name} does it"
+        )

@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from grid.errors import StoreError
 from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import WorkOrder
+from runners.attempts.worker import WorkerEntry, WorkOrder
 from runners.provenance.environment import ask_gpus
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker.task_environment import TaskEnvironment
@@ -59,10 +60,20 @@ class Assignment:
     @property
     def job(self) -> WorkOrder:
         """The job of its worker processes; spec files are those of the extracted tree."""
-        tree, job = Path(os.environ.get("ABLATE_TREE", "/")), self.record.job
-        files = [tree / file for file in job.get("files", ())]
-        about = {"root": self.layout.root, "submission": self.task.submission, "place": self.place.record}
-        return TypeAdapter(WorkOrder).validate_python({**job, **about, "files": files})
+        tree = Path(os.environ.get("ABLATE_TREE", "/"))
+        job = self.record.job
+        entry = dict(job.get("entry") or {})
+        if "preload" in entry:
+            entry["preload"] = tuple(entry["preload"])
+        data: dict[str, Any] = job | {
+            "root": self.layout.root,
+            "submission": self.task.submission,
+            "entry": WorkerEntry(**entry),
+            "files": tuple(tree / file for file in job.get("files", ())),
+            "place": self.place.record,
+        }
+        known = {field.name for field in fields(WorkOrder)}
+        return WorkOrder(**{name: value for name, value in data.items() if name in known})
 
 
 def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:
@@ -92,8 +103,9 @@ class Packing:
     def __init__(
         self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None, notify: Callable[[str], None]
     ) -> None:
-        self._groups, self._memory_bytes, self._notify = groups, memory_bytes, notify
+        self._groups, self._notify = groups, notify
         self._cpus = max(1, cpus // len(groups))
+        self._memory_bytes = memory_bytes
         self._decided = False
 
     def grow(self, trial_bytes: int | None) -> list[str | None]:

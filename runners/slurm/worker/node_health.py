@@ -23,7 +23,8 @@ class NodeHealth:
     def __init__(
         self, mine: WorkerRecord, records: Callable[[], Iterable[WorkerRecord]], is_only_node: Callable[[], bool]
     ) -> None:
-        self._me, self._node = mine.place, mine.node
+        self._me = mine.place
+        self._node = mine.node
         self._records, self._is_only_node = records, is_only_node
         self._trusted = False
         self._unexplained: list[str] = []

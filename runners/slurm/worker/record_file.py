@@ -69,9 +69,9 @@ class WorkerRecordFile:
         sys.stdout.flush()
 
     def _write(self) -> None:
-        now = time.monotonic()
-        self._due = now + _WRITE_EVERY_S
-        self.record = replace(self.record, touched=time.time(), seconds=round(now - self._began, 3))
+        self._due = time.monotonic() + _WRITE_EVERY_S
+        seconds = round(time.monotonic() - self._began, 3)
+        self.record = replace(self.record, touched=time.time(), seconds=seconds)
         try:
             require_there(self._layout.manifest(self.record.submission))
             write_worker(self._layout, self.record)

@@ -66,16 +66,17 @@ class NodeRows(RowSource):
         self._back: deque[int] = deque()
         self._own = deque(share.own)
         self._others = deque(share.others)
+        self._last: deque[int] = deque()
+        """Rows that were lost on this node; other nodes go first."""
         self._later: list[tuple[float, float, int]] = []
-        """A heap of rows that are held, or were lost on this node: time of the next look, pause before it, row."""
+        """A heap of held rows: time of the next look, pause before it, row."""
         self._unsure: set[int] = set()
-        """Rows of it that may have no owner."""
+        """Held rows whose owner may be dead."""
         self._dropped: frozenset[str] = frozenset()
         self._stopped: set[int] = set()
-        self._published = False
+        self._recalled = self._published = False
         self.out: set[int] = set()
         """Rows that are with this task's workers."""
-        completed.recall()
 
     def take(self) -> int | None:
         row = self._next(self._clock() + _LOOK_S) if self._willing() else None
@@ -96,7 +97,7 @@ class NodeRows(RowSource):
 
     def rows_left(self) -> int:
         """Count the rows that this task may still get: 0 once live workers hold the rest."""
-        here = len(self._back) + len(self._own) + len(self._others)
+        here = len(self._back) + len(self._own) + len(self._others) + len(self._last)
         return here + len(self._later) if self._willing() and (here or self.out or self._unsure) else 0
 
     @property
@@ -104,7 +105,7 @@ class NodeRows(RowSource):
         """True if rows may be neither done nor with a live owner; reads their files, for a few seconds at most."""
         until = self._clock() + _SETTLE_S
         mine = (*self._stopped, *self.out, *self._back)
-        for row in (*mine, *self._unsure, *self._own, *self._others):
+        for row in (*mine, *self._unsure, *self._last, *self._own, *self._others):
             if row in self._completed or self._is_dropped(row):
                 continue
             state = self._states.state_of_row(row)
@@ -135,6 +136,9 @@ class NodeRows(RowSource):
         while self._back:
             if not self._is_dropped(row := self._back.popleft()):
                 return row
+        if not self._recalled:
+            self._recalled = True
+            self._completed.recall()
         while self._own:
             if self._is_free(row := self._own.popleft()):
                 return row
@@ -162,17 +166,20 @@ class NodeRows(RowSource):
         return self._next_abandoned(until)
 
     def _next_abandoned(self, until: float) -> int | None:
-        """Return a row whose owner is gone."""
+        """Return a row whose owner is gone; rows that were lost on this node come last."""
         while self._later and self._later[0][0] <= self._clock():
             _, waited, row = heapq.heappop(self._later)
             if self._is_free(row, waited):
                 return row
             if self._clock() >= until:
                 return None
+        for _ in range(len(self._last)):
+            if self._is_free(row := self._last.popleft(), last=True):
+                return row
         return None
 
-    def _is_free(self, row: int, waited: float = 0.0) -> bool:
-        """Return True if the row may begin now; otherwise file it for later. One that was lost on this node waits."""
+    def _is_free(self, row: int, waited: float = 0.0, *, last: bool = False) -> bool:
+        """Return True if the row may begin now; otherwise file it for later."""
         self._unsure.discard(row)
         if row in self._completed or self._is_dropped(row):
             return False
@@ -181,11 +188,9 @@ class NodeRows(RowSource):
             self._completed.add(row)
         elif state.state == "held":
             self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=state.sure)
-        elif state.died_here and not waited:
-            self._wait(row, _FIRST_WAIT_S, sure=False)  # other nodes go first
-        else:
-            return True
-        return False
+        elif state.died_here and not last:
+            self._last.append(row)
+        return state.state == "free" and (last or not state.died_here)
 
     def _wait(self, row: int, seconds: float, *, sure: bool) -> None:
         heapq.heappush(self._later, (self._clock() + seconds, seconds, row))

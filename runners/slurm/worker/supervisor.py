@@ -99,6 +99,8 @@ class _Supervisor(Overseer):
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
+        self._has_begun = False
+        """True once a row was begun in this life."""
         self._workers_run = False
         self._had_time = False
         """True once there was time to begin a row, with its workers started."""
@@ -106,15 +108,14 @@ class _Supervisor(Overseer):
         self._forks = 0
         execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
         resources, place = assignment.resources, assignment.place
-        devices = device_groups(place.devices(resources.gpus), resources.per_node)
-        self._packing: Packing | None = None
-        if resources.per_gpu == "auto":
-            trial_cpus = int(execution.get("threads", 1)) * resources.per_node  # as the first trial of the class needs
-            self._packing = Packing(devices, place.cpus // trial_cpus, place.memory_bytes, self.note)
+        trial_cpus = int(execution.get("threads", 1)) * resources.per_node  # as the first trial of the class needs
+        groups = device_groups(place.devices(resources.gpus), resources.per_node)
+        self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
+        self._auto = resources.per_gpu == "auto"
+        devices = groups * (1 if resources.per_gpu == "auto" else resources.per_gpu)
+        if self._auto:
             known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
-            devices = devices + self._packing.grow(known)
-        else:
-            devices *= resources.per_gpu
+            devices += self._packing.grow(known)
         record_file.set_slots(len(devices))
         self._machine = Local(devices=devices)
 
@@ -133,7 +134,8 @@ class _Supervisor(Overseer):
         if refused is not None:
             return self._leave("refused", refused, ExitCode.REFUSED)
         left = self._reason()
-        if left == "time" and not self._had_time and not self._time.is_enough():  # the next life has no more
+        had_time = self._has_begun or self._had_time or self._time.is_enough()  # else the next life has no more
+        if left == "time" and not had_time:
             task, left_s = self._assignment, max(0.0, self._time.left_s)
             says = (
                 f"{left_s:.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
@@ -256,6 +258,7 @@ class _Supervisor(Overseer):
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
+        self._has_begun = True
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 
@@ -271,13 +274,15 @@ class _Supervisor(Overseer):
         self.note(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
         if outcome.status == "ok" and outcome.attempt is not None:
             self._time.add(seconds)
-            if self._packing is not None:
+            if self._auto:
                 end = read_json(self._layout.end(self._states.key(outcome.row), outcome.attempt))
-                devices = self._packing.grow(end.get("memory_bytes"))
-                self._machine.grow(devices)
-                self._record_file.set_slots(self._machine.workers)
-                if devices:
-                    self.note(f"{format_count(self._machine.workers, 'trial')} side by side from now on")
+                self._grow(self._packing.grow(end.get("memory_bytes")))
 
     def note(self, text: str) -> None:
         self._record_file.log(text)
+
+    def _grow(self, devices: list[str | None]) -> None:
+        if devices:
+            self._machine.grow(devices)
+            self._record_file.set_slots(self._machine.workers)
+            self.note(f"{format_count(self._machine.workers, 'trial')} side by side from now on")
