@@ -7,8 +7,9 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
+from threading import Thread
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -76,8 +77,7 @@ class Engine:
         self.maths = maths
         self.pages = {page.name: page for page in pages}
         self._kept: OrderedDict[tuple[str, ...], Future[_Kept]] = OrderedDict()
-        """The last pages by campaign, moment, page and address: the same results make the same page of a grid."""
-        self._makers = ThreadPoolExecutor(thread_name_prefix="ablate-dash-page")
+        """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -105,20 +105,25 @@ class Engine:
         """
         address = self.address(campaign, page, search)
         key = self._key(campaign, page, address)
-        if not self.campaigns.moment(campaign) or (page.of == "grid" and key in self._kept):
-            return  # nothing can be read yet, or it is there
+        keeps = page.of == "grid"  # a log or a query may have news at the same moment
+        if not self.campaigns.moment(campaign) or key in self._kept or not (keeps or search):
+            return  # nothing can be read yet, it is there, or there is nothing to check
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
             controls = _controls(page, view) if search and page.checks else None
-            self._begin(key, page, view, controls, opened.pop_all())
+            if keeps:
+                self._start(key, page, view, controls, opened.pop_all())
 
     def _key(self, campaign: str, page: AppPage, address: Address) -> tuple[str, ...]:
         return campaign, self.campaigns.moment(campaign), page.name, write_query(address)
 
-    def _begin(self, key: tuple[str, ...], *given: Any) -> "Future[_Kept]":
-        """Begin `_make_page`; it is kept if its moment is known."""
-        made = self._makers.submit(_make_page, *given)
-        if key[1]:
+    def _start(
+        self, key: tuple[str, ...], page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack
+    ) -> "Future[_Kept]":
+        """Make a page in a thread that ends with the process; one of a grid is kept if its moment is known."""
+        made: Future[_Kept] = Future()
+        Thread(target=_make_page, args=(made, page, view, controls, opened), daemon=True).start()
+        if key[1] and page.of == "grid":
             self._kept[key] = made
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
@@ -286,8 +291,8 @@ class Engine:
             with ExitStack() as opened:
                 store = opened.enter_context(self.campaigns.reading(campaign))
                 view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-                made = self._begin(key, page, view, None, opened.pop_all())
-        if page.of == "campaign" or made.exception() is not None:  # logs and queries have no moment
+                made = self._start(key, page, view, None, opened.pop_all())
+        if made.exception() is not None:
             self._kept.pop(key, None)
         slots, controls, styles = made.result()
         partners = dark_partners(styles) if theme == "dark" else None
@@ -297,13 +302,19 @@ class Engine:
         return _Content(slots, controls, values, look, path)
 
 
-def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack) -> _Kept:
+def _make_page(
+    made: "Future[_Kept]", page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack
+) -> None:
     """Make the slots of a page, and its controls unless they are made; then close what is `opened`."""
-    with opened:
-        slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
-        cells = view.about.look.styles.values() if view.about else ()
-        made = _controls(page, view) if controls is None else controls
-        return slots, made, [REST, *view.operators.values(), *cells]
+    try:
+        with opened:
+            slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
+            cells = view.about.look.styles.values() if view.about else ()
+            controls = _controls(page, view) if controls is None else controls
+    except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
+        made.set_exception(error)
+    else:
+        made.set_result((slots, controls, [REST, *view.operators.values(), *cells]))
 
 
 def _parts(page: AppPage, content: _Content) -> Any:
@@ -311,7 +322,9 @@ def _parts(page: AppPage, content: _Content) -> Any:
     controls = frame.controls(content.controls, content.values, page.main)
     slots = [frame.slot(slot, content.slots[slot.name], content.path, content.look) for slot in page.slots]
     columns = " halves" if any(slot.half for slot in page.slots) else ""
-    return html.Div([html.Div([title, controls], className="head"), *slots], className=f"parts {page.name}{columns}")
+    return html.Div(
+        [html.Div([title, controls], className="head"), *slots], className=f"parts page-{page.name}{columns}"
+    )
 
 
 def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: Mapping[str, Any]) -> None:

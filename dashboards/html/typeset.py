@@ -57,7 +57,7 @@ def typeset(text: str) -> list[Piece]:
             inner: list[Piece] = []
             for part in re.split(r" {2,}", block.replace("\n", " ")):
                 inner += [Piece("text", " ")] if inner else []
-                inner += inline(part)
+                inner += inline(part) if _is_prose(part) else _end_run(part)
             found.append(Piece("paragraph", inner))
     return found
 
@@ -102,29 +102,30 @@ def _find_formulas(text: str) -> list[Piece]:
             continue
         run += word
         is_closed = all(run.count(left) <= run.count(right) for left, right in ("()", "[]"))
-        if is_closed and word.strip()[-1] in ",;:.":
+        if is_closed and word.strip() != "." and word.strip()[-1] in ",;:.":
             found += _end_run(run)
             run = ""
     return found + _end_run(run)
 
 
 def _is_in_formula(word: str, before: str, after: str) -> bool:
-    """True for a word without letters of prose; the letter a is one unless a sign or a function is beside it."""
+    """True for a word without letters of prose; the letter a is one unless a sign is beside it."""
     bare = re.sub(r"_\w+", "", word).strip("()[],;:.")
     if bare in ("a", "A", "I"):
-        return before in _KNOWN or before[-1:] in _OPERATORS or after[:1] in _OPERATORS
-    is_prose = not word or re.search(r"[\"“”?!§%&–]|[A-Za-z]-[A-Za-z]|\w\w's", word)
+        return before[-1:] in _OPERATORS or after[:1] in _OPERATORS
+    is_prose = not word or re.search(r"[\"“”?!§%&–]|[A-Za-z][.-][A-Za-z]|\w\w's|[A-Z]\d\d", word)
     names = re.findall("[A-Za-z]+", bare)
     return not is_prose and all(len(name) == 1 or name in _KNOWN or name == "log1p" for name in names)
 
 
 def _end_run(run: str) -> list[Piece]:
-    """Set a run of words, without the signs at its end; one without a variable is text."""
-    body = re.sub(r"[\s,;:.=<>+/-]+$", "", run)
+    """Set a run of words, without the signs at its ends; one without a variable is text."""
+    body = re.sub(r"^[\s=<>/.]+|[\s,;:.=<>+/-]+$", "", run)
     if not _VARIABLE.search(body):
         return [Piece("text", run)] if run else []
-    rest = [Piece("text", run[len(body) :])] if len(body) < len(run) else []
-    return [Piece("formula", formula(body)), *rest]
+    left, _, right = run.partition(body)
+    around = [Piece("text", text) if text else None for text in (left, right)]
+    return [piece for piece in (around[0], Piece("formula", formula(body)), around[1]) if piece is not None]
 
 
 def formula(text: str) -> list[Piece]:

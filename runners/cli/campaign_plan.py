@@ -103,19 +103,30 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pool_of = plan_allocation(found, grids, demands, options.slurm)
     else:
         pool_of = lambda _: PlannedWorkers(options.workers)  # noqa: E731
+    times = estimate(found, grids, pool_of, options.seconds)
+    headers = tuple(grid.header() for grid in grids)
+    sizes = {header["grid"]: header["cells"] for header in headers}
+    told = resolutions(layout, grids, options.noise_from)
     states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
     return RunPlan(
         root=layout.root,
-        grids=tuple(grid.header() for grid in grids),
+        grids=headers,
         cells=tuple(listed),
         trials=found.trials,
         counts={state: states[state] for state in STATES},
         other_code=found.other_code,
         to_do=len(found.to_do),
-        estimate=estimate(found, grids, pool_of, options.seconds),
+        estimate=times,
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
-        resolutions=resolutions(layout, grids, options.noise_from),
+        resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(found.to_do)) for each in told),
     )
+
+
+def _add_hours(found: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
+    """Add the estimated hours of one more seed, if no finished trial gives them."""
+    if found.hours is not None or times.hours is None or not to_do:
+        return found
+    return found._replace(hours=times.hours / (to_do - times.unknown) * cells, unit=times.unit)
 
 
 SHOWN_CELLS = 10

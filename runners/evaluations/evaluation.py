@@ -81,11 +81,13 @@ class Evaluation(Choice):
 
         An evaluation without items of its own overrides `measure` instead.
         """
+        if type(self).measure is Evaluation.measure:
+            raise SpecError(f"an evaluation overrides open or measure; {type(self).__name__} has neither; add one")
         return _PlainJudge(self, task)
 
     def measure(self, predict: Predict, task: Any) -> Iterator[Measurements]:
         """Measure a model of `task`."""
-        raise NotImplementedError("an evaluation overrides open or measure")
+        raise NotImplementedError
 
 
 @final

@@ -99,6 +99,8 @@ class LengthExtrapolation(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         super().check(task, model)
+        if not isinstance(task.inputs, Tokens) or task.sees_ahead:
+            raise ValueError(f"{self.label} needs next-token prediction; got {type(task).__name__}; leave it out")
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
                 f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"

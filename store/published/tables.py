@@ -226,7 +226,7 @@ def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) ->
     import pyarrow as pa  # slow to import, and needed for a new database alone
 
     found = {}
-    for name in rows[0].__annotations__:
+    for name in type(rows[0]).__annotations__:
         values = [getattr(row, name) for row in rows]
         if isinstance(values[0], Mapping):
             kind = pa.map_(pa.string(), pa.float64() if name == "point" else pa.string())

@@ -36,7 +36,8 @@ def test_every_item_is_measured_drawn_or_not_drawn_for_a_reason() -> None:
             )
             drawn = f"![{item.title}, {origin}](gallery/{item.key}.png)" in section
             measured = bool(ran) and f"(results/{folder}-{ran[0]}.svg)" in section and "Measured" in section
-            assert drawn != measured or "Not drawn: " in section, (item.key, REMEDY)
+            left_out = item.kind == "table" and not ran and "Not drawn: " in section
+            assert drawn != measured or left_out, (item.key, REMEDY)
             assert not measured or ran, item.key
 
 

@@ -49,6 +49,10 @@ def test_paragraphs_have_formulas_inside_and_indented_lines_are_displayed() -> N
         ("Each of S signals has d / S channels, a fixed e^0.4 and n >= 1.", "S, d / S, e^{0.4}, n ≥ 1"),
         ("At a tie a = gamma the key counts; |t| < 2, and a logit at (t, 0).", "a = γ, |t| < 2, (t, 0)"),
         ("It divides by sqrt(d), as 1 - sum w; sgn(a) of a sum.", "√[d], 1 − ∑ w, sgn(a)"),
+        (
+            "Under the plain sum a row has z = q_i . k_j, i.e. a product; gain / sqrt(d) on an H100.",
+            "z = q_{i} · k_{j}, √[d]",
+        ),
         ("softmax's outputs within 1e-12, in section 3.1, off-by-one, of score f(s)", "f(s)"),
     ],
 )

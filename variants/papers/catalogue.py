@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-from pydantic import ValidationError, validate_call
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs, CoreConfig, SchemaValidator
 
 from grid.errors import SpecError
 from grid.suggestions import MAKERS, not_an_argument
-from grid.validation import spec_error
+from grid.validation import refuse_text, spec_error
 from variants.operator import Operator
 
 Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
@@ -115,17 +116,17 @@ def _check(make: Callable[..., Operator], line: str) -> None:
 
 def _check_arguments(function: F) -> F:
     """Wrap a function so that it raises SpecError for an argument that it lacks or that its annotation excludes."""
-    checked, signature = (
-        validate_call(config={"allow_inf_nan": False, "strict": True})(function),
-        inspect.signature(function),
-    )
+    signature = inspect.signature(function)
+    settings = CoreConfig(title=function.__name__, allow_inf_nan=False)
+    checked = SchemaValidator(refuse_text(TypeAdapter(cast(Any, function)).core_schema), settings)
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> Operator:
         for name in kwargs.keys() - signature.parameters.keys():
             raise SpecError(not_an_argument(name, function))
         try:
-            return checked(**signature.bind(*args, **kwargs).arguments)
+            given = signature.bind(*args, **kwargs).arguments
+            return cast(Operator, checked.validate_python(ArgsKwargs((), given)))
         except ValidationError as error:
             if error.title != function.__name__:  # a spec that the function builds
                 raise
