@@ -35,6 +35,7 @@ from dashboards.figures.attention import (
     summary,
     token_names,
 )
+from dashboards.theme.styles import ON_ANY_PAGE
 from grid.errors import NotFoundError, StoreError
 from store import Store
 from store.analysis.artefacts import LARGEST, StoredArray, arrays, artefacts, with_artefacts
@@ -104,7 +105,7 @@ def test_the_mosaic_is_one_picture_with_each_head_in_its_place() -> None:
     assert marked == {(1 * side + 1 + 3, 2 * side + 1), (1, 1 * side + 1)}
     low, high = int(places[side + 4, 2 * side + 1]), int(places[1, side + 1])
     assert (opacities[low], opacities[high], opacities[127]) == (255, round(64 / 127 * 255), 0)  # sqrt(0.25) is a half
-    assert colors[3 * low : 3 * low + 3] != colors[3 * high : 3 * high + 3]
+    assert [f"#{bytes(colors[3 * at : 3 * at + 3]).hex()}" for at in (high, low)] == list(ON_ANY_PAGE)
     (image,) = (trace for trace in shown.data if isinstance(trace, go.Image))
     assert image.x0 - image.dx / 2 == pytest.approx(-0.5)
     assert image.x0 + image.dx * (3 * side - 0.5) == pytest.approx(2.5)

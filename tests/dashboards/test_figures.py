@@ -25,7 +25,7 @@ from dashboards.figures.canvas import (
     value_axis,
 )
 from dashboards.figures.panels import panels, title_panels
-from dashboards.theme.styles import operator_styles
+from dashboards.theme.styles import DIVERGING, operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, verdicts
 
@@ -93,6 +93,9 @@ def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Gr
     assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
     figure = check_json(shift.draw_shift_maps(other, about.look, MEASURE, axes, "change"))
     assert (figure.data[0].x, figure.data[0].text[0][0]) == (("1", "5", "9"), "−50 %")
+    assert figure.data[0].colorscale[0][1] == DIVERGING[0]  # lower is better, and blue
+    rising = shift.draw_shift_maps(other, about.look, MEASURE._replace(better="higher"), axes, "change")
+    assert rising.data[0].colorscale[-1][1] == DIVERGING[0]
     figure = check_json(shift.draw_shift_maps(base.head(5), about.look, MEASURE, axes, "value"))
     assert figure.data[0].z[1][2] is None
 

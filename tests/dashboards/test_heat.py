@@ -81,6 +81,12 @@ def test_a_ramp_has_a_span_and_a_diverging_one_its_middle_in_the_middle(values: 
         assert all(low <= shade <= high for shade in shades if shade is not None)
 
 
+def test_blue_is_above_zero_or_better() -> None:
+    blue, orange = DIVERGING[0], DIVERGING[-1]
+    signed, change = (Ramp(-1.0, 1.0, diverging=True, low_is_better=low) for low in (False, True))
+    assert [(ramp.colors[0], ramp.colors[-1]) for ramp in (signed, change)] == [(orange, blue), (blue, orange)]
+
+
 def test_panels_share_one_scale_and_one_bar_and_zoom_together() -> None:
     found = plane(x=[1, 1, 2], y=[0, 0, 0], value=[1.0, 5.0, 3.0], panel=["one", "<b>two</b>", "<b>two</b>"])
     figure = draw_heat(found, heat_ramp(found["value"], "mse"), x="x", y="y")
