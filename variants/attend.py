@@ -83,7 +83,11 @@ def attend(
     mask: Tensor | None = None,
     numbers: NumberValues | None = None,
 ) -> AttentionOutput:
-    """Compute the equation without positions from q, k [B, H, T, D + G] and v [B, H, T, D_v]; `mask` as in `Heads`."""
+    """Compute the equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
+
+    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
+    float16, bfloat16, float32 or float64, or the mask another than bool.
+    """
     for x in (q, k, v):
         if x.dtype not in PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
@@ -167,7 +171,11 @@ def visible_keys(operator: Operator, heads: Heads) -> Tensor:
 
 
 def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the scaled, transformed products z [S, B, H, T_q, T_k]; without S if signals merge before the score."""
+    """Compute z [S, B, H, T_q, T_k] in float32 or more; without S if signals merge before the score.
+
+    z is the scaled, transformed product, before position bias, forgetting, margin and gate. Hidden entries are
+    arbitrary.
+    """
     working = torch.promote_types(heads.q.dtype, torch.float32)
     (q, _), (k, _) = split_gate(operator, heads.q.to(working)), split_gate(operator, heads.k.to(working))
     with without_autocast(q.device.type):

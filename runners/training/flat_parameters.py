@@ -18,7 +18,10 @@ _ALIGNED = 64
 
 @final
 class Flat:
-    """Moves the parameters of `model` into vectors, as views; `by_matrix` separates the layers' weight matrices."""
+    """Moves the parameters of `model` into vectors. Parameters and gradients become views of them.
+
+    Biases, norms and `undecayed_parameters` have no weight decay. `by_matrix` separates the layers' weight matrices.
+    """
 
     def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
         spared = {id(parameter) for parameter in model.undecayed_parameters()}
@@ -32,14 +35,19 @@ class Flat:
             starts.append(-(-end // _ALIGNED) * _ALIGNED)
             end = starts[-1] + sum(p.numel() for p in parameters) if parameters else end
         self._gradient_and_loss = next(model.parameters()).new_zeros(end + 1)
-        first, second, third = (
-            [_join(parameters, self._gradient_and_loss[start:])] if parameters else []
+        joined = [
+            _join(parameters, self._gradient_and_loss[start:]) if parameters else None
             for parameters, start in zip((decayed, kept, hidden), starts, strict=True)
+        ]
+        self.weights = ParameterVectors(
+            [] if joined[0] is None else [joined[0]],
+            [] if joined[1] is None else [joined[1]],
+            joined[2],
+            tuple((count, p.shape[1]) for p in hidden for count in rows[id(p)]),
         )
-        shapes = tuple((count, p.shape[1]) for p in hidden for count in rows[id(p)])
-        self.weights = ParameterVectors(list[Tensor](first), list[Tensor](second), third[0] if third else None, shapes)
 
     def zero_gradients(self) -> None:
+        """Set gradients to 0."""
         self._gradient_and_loss.zero_()
 
     def with_loss(self, loss: Tensor) -> Tensor:
@@ -48,7 +56,10 @@ class Flat:
         return self._gradient_and_loss
 
     def clip_gradients(self, limit: float | None) -> Tensor:
-        """Return the norm of the gradient without a wait; scale the gradient down to `limit` if it is longer."""
+        """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer.
+
+        The host does not wait for the norm.
+        """
         norm: Tensor = torch.linalg.vector_norm(torch.stack([g.norm() for g in self._gradients()]))
         if limit is not None:
             scale = torch.where(norm > limit, limit / norm.double(), 1.0)
@@ -57,6 +68,7 @@ class Flat:
         return norm
 
     def finite(self) -> bool:
+        """Return True if every parameter is finite."""
         return all(bool(vector.isfinite().all()) for vector in self.weights.vectors())
 
     def _gradients(self) -> list[Tensor]:

@@ -7,14 +7,21 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-_TEXT: Final = r"\backslash ^asciicircum ~asciitilde <less >greater |bar `asciigrave"
-"""Characters with their commands, without `\text`."""
-_MATH: Final = r"·cdot ×times ±pm →to ←leftarrow ↑uparrow ↓downarrow ≤le ≥ge ≠ne ≈approx ∞infty √surd"
-"""Characters with their commands in formulas."""
 _SPECIAL: Final = {
-    **{character: rf"\{character}" for character in "{}$&#%_"},
-    **{each[0]: rf"\text{each[1:]}{{}}" for each in _TEXT.split()},
-    **{each[0]: rf"$\{each[1:]}$" for each in _MATH.split()},
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
     "-": "-{}",  # two would become an en dash
     "[": "{[}",  # after \\ it would begin an argument
     "]": "{]}",
@@ -25,10 +32,23 @@ _SPECIAL: Final = {
     "“": "``{}",
     "”": "''{}",
     "\u00a0": "~",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "→": r"$\to$",
+    "←": r"$\leftarrow$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "≠": r"$\ne$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
     "−": "$-$",
     "–": "--",
     "—": "---",
     "…": r"\ldots{}",
+    "√": r"$\surd$",
     "²": "$^2$",
     "³": "$^3$",
     "°": r"$^\circ$",

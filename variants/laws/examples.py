@@ -64,20 +64,28 @@ def named_operators() -> Iterator[Operator]:
         yield known.make().changed(name=name)
 
 
-_PAIRS = tuple(
-    (first, second)
-    for second, several in (
-        ("normaliser", ("score", "merge", "extra", "margin", "rescale", "readout")),
-        ("score", ("forgetting", "product", "transform", "margin")),
-        ("head_norm", ("score", "rescale")),
-        ("rescale", ("score",)),
-        ("forgetting", ("visible", "extra")),
-        ("product", ("extra", "preparation")),
-        ("margin", ("transform",)),
-        ("rescale", ("merge", "extra")),
-        ("output_gate", ("head_norm",)),
-    )
-    for first in several
+_PAIRS = (
+    ("score", "normaliser"),
+    ("merge", "normaliser"),
+    ("extra", "normaliser"),
+    ("margin", "normaliser"),
+    ("rescale", "normaliser"),
+    ("readout", "normaliser"),
+    ("forgetting", "score"),
+    ("product", "score"),
+    ("transform", "score"),
+    ("margin", "score"),
+    ("score", "head_norm"),
+    ("rescale", "head_norm"),
+    ("score", "rescale"),
+    ("visible", "forgetting"),
+    ("extra", "forgetting"),
+    ("extra", "product"),
+    ("preparation", "product"),
+    ("transform", "margin"),
+    ("merge", "rescale"),
+    ("extra", "rescale"),
+    ("head_norm", "output_gate"),
 )
 """Stages whose choices are tried together, because they share a row, a mask or an order."""
 

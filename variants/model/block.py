@@ -71,7 +71,11 @@ class Attention(nn.Module):
         self.numbers = NumberParameters(operator, shape, place.shared, place.layer)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-        """Map [B, T, width]; `mask` broadcasts to [B, H, T, T], True = visible, None = causal; `bias` is added."""
+        """Map [B, T, width] to [B, T, width].
+
+        `mask` is boolean and broadcasts to [B, H, T, T]: True = visible, None = causal. `bias` [H or 1, T, T] is added
+        to the logits.
+        """
         q, k, v = self._project(x)
         numbers = self.numbers.values(q, x, present_tokens(mask))
         q, k = prepare(self.operator, q, k, self.positions, numbers)

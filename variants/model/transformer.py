@@ -104,9 +104,10 @@ class Transformer(nn.Module):
             self.read_out.weight = self.read_in.weight
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Map float [B, T, width] or token ids [B, T] to predictions; SpecError if positions do not suffice.
+        """Map float [B, T, width] or token ids [B, T] to predictions at every position.
 
-        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it.
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. SpecError
+        if the sequence, sink tokens included, is longer than the learned positions.
         """
         hidden = self.embed(x)
         for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):
@@ -216,7 +217,10 @@ class Transformer(nn.Module):
                 yield layer, head, name, value
 
     def paths(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> list[str]:
-        """Name the path of every layer in training on `length` tokens, under autocast to `dtype`."""
+        """Name the path of every layer, bottom first, in training on `length` tokens under autocast to `dtype`.
+
+        `dtype` is None without autocast. SpecError if a path given by name cannot compute it.
+        """
         return [each.path_name(length, dtype, compiled=compiled) for each in self._attentions()]
 
     def blocks(self) -> list[Block]:
