@@ -106,7 +106,7 @@ class Engine:
         address = self.address(campaign, page, search)
         key = self._key(campaign, page, address)
         keeps = page.of == "grid"  # a log or a query may have news at the same moment
-        if not self.campaigns.moment(campaign) or key in self._kept or not (keeps or search):
+        if not key[1] or key in self._kept or not (keeps or search):
             return  # nothing can be read yet, it is there, or there is nothing to check
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)

@@ -80,7 +80,8 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
     corrected = row["corrected_low"] is not None
     ends = ("corrected_low", "corrected_high") if corrected else ("low", "high")
     low, high = (change(row[end], measure.scale) for end in ends)
-    interval = f"{'corrected ' * corrected}{100 * (1 - measure.alpha):g} % interval of the mean difference"
+    kind = "corrected " if corrected else ""
+    interval = f"{kind}{100 * (1 - measure.alpha):g} % interval of the mean difference"
     span = "" if row[ends[0]] is None else f" ({interval}: {low} to {high})"
     return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"
 

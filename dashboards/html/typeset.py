@@ -120,12 +120,12 @@ def _is_in_formula(word: str, before: str, after: str) -> bool:
 
 def _end_run(run: str) -> list[Piece]:
     """Set a run of words, without the signs at its ends; one without a variable is text."""
-    body = re.sub(r"^[\s=<>/.]+|[\s,;:.=<>+/-]+$", "", run)
+    body = run.lstrip(" \n=<>/.").rstrip(" \n,;:.=<>+/-")
     if not _VARIABLE.search(body):
         return [Piece("text", run)] if run else []
     left, _, right = run.partition(body)
-    around = [Piece("text", text) if text else None for text in (left, right)]
-    return [piece for piece in (around[0], Piece("formula", formula(body)), around[1]) if piece is not None]
+    pieces = [Piece("text", left), Piece("formula", formula(body)), Piece("text", right)]
+    return [piece for piece in pieces if piece.inner]
 
 
 def formula(text: str) -> list[Piece]:

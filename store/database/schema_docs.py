@@ -1,7 +1,7 @@
 """Documentation of tables, views and columns: the comments of the DDL, which every database keeps."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -106,3 +106,17 @@ def _words(head: str) -> str:
     """The text of a block of comments, without rules and headings."""
     lines = [line.removeprefix("--").strip() for line in head.splitlines() if not re.search(r"-{20,}$", line)]
     return " ".join(line for line in lines if line)
+
+
+def column_types() -> Mapping[str, Sequence[tuple[str, str]]]:
+    """Name and type of each column of every table, view and macro."""
+    found: dict[str, Sequence[tuple[str, str]]] = {}
+    with duckdb.connect() as connection:
+        for statements in ddl():
+            connection.execute(statements)
+        for each in relations():
+            given = ", ".join("NULL" for argument in each.arguments.split(",") if ":=" not in argument)
+            shown = f"{each.name}({given})" if each.kind == "macro" else each.name
+            described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {shown})")
+            found[each.name] = described.fetchall()
+    return found

@@ -169,7 +169,8 @@ def _layers(view: PageView) -> SlotContent:
     _refuse_bins(view)
     if not places.layers:
         raise Unknown(f"{_probe(view)!r} is of whole models; it has no layers")
-    shown = _lines(view, reading, "layer", f"Line: mean over {'heads and ' * bool(places.heads)}seeds")
+    over = "heads and seeds" if places.heads else "seeds"
+    shown = _lines(view, reading, "layer", f"Line: mean over {over}")
     if shown.figure is not None and len(places.layers) <= 40:
         shown.figure.update_xaxes(tickvals=list(places.layers))
     return shown
