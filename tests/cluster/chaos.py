@@ -41,6 +41,8 @@ MOST_LOST = 2
 LAST = 0.85
 """The part of the trials that is complete when the last misfortune is due."""
 PATIENCE_S = 120.0
+QUIET_S = 5.0
+"""A node fails only so long after its last fault: trials that were told to stop have ended then."""
 
 
 class Process(NamedTuple):
@@ -81,6 +83,8 @@ class Chaos:
     preempted: set[str] = field(default_factory=set)
     """Tasks that had to leave, for others or for no reason."""
     failed_node: str | None = None
+    hit_at: dict[str, float] = field(default_factory=dict)
+    """When each node last had a fault."""
 
     def __post_init__(self) -> None:
         self.layout = Layout(self.root)
@@ -131,6 +135,7 @@ class Chaos:
             os.kill(hit.pid, SIGNALS[name])
         except ProcessLookupError:
             return self._signal(name, role)
+        self.hit_at[hit.node] = time.monotonic()
         trial = self._training(hit)
         return f"{hit.node}, process {hit.inner}" + (f", training {trial[0][:8]} attempt {trial[1]}" if trial else "")
 
@@ -139,6 +144,7 @@ class Chaos:
         if not requeue(task.name):
             return self._requeue()
         self.preempted.add(task.name)
+        self.hit_at[task.node] = time.monotonic()
         return f"{task.name} on {task.node}"
 
     def _hide(self) -> str:
@@ -162,6 +168,7 @@ class Chaos:
         node = self._chance.choice(self._running()).node
         hit = [task.name for task in self._running() if task.node == node]
         self.preempted |= set(hit)
+        self.hit_at[node] = time.monotonic()
         job = self.cluster.submit("true", "-p", "urgent", "-w", node, f"-c{self.cluster.shape.cpus}", "-o", "/dev/null")
         self.others.append(job)
         return f"job {job} wants {node}, where {', '.join(hit)} ran"
@@ -173,7 +180,16 @@ class Chaos:
         return f"the controller is back; meanwhile died {died}"
 
     def _fail(self) -> str:
-        training = Counter(each.node for each in self.processes() if self._training(each) is not None)
+        training: Counter[str] = Counter()
+
+        def some() -> bool:
+            now = time.monotonic()
+            quiet = [each for each in self.processes() if now - self.hit_at.get(each.node, 0.0) > QUIET_S]
+            training.clear()
+            training.update(each.node for each in quiet if self._training(each) is not None)
+            return bool(training)
+
+        wait_for(some, "a node that trains and had no fault just before", PATIENCE_S)
         self.failed_node = self._chance.choice(sorted(training))
         self._healed = False
         self.cluster.fail(self.failed_node)
