@@ -12,6 +12,7 @@ from variants.laws.inputs import random_inputs
 from variants.paths import sdpa
 from variants.paths.choose import find_path
 from variants.paths.fused_column import KERNELS, find_kernel
+from variants.paths.running_sum import sum_in_blocks
 
 COLUMNS: list[dict[str, Any]] = [
     {"normaliser": {"kind": "sink"}},
@@ -97,4 +98,6 @@ def test_the_kernel_follows_the_gpu(
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 200])
 def test_blocks_add_up_to_the_running_sum(length: int) -> None:
     v = torch.randn(2, 3, length, 5, dtype=torch.float64)
-    torch.testing.assert_close(sdpa.sum_in_blocks(v), v.cumsum(-2), rtol=1e-12, atol=1e-12)
+    sums = v.cumsum(-2)
+    torch.testing.assert_close(sum_in_blocks(v), sums, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sum_in_blocks(v, own=False), sums - v, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,8 @@ sums over all keys before it:
 
     sum_j z_ij v_j = sum of the chunk's own + c_i phi(q_i) S          sum_j z_ij alike with n
 
-States are float32 or more. cosFormer has twice the features: cos((i - j) t) = cos(i t) cos(j t) + sin(i t) sin(j t).
+States are float32 or more. In sums over earlier chunks, cosFormer has twice the features, by
+cos((i - j) t) = cos(i t) cos(j t) + sin(i t) sin(j t).
 """
 
 import math
@@ -20,6 +21,7 @@ from torch.nn import functional as F
 from variants.attend import Heads, definition, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage, causal
 from variants.paths.case import Case, refuse_kinds, row_factor
+from variants.paths.running_sum import sum_in_blocks
 from variants.stages.families import FeatureProduct
 from variants.stages.products.cosformer import CosFormer
 from variants.stages.products.dot import Dot
@@ -92,7 +94,8 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         q = q if factor is None else q * factor
         if operator.normaliser.shared:
             v = F.pad(v, (0, 1), value=1.0)  # its sum is that of the logits; hidden keys have features of 0
-        output = _divide(operator, _sums(q, k, v, seen), count)
+        angles = _angles(operator.product, q) if isinstance(operator.product, CosFormer) else None
+        output = _divide(operator, _sums(q, k, v, seen, angles), count)
         if operator.rescale.label == "scale":
             output = output * value["rescale"]["factor"]
         if operator.readout.label == "value_bias":
@@ -119,15 +122,10 @@ def find_seen(heads: Heads) -> Seen | None:
 
 
 def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return features [B, H, T, F] whose products are the logits without row factors."""
+    """Return features [B, H, T, F] whose products are the logits without row factors and cosFormer's cosine."""
     product, scale = operator.product, 1 / math.sqrt(q.shape[-1])
     if isinstance(product, CosFormer):
-        length = q.shape[-2]
-        angle = torch.arange(length, dtype=torch.float64, device=q.device)[:, None]
-        angle = angle * (math.pi / (2 * product.reach(length)))
-        waves = torch.stack((angle.cos(), angle.sin()), -2).to(q.dtype)  # [T, 2, 1]
-        q, k = ((x.relu().unsqueeze(-2) * waves).flatten(-2) for x in (q, k))
-        return q, k
+        return q.relu(), k.relu()
     if isinstance(product, FeatureProduct):
         return product.features(q, **numbers) * scale, product.features(k, **numbers)
     return q * scale, k
@@ -140,20 +138,39 @@ def count_seen(seen: Seen, q: Tensor) -> Tensor:
     return there.sum(-2, keepdim=True).expand_as(there) if seen.ahead else there.cumsum(-2)
 
 
-def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
+def _angles(product: CosFormer, q: Tensor) -> Tensor:
+    """Return i pi / 2 M of each token, [T]."""
+    length = q.shape[-2]
+    return torch.arange(length, dtype=torch.float64, device=q.device) * (math.pi / (2 * product.reach(length)))
+
+
+def _waves(x: Tensor, angles: Tensor | None) -> Tensor:
+    """Return (x cos a, x sin a) [..., T, 2 F], whose products are those of x times cos(a_i - a_j); x without angles."""
+    if angles is None:
+        return x
+    waves = torch.stack((angles.cos(), angles.sin()), -1).to(x)
+    return (x.unsqueeze(-2) * waves[..., None]).flatten(-2)
+
+
+def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) -> Tensor:
     if seen.ahead:
-        return q @ (k.transpose(-2, -1) @ v)
+        return _waves(q, angles) @ (_waves(k, angles).transpose(-2, -1) @ v)
     front, length = v.shape[:-2], v.shape[-2]
     size = min(CHUNK, length)
     if more := -length % size:
         q, k, v = (F.pad(x, (0, 0, 0, more)) for x in (q, k, v))
-    q, k, v = (x.reshape(-1, size, x.shape[-1]) for x in (q, k, v))
-    found = torch.bmm(torch.bmm(q, k.mT).tril(), v)
+    chunks = [x.reshape(-1, size, x.shape[-1]) for x in (q, k, v)]
+    own = torch.bmm(chunks[0], chunks[1].mT)
+    near = None if angles is None else (angles[:size, None] - angles[:size]).cos().tril().to(own)
+    found = torch.bmm(own.tril() if near is None else own * near, chunks[2])
     if length > size:
+        if angles is not None:
+            angles = F.pad(angles, (0, more))
+            q, k = _waves(q, angles), _waves(k, angles)
+        q, k, v = (x.reshape(-1, size, x.shape[-1]) for x in (q, k, v))
         states = torch.bmm(k.mT, v)
-        ends = states.view(-1, (length + more) // size, *states.shape[1:]).cumsum(1)
-        before = F.pad(ends[:, :-1], (0, 0, 0, 0, 1, 0))
-        found = torch.baddbmm(found, q, before.flatten(0, 1))
+        before = sum_in_blocks(states.reshape(-1, (length + more) // size, states[0].numel()), own=False)
+        found = torch.baddbmm(found, q, before.view_as(states))
     return found.reshape(*front, -1, v.shape[-1])[..., :length, :]
 
 

@@ -26,6 +26,7 @@ from variants.attend import Heads, Keywords, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import refuse_kinds, row_factor
 from variants.paths.fused_column import Column, attend_with_column, find_kernel
+from variants.paths.running_sum import sum_in_blocks
 from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
 from variants.stages.rescales.affine import Affine
@@ -250,21 +251,6 @@ class _Folded:
         there = self._heads.k.shape[-2] + own
         count = (self._count + own).clamp(min=1) if rescale.n == "visible" else there
         return value["scale"] * output + (value["mean"] - value["scale"]) / count * total
-
-
-_BLOCK = 64
-"""Values that one matrix product sums on a GPU, where a running sum over a dimension but the last is slow."""
-
-
-def sum_in_blocks(v: Tensor) -> Tensor:
-    """Compute the running sum of [..., T, D] over T in blocks, whose sums are added up first."""
-    length = v.shape[-2]
-    blocks = F.pad(v, (0, 0, 0, -length % _BLOCK)).reshape(*v.shape[:-2], -1, _BLOCK, v.shape[-1])
-    inside = torch.ones(_BLOCK, _BLOCK, dtype=v.dtype, device=v.device).tril() @ blocks
-    sums = blocks.sum(-2)
-    earlier = torch.ones(sums.shape[-2], sums.shape[-2], dtype=v.dtype, device=v.device).tril(-1) @ sums
-    found: Tensor = (inside + earlier[..., None, :]).flatten(-3, -2)[..., :length, :]
-    return found
 
 
 def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
