@@ -1,6 +1,6 @@
 """Results of finished campaigns as files for a repository: `python docs/generate/result_files.py CAMPAIGN FOLDER`.
 
-    FOLDER/GRID.json       header of the grid, versions, device and cost
+    FOLDER/GRID.json       header of the grid, versions, device and cost; processors, systems and commits of the campaign
     FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
     FOLDER/*.py            the spec files as they ran, if `specs/` has no such file
     FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures
@@ -95,6 +95,13 @@ def read(folder: Path, grid: str) -> GridResult:
 def collect(campaign: Path, folder: Path) -> None:
     """Write the grids of a campaign that have a measure and a finished trial, and its spec files, the newest last."""
     folder.mkdir(parents=True, exist_ok=True)
+    submissions = [each for each in submission_records(Layout(campaign)) if isinstance(each, Submission)]
+    places = [each.environment for each in submissions if each.environment is not None]
+    environment = {
+        "processors": sorted({place["cpu"] for place in places}),
+        "systems": sorted({place["platform"] for place in places}),
+        "commits": sorted({each.snapshot["head"] for each in submissions if each.snapshot and each.snapshot["head"]}),
+    }
     with Store.open(campaign) as store:
         for grid in store.grids():
             header = store.grid(grid)
@@ -109,11 +116,11 @@ def collect(campaign: Path, folder: Path) -> None:
             rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)
             cost["hours"] = round(cost["hours"] or 0.0, 3)
             cost["versions"] = [json.loads(each) for each in cost["versions"]]
-            text = json.dumps({"schema": SCHEMA, "cost": cost, "header": header}, ensure_ascii=False)
+            text = json.dumps({"schema": SCHEMA, "cost": cost | environment, "header": header}, ensure_ascii=False)
             (folder / f"{grid}.json").write_text(text + "\n", encoding="utf-8")
-    for record in submission_records(Layout(campaign)):
-        if isinstance(record, Submission) and record.snapshot is not None:
-            _extract_specs(campaign, record.snapshot, folder)
+    for each in submissions:
+        if each.snapshot is not None:
+            _extract_specs(campaign, each.snapshot, folder)
 
 
 def _extract_specs(campaign: Path, snapshot: Mapping[str, Any], folder: Path) -> None:

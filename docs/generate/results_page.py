@@ -274,7 +274,9 @@ def _describe_cost(results: Sequence[GridResult]) -> str:
     packages = [package for cost in costs for versions in cost["versions"] for package in versions.items()]
     made = ", ".join(dict.fromkeys(f"{name} {version}" for name, version in packages if version))
     each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"
-    return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
+    places = sorted({place for cost in costs for place in cost.get("processors", ())})
+    where = f" of {', '.join(places)}" if places else ""
+    return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}{where}; {made}."
 
 
 def _draw_main(results: Sequence[GridResult]) -> str:

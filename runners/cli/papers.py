@@ -44,7 +44,7 @@ def papers(
     item
         A paper, such as ssa, or one of its items, such as ssa:table1.
     scale
-        paper: the paper's own setting; gpu: an hour of one accelerator per table; cpu: ten minutes of two cores.
+        paper: the paper's own setting; gpu: an hour of one accelerator per table; cpu: about ten minutes of two cores.
     campaign
         Where its results are; default campaigns/PAPER.
     cost

@@ -188,7 +188,11 @@ def _quietly(transformers: Any) -> Iterator[None]:
 
 def _hash(directory: Path) -> str:
     if not directory.is_dir():
-        raise SpecError(f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors")
+        known = sorted(path.parent.name for path in directory.parent.glob(f"*/{_CONFIG}"))
+        raise SpecError(
+            f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors; "
+            f"{directory.parent} has {known or 'no model'}"
+        )
     weights = sorted(directory.glob("*.safetensors"))
     if not weights or not (directory / _CONFIG).is_file():
         raise SpecError(f"{directory} needs {_CONFIG} and .safetensors files; write it with save_pretrained")
