@@ -174,7 +174,7 @@ def _keep_groups(
         return keys, ""
     if cells:
         known = None if about.measure is None else averages(about.store, about.grid, about.measure)
-        best = about.drawn if not wanted else worth_drawing(about.cells, about.baseline, known, about.measure, most)
+        best = about.drawn if not wanted else worth_drawing(about.cells, about.baselines, known, about.measure, most)
         return [key for key in best if key in set(keys)], describe_selection(about, best)
     base = baseline_group(about, found)
     first = [key for key in keys if key != base][: most - (base is not None)]

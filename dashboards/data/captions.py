@@ -165,7 +165,7 @@ def describe_selection(
     if len(cells) == len(about.cells):
         return ""
     by, base = measure or about.measure, baseline or about.baseline
-    others = len(cells) - (base in cells)
+    others = len(cells) - len({*cells} & ({*about.baselines.values()} if base == about.baseline else {base}))
     name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
     with_baseline = f"{name} and " if base in cells else ""
     if by is None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
@@ -125,8 +125,16 @@ class Names(NamedTuple):
     common: str = ""  # the start that all labels share, and names leave out
 
 
-def short_names(labels: Sequence[str]) -> Names:
-    """Labels without repetition: 'Principled · granularity=head · strength_per=head' is 'Principled · head'."""
+def short_names(labels: Sequence[str], axes: Collection[str]) -> Names:
+    """Labels without repetition: 'Principled · granularity=head · strength_per=head' is 'Principled · head'.
+
+    `axes` are the names of axes; a level that contains "=" stays whole.
+    """
+
+    def _axis(part: str) -> str | None:
+        name, equals, _ = part.partition("=")
+        return name if equals and name in axes else None
+
     split = [label.split(BETWEEN) for label in labels]
     seen: dict[tuple[str | None, ...], str | None] = {}
     for axis in dict.fromkeys(axis for parts in split for axis in map(_axis, parts) if axis is not None):
@@ -142,11 +150,6 @@ def short_names(labels: Sequence[str]) -> Names:
     common = len(list(takewhile(lambda parts: len(set(parts)) == 1, firsts)))
     names = [BETWEEN.join(parts[common:]) for parts in chosen]
     return Names(names, shapes.pop() if clear else (), BETWEEN.join(chosen[0][:common]) if chosen else "")
-
-
-def _axis(part: str) -> str | None:
-    name, equals, _ = part.partition("=")
-    return name if equals and name.isidentifier() else None
 
 
 def plain(label: str) -> str:

@@ -49,6 +49,11 @@ class GridContext(NamedTuple):
         return found
 
     @property
+    def baselines(self) -> Mapping[str, str]:
+        """The baseline of each cell, by key; empty if the grid has none."""
+        return baselines_by_cell(self.header, self.cells)
+
+    @property
     def baseline_label(self) -> str | None:
         """How the headline calls the baseline: with all of its levels, which other sentences leave out."""
         label = next((cell.label for cell in self.cells if cell.cell == self.baseline), "")
@@ -61,6 +66,12 @@ class GridContext(NamedTuple):
             return f"the baseline of the same {', '.join(self.header['matched'])}"
         found = None if self.baseline is None else self.look.names.get(self.baseline)
         return "the baseline" if found == BASELINE else found
+
+
+def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> Mapping[str, str]:
+    """Return the baseline of each cell, by key: its own, or that of the grid."""
+    several: Mapping[str, str] = header.get("baselines") or {}
+    return several or ({cell.cell: header["baseline"] for cell in cells} if header["baseline"] else {})
 
 
 def campaign_styles(store: Store) -> dict[str, Style]:
@@ -78,7 +89,8 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: 
         {"grid": grid},
     )
     cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
-    names, parts, common = short_names([cell.label or cell.operator for cell in cells])
+    axes = {axis["name"] for axis in header["axes"]}
+    names, parts, common = short_names([cell.label or cell.operator for cell in cells], axes)
     baseline, measure, found, problem = header["baseline"], None, None, None
     if "name" in (header["measure"] or {}):
         measure, problem = catch_user_error(lambda: measure_of(store, grid, None))
@@ -86,7 +98,8 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: 
         judged = measure
         found, problem = catch_user_error(lambda: averages(store, grid, judged))
         measure = None if found is None else measure
-    drawn = worth_drawing(cells, baseline, found, measure, most)
+    own = baselines_by_cell(header, cells)
+    drawn = worth_drawing(cells, own, found, measure, most)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
     if BASELINE not in names and not header.get("baselines"):  # nobody reads a long list of levels in a sentence
         is_long = [cell.cell == baseline and name.count(BETWEEN) > 1 for cell, name in zip(cells, names, strict=True)]
@@ -147,12 +160,12 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 
 def worth_drawing(
     cells: Sequence[CellStyle],
-    baseline: str | None,
+    baselines: Mapping[str, str],
     found: pl.DataFrame | None,
     measure: GridMeasure | None,
     most: int = MOST_CURVES,
 ) -> list[str]:
-    """The cells that pictures of single cells show: all, or the baseline and the best by `found` (see `averages`)."""
+    """The cells that pictures of single cells show: all, or the best by `found` (`averages`) and their baselines."""
     keys = [cell.cell for cell in cells]
     if len(keys) <= most:
         return keys
@@ -161,5 +174,8 @@ def worth_drawing(
         known = found.drop_nulls("value")
         ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
     ranked += [key for key in keys if key not in set(ranked)]
-    others = [key for key in ranked if key != baseline][: most - (baseline is not None)]
-    return [key for key in keys if key == baseline or key in set(others)]
+    kept: set[str] = set()
+    for key in ranked:
+        pair = {key, baselines.get(key, key)}
+        kept |= pair if len(kept | pair) <= most else set()
+    return [key for key in keys if key in kept]

@@ -75,9 +75,9 @@ def draw_differences(
 
 
 def axis_range(found: pl.DataFrame, measure: GridMeasure) -> tuple[float, float]:
-    """Return the ends of the axis: all intervals, as far as they leave the differences legible, and the margin."""
+    """Return the ends of the axis: all differences, intervals as far as these stay legible, and the margin."""
     limit, rope = _limit(found, measure), rope_of(measure)
-    ends = [-2 * rope, 2 * rope, *_all_ends(found)]
+    ends = [-2 * rope, 2 * rope, *finite(found["difference"].to_list()), *_all_ends(found)]
     return max(-limit, 1.08 * min(ends)), min(limit, 1.08 * max(ends))
 
 

@@ -40,8 +40,9 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
     words += [f"All are {about.common}."] if about.common else []
     words += [f"Names end with {BETWEEN.join(about.parts)}."] if about.parts else []
-    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
-    words += [f"The baseline is {labels[0]}."] if labels and about.baseline_name != labels[0] else []
+    labels = [cell.label for cell in about.cells if cell.cell in {*about.baselines.values()}]
+    are = "The baseline is" if len(labels) == 1 else "Baselines are"
+    words += [f"{are} {'; '.join(labels)}."] if labels and about.baseline_name != labels[0] else []
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(" ".join(words)), class_="meta")
 
 
@@ -95,7 +96,7 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
     ]
     words = verdict_words(about, measure, verdicts).iter_rows(named=True)
     rows = [_row(about, measure, row, each) for row, each in zip(verdicts.iter_rows(named=True), words, strict=True)]
-    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baseline(about, measure))
+    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baselines(about, measure))
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     caption = (
@@ -131,15 +132,18 @@ def _value(value: float | None, measure: GridMeasure) -> str:
     return number(value, 3 if measure.scale == "log" else 4, padded=True)
 
 
-def _baseline(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
-    label = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
-    if about.baseline is None or label is None:
-        return []
-    found = averages(about.store, about.grid, measure).filter(pl.col("cell") == about.baseline)
-    value, runs = found.select("value", "n").row(0) if found.height else (None, 0)
-    pairs = f"{runs} of {len(about.header['seeds'])}"
-    texts = ["baseline", text(_value(value, measure)), "", "", "", pairs, ""]
-    return [[HtmlEntry(cell_name(about.baseline, label, about.look)), *map(HtmlEntry, texts)]]
+def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
+    found = {
+        cell: rest for cell, *rest in averages(about.store, about.grid, measure).select("cell", "value", "n").rows()
+    }
+    rows = []
+    for cell in about.cells:
+        if cell.cell in {*about.baselines.values()}:
+            value, runs = found.get(cell.cell, (None, 0))
+            pairs = f"{runs} of {len(about.header['seeds'])}"
+            texts = ["baseline", text(_value(value, measure)), "", "", "", pairs, ""]
+            rows.append([HtmlEntry(cell_name(cell.cell, cell.label, about.look)), *map(HtmlEntry, texts)])
+    return rows
 
 
 _READING = (

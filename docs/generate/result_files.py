@@ -1,6 +1,6 @@
 """Results of finished campaigns as files for a repository: `python docs/generate/result_files.py CAMPAIGN FOLDER`.
 
-    FOLDER/GRID.json       header of the grid, versions, device and cost; processors, systems and commits of the campaign
+    FOLDER/GRID.json       header of the grid; versions, device, cost; processors, systems and commits of the campaign
     FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
     FOLDER/*.py            the spec files as they ran, if `specs/` has no such file
     FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures

@@ -17,6 +17,7 @@ from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.overview import OVERVIEW
+from dashboards.app.pages.run import RUN
 from dashboards.data.captions import name_best, rank_axes
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
@@ -186,3 +187,7 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     assert "better than the baseline of the same depth: " in answer
     assert answer.index("depth (2 against 1 −") < answer.index("operator (SSA against softmax −")
     assert seen(root, COMPARE).controls["baseline"].options[""] == "the baseline of the same depth"
+    runs = {(line["operator"], line["axes"]["depth"]): line["trial"] for line in lines}
+    ways = str(seen(root, RUN, f"?run={runs['SSA', 2]}", only=["what"]).slots["what"].parts)
+    assert f"run={runs['softmax', 2][:8]}" in ways
+    assert f"run={runs['softmax', 1][:8]}" not in ways

@@ -41,12 +41,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = [(key, 1, t, "loss", value(operator, depth, seed, t), 0.5 * t) for t in range(STEPS)]
         signed = [(key, 1, t, "signed", seed - 1.0, 0.5 * t) for t in range(0, STEPS, 100)]
         spiky = [(key, 1, t, "spiky", 1.0, 0.5 * t) for t in range(STEPS)]
+        once = [(key, 1, 0, "once", 1.0, 0.0)]
         wild = [(key, 1, t, "wild", 1.0 + seed, 0.5 * t) for t in range(STEPS)]
         if (line["label"], seed) == ("softmax · 1", 1):
             spiky[333] = (key, 1, 333, "spiky", 50.0, 0.0)
             wild[500] = (key, 1, 500, "wild", 1e30, 0.0)
             wild[700] = (key, 1, 700, "wild", math.nan, 0.0)
-        buffer.extend("metric", rows + signed + spiky + wild)
+        buffer.extend("metric", rows + signed + spiky + wild + once)
         failed = (line["label"], seed) == ("SSA · 1", 2)
         write_start(layout, key, 1)
         cost = {"steps": STEPS, "tokens": 64 * STEPS}
@@ -169,6 +170,12 @@ def test_curves_run_along_seconds_and_tokens(view: PageView, along: str, per_ste
     steps = [round(at / per_step) for at in data[along]][:2]
     means = [fmean(value("softmax", 1, seed, t) for t in range(*steps)) for seed in SEEDS]
     assert data["value"][0] == pytest.approx(fmean(means))
+
+
+def test_a_metric_of_one_step_stands_beside_one_of_many(view: PageView) -> None:
+    found = show(view, "?metric=loss&metric=once")
+    assert found.data.filter(metric="once")["value"].unique().to_list() == [1.0]
+    assert found.data.filter(metric="loss").height > 100
 
 
 def test_a_log_axis_has_finer_buckets_at_its_beginning(view: PageView) -> None:

@@ -118,12 +118,14 @@ def test_a_baseline_of_many_levels_is_called_the_baseline(tmp_path: Path) -> Non
 def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
     cells = [CellStyle(f"k{i}", "", "A") for i in range(20)]
     values = pl.DataFrame({"cell": [f"k{i}" for i in range(20)], "value": [float(i) for i in range(20)]})
-    lower = worth_drawing(cells, "k19", values, GridMeasure("mse"))
+    lower = worth_drawing(cells, {f"k{i}": "k19" for i in range(20)}, values, GridMeasure("mse"))
     assert lower == [*(f"k{i}" for i in range(8)), "k19"]
-    higher = worth_drawing(cells, "k0", values, GridMeasure("mse", better="higher"))
+    higher = worth_drawing(cells, {f"k{i}": "k0" for i in range(20)}, values, GridMeasure("mse", better="higher"))
     assert higher == ["k0", *(f"k{i}" for i in range(12, 20))]
-    assert len(worth_drawing(cells, None, None, None)) == 9
-    assert worth_drawing(cells[:9], None, None, None) == [f"k{i}" for i in range(9)]
+    own = worth_drawing(cells, {"k0": "k18", "k1": "k19"}, values, GridMeasure("mse"))
+    assert own == [*(f"k{i}" for i in range(7)), "k18", "k19"]  # each cell beside its own baseline
+    assert len(worth_drawing(cells, {}, None, None)) == 9
+    assert worth_drawing(cells[:9], {}, None, None) == [f"k{i}" for i in range(9)]
 
 
 @pytest.mark.parametrize(("scale", "wild"), [("log", math.nan), ("logit", math.inf)])

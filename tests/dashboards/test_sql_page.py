@@ -30,6 +30,7 @@ from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, dra
 from grid.errors import SpecError
 from store import Layout, Store
 from store.database.schema_docs import example, relations
+from store.files.atomic import read_json, write_json
 from store.files.saved_texts import QUERIES
 
 HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"
@@ -278,6 +279,16 @@ def test_every_example_has_rows_or_none_by_right(ask: Ask) -> None:
         shown = ask(query)
         assert shown.columns, words
         assert shown.data.height or words == "Failures by reason"
+
+
+def test_the_first_example_finds_the_measure_whatever_the_order_of_its_point(tmp_path: Path) -> None:
+    root = write_campaign(tmp_path / "runs", operators=("softmax", "SSA"), seeds=range(2), steps=6).root
+    path = Layout(root).grid_header("quickstart")
+    header = read_json(path)
+    header["measure"]["point"] = dict(reversed(header["measure"]["point"].items()))
+    write_json(path, header, durable="nothing")
+    with Store.open(root) as opened:
+        assert opened.sql(next(iter(EXAMPLES.values()))).height == 2
 
 
 def test_the_schema_names_every_relation_and_its_columns(ask: Ask) -> None:

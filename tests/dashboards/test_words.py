@@ -56,23 +56,27 @@ def test_counts_and_lists_read_as_english() -> None:
     assert [p_value(p) for p in (0.0004, 0.0312, 0.999, None)] == ["< 0.001", "0.031", "1", "–"]
 
 
+AXES = {"size", "strength", "a", "b", "c", "lr", "decay"}
+
+
 def test_what_zipped_axes_repeat_and_what_all_labels_begin_with_is_left_out_of_names() -> None:
-    found = short_names(["softmax", "P · size=head · strength=head", "P · size=query · strength=query"])
+    found = short_names(["softmax", "P · size=head · strength=head", "P · size=query · strength=query"], AXES)
     assert found == (["softmax", "P · head", "P · query"], ("size",), "")
     labels = [f"a={a} · b={b}" for a in ("x", "y") for b in ("x", "y")]
-    assert short_names([*labels, "softmax"]) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"), "")
-    found = short_names(["P · deep · a=x · b=x", "P · deep · a=x · b=y", "P · deep · a=y · b=x"])
+    assert short_names([*labels, "softmax"], AXES) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"), "")
+    found = short_names(["P · deep · a=x · b=x", "P · deep · a=x · b=y", "P · deep · a=y · b=x"], AXES)
     assert found == (["x · x", "x · y", "y · x"], ("a", "b"), "P · deep")
-    assert short_names(["P · 1", "P · 2"]) == (["1", "2"], (), "P")
-    assert short_names(["P", "P · 2"]).names == ["P", "P · 2"]
-    assert short_names(["P · 2"]).names == ["P · 2"]
+    assert short_names(["P · 1", "P · 2"], AXES) == (["1", "2"], (), "P")
+    assert short_names(["P", "P · 2"], AXES).names == ["P", "P · 2"]
+    assert short_names(["P · 2"], AXES).names == ["P · 2"]
 
 
 def test_names_keep_the_axis_where_values_alone_would_collide_or_axes_differ() -> None:
-    assert short_names(["a=1 · c=1", "b=1 · c=2"]).names == ["a=1 · c=1", "b=1 · c=2"]
-    assert short_names(["lr=1 · decay=3", "lr=2 · decay=4"]).names == ["1 · 3", "2 · 4"]
-    assert short_names(["x", "a=x"]).names == ["x", "a=x"]
-    assert short_names(["softmax", "Integral S=4"]).names == ["softmax", "Integral S=4"]  # no axis
+    assert short_names(["a=1 · c=1", "b=1 · c=2"], AXES).names == ["a=1 · c=1", "b=1 · c=2"]
+    assert short_names(["lr=1 · decay=3", "lr=2 · decay=4"], AXES).names == ["1 · 3", "2 · 4"]
+    assert short_names(["x", "a=x"], AXES).names == ["x", "a=x"]
+    assert short_names(["softmax", "Integral S=4"], AXES).names == ["softmax", "Integral S=4"]
+    assert short_names(["a=1 · tau=5", "a=1 · tau=50"], AXES).names == ["tau=5", "tau=50"]  # a level, not an axis
 
 
 @pytest.mark.parametrize(

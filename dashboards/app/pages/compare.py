@@ -183,7 +183,8 @@ def _wins(view: PageView) -> SlotContent:
     if len(cells_shown) > MOST_CELLS:
         base, _ = catch_user_error(lambda: _baseline(view))
         known = averages(about.store, about.grid, measure)
-        cells_shown = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
+        chosen = {cell.cell: base for cell in about.cells} if view.address.baseline is not None and base else None
+        cells_shown = worth_drawing(about.cells, chosen or about.baselines, known, measure, MOST_CELLS)
         which = captions.describe_selection(about, cells_shown, measure, base)
     found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")

@@ -53,7 +53,7 @@ def draw_curves(view: PageView) -> SlotContent:
     drawing = Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6, bands=bands)
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
     figure = draw_panels([*panels.values()], _series(shown, [each for each, _ in found.values()]), x=x, drawing=drawing)
-    data = pl.concat(
+    columns = (
         panel.found.filter(pl.col("series").is_in(shown.keep)).select(
             pl.lit(name).alias("metric"),
             *map(_named, ("unit", "better"), _unit_and_direction(view, name)),
@@ -62,6 +62,7 @@ def draw_curves(view: PageView) -> SlotContent:
         )
         for name, panel in panels.items()
     )
+    data = pl.concat(columns, how="diagonal_relaxed")  # a metric that is logged at few steps has no buckets
     logged = [dict(each.reached.iter_rows()) for each, _ in found.values()]
     reached = {key: max(each.get(key, 0) for each in logged) for key in shown.keep}
     answer = _answer(view, metrics[0], found[metrics[0]][0], shown)

@@ -117,8 +117,8 @@ def _ways_on(view: PageView, key: str) -> list[Component]:
     """Link the other seeds of its cell, and the baseline's run of its seed."""
     beside = view.store.sql(
         """
-        SELECT g.grid, o.trial, o.cell = g.cell AS same FROM grid_trial g JOIN grid h USING (grid)
-        JOIN grid_trial o ON o.grid = g.grid AND (o.cell = g.cell OR (o.cell = h.baseline AND o.seed = g.seed))
+        SELECT g.grid, o.trial, o.cell = g.cell AS same FROM grid_trial g
+        JOIN grid_trial o ON o.grid = g.grid AND (o.cell = g.cell OR (o.cell = g.baseline AND o.seed = g.seed))
         WHERE g.trial = $key AND o.trial <> g.trial ORDER BY g.grid, o.position
         """,
         {"key": key},

@@ -213,7 +213,8 @@ _RELATION_KINDS: Final = {"view": "Views", "macro": "Macros", "table": "Tables"}
 EXAMPLES: Final = {
     "What every grid measures": (
         "select label, mean, low, high, n, grid\nfrom v_cell_stats join grid using (grid)\n"
-        "where name = measure->>'name' and point::JSON = coalesce(measure->'point', '{}')\norder by grid, mean"
+        "where name = measure->>'name' and json_contains(point::JSON, coalesce(measure->'point', '{}'))\n"
+        "order by grid, mean"
     ),
     "Averages of every cell": "select grid, label, name, n, mean, low, high from v_cell_stats order by name, mean",
     "Losses in training": (
