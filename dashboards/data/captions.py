@@ -55,21 +55,28 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
 
 
 def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
-    """Say the verdict and size of the best variant if one is better, else of the worst, else the largest difference."""
-    known = best_first(found, measure).drop_nulls("difference")
-    if known.is_empty():
+    """Say the verdict and size of the variant of `find_lead`."""
+    row = find_lead(found, measure)
+    if row is None:
         return f"No difference from {baseline} is known yet."
-    for verdict, claim in CLAIMS.items():
-        rows = known.filter(pl.col("verdict") == verdict)
-        if not rows.is_empty():
-            row = rows.row(-1 if verdict == "worse" else 0, named=True)
-            return f"{about.look.names[row['cell']]} {claim.format(baseline)}: {size_of(row, measure)}."
-    equal = known.filter(pl.col("verdict") == "equivalent").height
+    name, size = about.look.names[row["cell"]], size_of(row, measure)
+    if row["verdict"] in CLAIMS:
+        return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}."
+    equal = found.filter(pl.col("verdict") == "equivalent").height
     if equal == found.height:
         return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} equivalent to {baseline}."
-    far = known.sort(pl.col("difference").abs(), descending=True, maintain_order=True).row(0, named=True)
-    largest = f"the largest seen is {about.look.names[far['cell']]}, {size_of(far, measure)}"
-    return f"No variant is shown to differ from {baseline}; {largest}."
+    return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
+
+
+def find_lead(found: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
+    """Return the row of the best variant if one is better, else of the worst, else of the largest difference."""
+    known = best_first(found, measure).drop_nulls("difference")
+    for verdict in CLAIMS:
+        rows = known.filter(pl.col("verdict") == verdict)
+        if not rows.is_empty():
+            return rows.row(-1 if verdict == "worse" else 0, named=True)
+    far = known.sort(pl.col("difference").abs(), descending=True, maintain_order=True)
+    return None if far.is_empty() else far.row(0, named=True)
 
 
 def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:

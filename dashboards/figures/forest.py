@@ -151,11 +151,13 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
 
 def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
-    figure = canvas(_EMPTY + 30 * max(found.height, 1), x="share that failed")
+    names = [break_name(look.names[cell]) for cell in found["cell"]]
+    lines = max((name.count("<br>") for name in names), default=0)
+    figure = canvas(_EMPTY + (18 * lines + 30) * max(found.height, 1), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
         style, hover = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}<extra></extra>"
         bars = error_bars([row["rate"]], [row["low"]], [row["high"]], style.color)
         shared = {"hovertemplate": hover, "legendgroup": row["cell"]}
         figure.add_trace(points([row["rate"]], [place], style, error_x=bars, **shared))
-    name_rows(figure, [break_name(look.names[cell]) for cell in found["cell"]])
+    name_rows(figure, names)
     return figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")

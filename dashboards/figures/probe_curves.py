@@ -73,7 +73,8 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
     """How far each probe tells cells apart at the end of training: name, share, low, low_cell, high, high_cell.
 
     `share` is the part of the variance over runs, of means over layers, heads and places, that cells explain; null
-    where nothing varies. `low` and `high` are the least and the greatest mean of a cell. The largest share comes first.
+    where nothing varies, and where no cell has two runs. `low` and `high` are the least and the greatest mean of a
+    cell. The largest share comes first.
     """
     runs = store.sql(
         f"SELECT p.name, g.cell, p.trial, avg(p.value) AS value FROM {_FROM} WHERE g.grid = $grid "
@@ -85,9 +86,12 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
         "name",
         whole=(value - value.mean().over("name")) ** 2,
         within=(value - value.mean().over("name", "cell")) ** 2,
+        repeated=pl.len().over("name", "cell") > 1,
     )
     whole, within = pl.col("whole").sum(), pl.col("within").sum()
-    shares = squares.group_by("name").agg(share=pl.when(whole > 1e-18).then(1 - within / whole))
+    shares = squares.group_by("name").agg(
+        share=pl.when(whole > 1e-18, pl.col("repeated").any()).then(1 - within / whole)
+    )
     cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
     ends = {"low": value.first(), "low_cell": cell.first(), "high": value.last(), "high_cell": cell.last()}
     found = shares.join(cells.group_by("name").agg(**ends), on="name")

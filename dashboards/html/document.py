@@ -1,5 +1,6 @@
 """One HTML document that needs nothing else: style, script and plotly.js are inside, and requests are forbidden."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
@@ -17,7 +18,7 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
 """Colours that only the page has: name -> light, dark."""
 
 _POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; "
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
     "form-action 'none'; base-uri 'none'"
 )
 
@@ -25,7 +26,7 @@ _POLICY: Final = (
 def document(title: str, body: str, styles: Sequence[Style]) -> str:
     """The whole file; `body` is HTML, `styles` are all that its figures use."""
     partners = dark_partners(styles)
-    style = variables(partners) + _asset("report.css")
+    style = _font() + variables(partners) + _asset("report.css")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{text(_POLICY)}">'
@@ -54,6 +55,14 @@ def variables(partners: Mapping[str, str]) -> str:
     first = f":root{{color-scheme:light dark;--font:{FONT};{_declare(light)}}}"
     system = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{_declare(dark)}}}}}"
     return f"{first}{system}@media screen{{:root[data-theme=dark]{{{_declare(dark)}}}}}"
+
+
+def _font() -> str:
+    """The pages' font, as data."""
+    data = b64encode((files("dashboards") / "assets/app/fonts/inter.woff2").read_bytes()).decode()
+    return (
+        f'@font-face{{font-family:Inter;src:url("data:font/woff2;base64,{data}") format("woff2");font-weight:100 900}}'
+    )
 
 
 def _declare(colors: Mapping[str, str]) -> str:

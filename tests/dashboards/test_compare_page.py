@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 
 from dashboards import write_report
 from dashboards.app.pages.compare import COMPARE
+from dashboards.app.pages.overview import OVERVIEW
 from store import Store
 from store.analysis.explain_verdict import why
 
@@ -144,6 +145,10 @@ def test_a_forest_plot_has_the_rows_with_the_smallest_p(many: Path) -> None:
     assert usual.frame("differences").height == 32
     assert "Shown: the 32 of 59 with the smallest p, best first." in usual.slots["differences"].caption
     assert usual.frame("verdicts").height == 59
+    lead = seen(many, OVERVIEW, only=["differences"]).slots["differences"].answer
+    chosen = usual.slots["why"].caption.partition(" against ")[0]
+    assert f"the largest seen is {chosen}, " in lead
+    assert "the one that Overview names" in usual.slots["paired"].caption
 
 
 def test_a_matrix_of_the_best_is_of_those_that_the_page_judges_best(many: Path) -> None:

@@ -143,8 +143,10 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
         cell, seed = line["operator"] != "softmax", line["seed"]
         return [(name, 0, h, {}, of * cell + by * seed + h) for name, (of, by) in numbers.items() for h in (0, 1)]
 
-    root = plant(tmp_path / "runs", ["softmax", "SSA"], range(3), Planted(lambda _: 1.0, probes=probes))
-    with open_view(root, MECHANISM) as view:
+    planted = Planted(lambda _: 1.0, probes=probes)
+    with open_view(plant(tmp_path / "one", ["softmax", "SSA"], range(1), planted), MECHANISM) as view:
+        assert show_slot(view, MECHANISM, "training").answer == ""  # one run says nothing of the noise
+    with open_view(plant(tmp_path / "runs", ["softmax", "SSA"], range(3), planted), MECHANISM) as view:
         found = differing(view.store, "grid")
         shown = show_slot(view, MECHANISM, "training")
     assert found["name"].to_list() == ["apart", "alike", "same"]

@@ -109,6 +109,7 @@ def test_rows_are_filtered_and_sorted_as_the_address_says(view: PageView) -> Non
     found = show(view, "?filter=seed=1 status=ok&sort=-mse@sigma_f=5,sigma_x=1")
     values = whole.filter(pl.col("seed") == 1, pl.col("status") == "ok")["mse@sigma_f=5,sigma_x=1"]
     assert found.data["mse@sigma_f=5,sigma_x=1"].to_list() == sorted(values, reverse=True)
+    assert found.data.equals(show(view, "?filter=seed=1 status=ok&sort=-mse").data)
     assert found.caption.startswith(f"{len(values)} of {whole.height} trials fit the filter.")
     assert "has no column 'colour'" in show(view, "?sort=colour").message
 

@@ -26,7 +26,7 @@ class CompareAddress(measures.MeasuredAddress):
     """The measure, a baseline other than the grid's own, and the cell that is compared closely."""
 
     baseline: str | None = None  # the label of a cell, or its key
-    cell: str | None = None  # the same; None is the cell with the smallest p
+    cell: str | None = None  # the same; None is the cell that Overview names
 
 
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
@@ -62,11 +62,11 @@ def _baseline_name(view: PageView) -> str:
 
 def _chosen(view: PageView) -> tuple[str, str]:
     """Return the keys of the cell that is compared closely and of its baseline. Raises Unknown for the baseline."""
-    about, _, found = judge_view(view)
+    about, measure, found = judge_view(view)
     if view.address.cell is None:
         if found.is_empty():
             raise Unknown("the grid has no cell beside the baseline")
-        cell = str(found.sort("p", nulls_last=True, maintain_order=True)["cell"][0])
+        cell = str((captions.find_lead(found, measure) or found.row(0, named=True))["cell"])
     else:
         cell = baseline_of(view.store, about.grid, view.address.cell)
     base = _baseline(view, cell)
@@ -145,8 +145,8 @@ def _explain_choice(view: PageView) -> str:
     found = _verdicts(view)
     if view.address.cell is not None or found.height < 2:
         return ""
-    tested = found["p"].count()
-    return f" Shown: of {found.height} variants the {'one with the smallest p' if tested else 'first: none has a p'}."
+    known = found["difference"].count()
+    return f" Shown: of {found.height} variants the {'one that Overview names' if known else 'first'}."
 
 
 def _draw_pairs(view: PageView) -> SlotContent:

@@ -11,7 +11,7 @@ from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, o
 from dashboards.app.pages.diff_code import compare_code
 from dashboards.app.pages.diff_pairs import pair_cells
 from dashboards.app.pages.run import environment
-from dashboards.app.table_columns import columns
+from dashboards.app.table_columns import BY_SIZE, columns
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -106,6 +106,7 @@ def _compare(view: PageView, read: Callable[[Store, str], dict[str, Any]], what:
     for run in runs:
         own[run.short] = {"headerName": f"{run.name} ({run.short})", "headerTooltip": run.key, "minWidth": 180, **_FLEX}
         own[run.short]["valueFormatter"] = {"function": "ablateShort(params.value)"}
+        own[run.short] |= BY_SIZE if read is results else {}
     return SlotContent(caption=caption, data=found, columns=columns(found, own))
 
 

@@ -89,9 +89,9 @@ def _usual(about: GridContext, found: pl.DataFrame) -> list[str]:
     axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
     measure = about.measure
     of_grid = [] if measure is None else [_column_of(text_of(measure.name, measure.point), found)]
-    said = [name for name in ("tags", "note") if name in found.columns]
+    tags, note = ([name] if name in found.columns else [] for name in ("tags", "note"))
     rest = [name for name in ("step", "wall_s", "attempts", "reason") if found[name].null_count() < found.height]
-    return [*of_grid, *axes, *said, *rest]
+    return [*of_grid, *tags, *axes, *note, *rest]
 
 
 def _with_values(about: GridContext, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -129,7 +129,7 @@ def _runs(view: PageView) -> SlotContent:
     shown = keep_rows(whole, view.address.filter)
     if view.address.by:
         return _group_rows(shown, view.address)._replace(answer=_answer(about, found))
-    shown = _sort(shown, view.address.sort)
+    shown = _sort(shown, _full_name(about, found, view.address.sort))
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
@@ -161,6 +161,14 @@ def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
     listed = columns(shown.drop("trial"), names)
     caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value."
     return SlotContent(caption=caption, data=shown, columns=listed)
+
+
+def _full_name(about: GridContext, found: pl.DataFrame, by: str) -> str:
+    """Return `by` with the measure's column in place of its bare name."""
+    name = by.removeprefix("-")
+    if about.measure is None or name != about.measure.name or name in found.columns:
+        return by
+    return "-" * by.startswith("-") + _column_of(text_of(name, about.measure.point), found)
 
 
 def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:

@@ -354,7 +354,11 @@
   };
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   // a number with 17 digits as one reads it; files have all
-  functions.ablateShort = (text) => (/^-?\d+\.\d{6,}(e[-+]?\d+)?$/.test(text) ? String(Number(Number(text).toPrecision(6))) : text);
+  functions.ablateShort = (text) => {
+    if (!/^-?\d+(\.\d+)?(e[-+]?\d+)?$/.test(text)) return text;
+    const short = /\.\d{6,}/.test(text) ? String(Number(Number(text).toPrecision(6))) : text;
+    return short.replace(/^-/, "\u2212");
+  };
   functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   // a tall table has only the rows in view; paper takes all, and does not wait for React
