@@ -132,7 +132,7 @@ def _section(operator: Explanation, caption: str) -> str:
         lines.append(f"Options: {', '.join(options)}.\n")
     lines.append(f"Parameters added to {operator.model}: {operator.parameters}.\n")
     lines += bullets("It is another operator if (proved)", operator.limits)
-    lines += bullets("Pitfalls", operator.traps)
+    lines += bullets("Pitfalls", operator.pitfalls)
     lines += bullets("Laws it does not keep", [f"{law}: {reason}" for law, reason in operator.breaks.items()])
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""Facts about operators and stages, collected from the code: formulas, numbers, limits and traps.
+"""Facts about operators and stages, collected from the code: formulas, numbers, limits and pitfalls.
 
 A formula is the docstring of the module that computes it. The meaning of a number is the docstring below its field.
-Limits and traps are declared beside the code that is proved.
+Limits and pitfalls are declared beside the code that is proved.
 """
 
 import inspect
@@ -68,7 +68,7 @@ class Explanation(NamedTuple):
     """Why it does not fit."""
     model: str
     limits: tuple[str, ...]
-    traps: tuple[str, ...]
+    pitfalls: tuple[str, ...]
     breaks: Mapping[str, str]
     """The laws that it breaks, with the reason."""
     paths: Mapping[str, str]
@@ -88,7 +88,7 @@ class KindExplanation(NamedTuple):
     """Its class and module."""
     numbers: tuple[NumberRow, ...]
     options: Mapping[str, object]
-    traps: tuple[str, ...]
+    pitfalls: tuple[str, ...]
     breaks: Mapping[str, str]
     used_by: tuple[str, ...]
     """The named operators that have it."""
@@ -112,7 +112,7 @@ def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
         reason=reason,
         model=model,
         limits=tuple(f"{each.words}: {each.to().label}, outputs within {each.within:g}" for each in known.limits),
-        traps=tuple(dict.fromkeys(find_traps(known, parts))),
+        pitfalls=tuple(dict.fromkeys(find_pitfalls(known, parts))),
         breaks=operator.breaks,
         paths={path.name: path.cannot(operator) or "yes" for path in PATHS},
     )
@@ -136,11 +136,11 @@ def describe_parts(parts: Mapping[str, Spec]) -> tuple[OperatorPart, ...]:
     )
 
 
-def find_traps(known: NamedOperator | None, parts: Mapping[str, Spec]) -> list[str]:
-    """List the traps of a named operator and of its stages."""
+def find_pitfalls(known: NamedOperator | None, parts: Mapping[str, Spec]) -> list[str]:
+    """List the pitfalls of a named operator and of its stages."""
     return [
-        *(known.traps if known else ()),
-        *(trap for stage in parts.values() for trap in getattr(stage, "traps", ())),
+        *(known.pitfalls if known else ()),
+        *(pitfall for stage in parts.values() for pitfall in getattr(stage, "pitfalls", ())),
     ]
 
 
@@ -154,7 +154,7 @@ def explain_kind(stage: str, kind: str) -> KindExplanation:
         home=f"{member.__name__} of {member.__module__}",
         numbers=tuple(number_rows(example)) if example else (),
         options=dict(options(example)) if example else {},
-        traps=tuple(getattr(member, "traps", ())),
+        pitfalls=tuple(getattr(member, "pitfalls", ())),
         breaks=example.breaks if example else {},
         used_by=tuple(name for name, operator in named.items() if getattr(operator, stage, None).__class__ is member),
     )

@@ -28,7 +28,7 @@ from runners.catalogue.explain import (
     describe_parts,
     different_stages,
     find_named,
-    find_traps,
+    find_pitfalls,
     how_to_write,
 )
 from runners.catalogue.stage_words import number_rows, option_words, options
@@ -138,7 +138,7 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
             name: option_words(value) for stage, part in parts.items() for name, value in options(part, f"{stage}.")
         },
         settings=_settings(known, operator),
-        notes=tuple(dict.fromkeys((*find_traps(known, parts), *broken))),
+        notes=tuple(dict.fromkeys((*find_pitfalls(known, parts), *broken))),
         apart=ground if operator.normaliser.has_ground else "",
         unseen=_hidden_effects(operator),
     )

@@ -266,7 +266,7 @@ def _write_numbers(found: "Explanation | KindExplanation") -> None:
 
 
 def _write_properties(found: "Explanation | KindExplanation") -> None:
-    _write_points("pitfalls", found.traps)
+    _write_points("pitfalls", found.pitfalls)
     _write_points("laws it does not keep", (f"{law}: {reason}" for law, reason in found.breaks.items()))
 
 

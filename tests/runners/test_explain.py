@@ -79,7 +79,7 @@ def test_an_operator_is_explained_whole(name: str) -> None:
     assert all(row.start and row.varies and row.range for row in found.numbers)
     assert all(part.formula for part in found.parts)
     assert len(found.limits) == len(known.limits)
-    assert set(known.traps) <= set(found.traps)
+    assert set(known.pitfalls) <= set(found.pitfalls)
     assert found.breaks == operator.breaks
     assert "yes" in found.paths.values()
     scope: dict[str, object] = {}

@@ -69,7 +69,7 @@ def test_a_choice_has_a_source_and_an_oracle_of_floats_and_math(member: type[Sta
     module = inspect.getmodule(member)
     assert module.__doc__
     assert len(member.source) > 3
-    assert all(trap.endswith(".") for trap in member.traps)
+    assert all(pitfall.endswith(".") for pitfall in member.pitfalls)
     names = set(names_in(member.oracle.__code__))
     formulas = {name for name, value in vars(member).items() if isinstance(value, FunctionType)}
     assert not names & formulas

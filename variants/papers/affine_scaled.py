@@ -23,7 +23,7 @@ _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
 @named_operator(
     "000",
     limits=(Limit("alpha = mean = 1", _IS_SOFTMAX, softmax),),
-    traps=(
+    pitfalls=(
         "The paper divides by the key length and draws row sums that differ by query, which n='context' gives. "
         "The default here, n='visible', keeps prefixes consistent and gives every query of a head the same sum.",
     ),
@@ -70,7 +70,7 @@ def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
 @named_operator(
     "000",
     limits=(_GONE, Limit("s = 0", {"normaliser.logit": 0.0}, off_by_one)),
-    traps=(
+    pitfalls=(
         "Released models start s at what was trained or at small noise; from 0, as here, it starts as off by one.",
         "s is per query head, not divided by sqrt(d), and not decayed: decay pulls it to off by one, not to softmax.",
     ),
@@ -84,7 +84,7 @@ _OPEN = Limit("gate = 1", {"output_gate.opening": 1.0}, softmax)
 _HALF = "The gate is about half open at the start, so the outputs of heads are half as large as softmax's."
 
 
-@named_operator("000", limits=(_OPEN,), traps=(_HALF,))
+@named_operator("000", limits=(_OPEN,), pitfalls=(_HALF,))
 def gated_heads(*, projection_std: float = 0.02, name: str = "Gated heads") -> Operator:
     """One gate per head and token, from the layer's input.
 
@@ -94,7 +94,9 @@ def gated_heads(*, projection_std: float = 0.02, name: str = "Gated heads") -> O
     return Operator(name=name, output_gate=PerHead(opening=opening))
 
 
-@named_operator("000", limits=(_OPEN,), traps=(_HALF, "The overhead that paper 000 reports for Gated is this one's."))
+@named_operator(
+    "000", limits=(_OPEN,), pitfalls=(_HALF, "The overhead that paper 000 reports for Gated is this one's.")
+)
 def gated_elements(*, projection_std: float = 0.02, name: str = "Gated elements") -> Operator:
     """One gate per channel, head and token, from the layer's input; `projection_std` is as in `gated_heads`."""
     return Operator(name=name, output_gate=_per_channel(projection_std))

@@ -46,13 +46,13 @@ def _key(*, shared: bool) -> KeyVector:
     return KeyVector(init=0.0, per="layer" if shared else "head", spread=0.02)
 
 
-@named_operator("004", limits=(Limit("k* = 0", {"extra.learned_key": 0.0}, off_by_one),), traps=(_SHARED,))
+@named_operator("004", limits=(Limit("k* = 0", {"extra.learned_key": 0.0}, off_by_one),), pitfalls=(_SHARED,))
 def key_bias(*, shared: bool = False, name: str = "K biases") -> Operator:
     """A learned key of value 0, per head or shared by a layer's heads."""
     return Operator(name=name, extra=KeyBias(learned_key=_key(shared=shared)))
 
 
-@named_operator("004", limits=(Limit("v* = 0", {"extra.learned_value": 0.0}, key_bias),), traps=(_SHARED,))
+@named_operator("004", limits=(Limit("v* = 0", {"extra.learned_value": 0.0}, key_bias),), pitfalls=(_SHARED,))
 def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator:
     """A learned key and a learned value, per head or shared by a layer's heads."""
     value = Vector(init=0.0, per="layer" if shared else "head", spread=0.02)
@@ -80,14 +80,14 @@ _FAILED = "The paper reports that training failed."
 
 
 @named_operator(
-    "004", limits=(Limit("q = k = 0", {}, softmax, where="logits of 0"),), traps=("The scale 1 / sqrt(d) cancels.",)
+    "004", limits=(Limit("q = k = 0", {}, softmax, where="logits of 0"),), pitfalls=("The scale 1 / sqrt(d) cancels.",)
 )
 def linear_elu(*, name: str = "linear ELU") -> Operator:
     """Weights proportional to phi(q) . phi(k), phi(x) = elu(x) + 1: linear attention."""
     return Operator(name=name, product=LinearELU(), score=Identity())
 
 
-@named_operator("004", traps=(_FAILED,))
+@named_operator("004", pitfalls=(_FAILED,))
 def linear_elu_unnormalised(*, name: str = "linear ELU, not normalised") -> Operator:
     """Weights phi(q) . phi(k) / sqrt(d), phi(x) = elu(x) + 1, that need not sum to 1."""
     return Operator(name=name, product=LinearELU(), score=Identity(), normaliser=NoNormaliser())
@@ -138,7 +138,7 @@ def _exponential() -> Operator:
 @named_operator(
     "004",
     limits=(Limit("b -> inf", {"score.shift": 60.0}, _ones),),
-    traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."),
+    pitfalls=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."),
 )
 def sigmoid(shift: float = 0.0, *, per: PerVector = "constant", name: str = "Sigmoid") -> Operator:
     """sigmoid(z + b) as weights, without a sum; b = 0 in the paper."""
@@ -154,7 +154,7 @@ def sigmoid_normalised(
 
 
 @named_operator(
-    "004", limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),), traps=(f"{_GROWS} K.",)
+    "004", limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),), pitfalls=(f"{_GROWS} K.",)
 )
 def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
     """elu(z) + 1 as weights, without a sum."""
@@ -164,7 +164,7 @@ def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
 @named_operator(
     "004",
     limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),),
-    traps=(_FAILED, "It is softmax for queries all of whose logits are at most 0."),
+    pitfalls=(_FAILED, "It is softmax for queries all of whose logits are at most 0."),
 )
 def elu_plus_one_normalised(*, name: str = "ELU + 1 normalised") -> Operator:
     """elu(z) + 1 over its sum."""
@@ -172,7 +172,7 @@ def elu_plus_one_normalised(*, name: str = "ELU + 1 normalised") -> Operator:
 
 
 @named_operator(
-    "004", traps=("It is linear attention without features: its outputs are sums, of both signs, of any size.",)
+    "004", pitfalls=("It is linear attention without features: its outputs are sums, of both signs, of any size.",)
 )
 def identity(*, name: str = "Identity") -> Operator:
     """The logits as weights, without a sum."""
@@ -182,7 +182,7 @@ def identity(*, name: str = "Identity") -> Operator:
 @named_operator(
     "004",
     limits=(Limit(_SMALL, {}, identity, where="small logits"),),
-    traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."),
+    pitfalls=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."),
 )
 def identity_clamped(*, name: str = "Identity clamped") -> Operator:
     """The logits over max(|their sum|, 1)."""

@@ -92,7 +92,7 @@ def selective(*, name: str = "Selective Attention") -> Operator:
 
 @named_operator(
     "beyond",
-    traps=(
+    pitfalls=(
         "The published b = -ln n has the length n of training; here n is what each query sees. "
         "sigmoid(-math.log(n)) is the published one.",
     ),

@@ -71,7 +71,7 @@ class NamedOperator(NamedTuple):
     make: Callable[[], Operator]
     """The operator with its default arguments."""
     limits: tuple[Limit, ...]
-    traps: tuple[str, ...]
+    pitfalls: tuple[str, ...]
     """Common mistakes about it, one sentence each."""
 
 
@@ -80,7 +80,7 @@ _CATALOGUE: dict[str, NamedOperator] = {}
 F = TypeVar("F", bound=Callable[..., Operator])
 
 
-def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
+def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), pitfalls: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Add a function that makes an operator to the catalogue. All its arguments need defaults.
 
     The function raises SpecError for an argument that it lacks or that its annotation excludes.
@@ -95,7 +95,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple
         line = (function.__doc__ or "").strip().partition("\n")[0]
         _check(function, line)
         make = _check_arguments(function)
-        _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, traps)
+        _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, pitfalls)
         MAKERS[Operator.__name__] = [*_CATALOGUE]
         return make
 

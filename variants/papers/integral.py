@@ -18,7 +18,7 @@ from variants.stages.transforms.temperature import Temperature
 @named_operator(
     "002",
     limits=(Limit("all logits above 0", {}, softmax, where="logits above 0"),),
-    traps=(
+    pitfalls=(
         "The released code keeps softmax in the first and the last layer; paper 002 has Cog in the top half.",
         "Weights jump where a logit changes its sign, and the sign has no gradient: precision of the logits matters.",
         "It is softmax only for queries all of whose logits are above 0.",
@@ -43,7 +43,7 @@ def _first_map() -> Operator:
     limits=(
         Limit("lambda = 0, q and k within the first signal", {"merge.factor": 0.0}, _first_map, where="first signal"),
     ),
-    traps=(
+    pitfalls=(
         "It adds six vectors of one signal's width per layer; paper 002 says that it adds no parameters.",
         "With lambda = 0 it is softmax on the first signal, still normed and multiplied by 1 - lambda_init.",
         "The output for the first token is the normed value times 1 - lambda_init, whatever lambda is below 1.",
@@ -76,7 +76,7 @@ def integral_control(signals: int = 8, *, name: str = "Integral control") -> Ope
 @named_operator(
     "002",
     limits=(Limit("no rotary positions per signal", {}, integral_control, within=1e-7),),
-    traps=(
+    pitfalls=(
         "The mean of S signals' logits is one product of the whole head at scale 1/sqrt(S d): softmax at temperature "
         "sqrt(S). Only rotary positions per signal make it another operator; compare it with integral_control.",
         "S signals with rotary positions of their own have only d / (2 S) frequencies.",
@@ -92,7 +92,7 @@ def integral(
 @named_operator(
     "002",
     limits=(Limit("all signals equal", {}, integral_control, where="equal signals"),),
-    traps=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",),
+    pitfalls=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",),
 )
 def integral_weights(
     signals: int = 8, *, rotary: Literal["per_signal", "before_split"] = "per_signal", name: str = "Integral on weights"

@@ -30,7 +30,7 @@ _COUNT = "K counts visible keys before gating, not the length of the sequence."
 @named_operator(
     "001",
     limits=(Limit("alpha, beta, gamma -> -inf", {**_NO_MARGIN, **_NO_GATE, **_NO_GROUND}, softmax),),
-    traps=(_MASS, _DEAD, _COUNT, _SPLIT),
+    pitfalls=(_MASS, _DEAD, _COUNT, _SPLIT),
 )
 def principled(
     per: PerScalar = "constant",
@@ -53,14 +53,14 @@ def principled(
     )
 
 
-@named_operator("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), traps=(_COUNT,))
+@named_operator("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), pitfalls=(_COUNT,))
 def principled_margin(per: PerScalar = "constant", *, name: str = "Principled margin") -> Operator:
     """Margin amplification alone: logits grow with the logarithm of the number of visible keys."""
     margin = LogCount()
     return Operator(name=name, margin=margin.changed(amplification=margin.amplification.at(per)))
 
 
-@named_operator("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), traps=(_SPLIT,))
+@named_operator("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), pitfalls=(_SPLIT,))
 def principled_gate(
     per: PerScalar = "constant", *, width: int = 16, dims: Dims = "add", name: str = "Principled gate"
 ) -> Operator:
@@ -69,7 +69,7 @@ def principled_gate(
     return Operator(name=name, gate=gate.changed(strength=gate.strength.at(per)))
 
 
-@named_operator("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), traps=(_MASS, _DEAD))
+@named_operator("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), pitfalls=(_MASS, _DEAD))
 def principled_ground(
     per: PerScalar = "constant", *, ground_value: PerVector | None = None, name: str = "Principled ground"
 ) -> Operator:

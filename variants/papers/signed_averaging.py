@@ -30,7 +30,7 @@ _EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
 @named_operator(
     "003",
     limits=(_EQUAL,),
-    traps=(
+    pitfalls=(
         "The second half's projections of queries and keys are parameters without a purpose.",
         "Averaging is over the visible tokens, not over the whole length.",
     ),
@@ -42,7 +42,7 @@ def soft_avg(*, name: str = "SOFT/AVG") -> Operator:
 
 @named_operator(
     "003",
-    traps=(
+    pitfalls=(
         "The paper does not say how these scores are normalised; divided='count' takes means over the visible keys.",
         "At logits of 0 only the averaging heads have an output.",
     ),
@@ -73,7 +73,7 @@ def cosformer(length: int | None = None, *, name: str = "cosFormer") -> Operator
 @named_operator(
     "003",
     limits=(Limit("all logits 0", {}, softmax, where="logits of 0"),),
-    traps=(
+    pitfalls=(
         "0 / 0, where all visible logits are 0, is 1 here; the paper leaves it open.",
         "The paper does not say whether gradients flow through the smallest and largest logit; here they do.",
         "A first token whose own logit is below 0 attends to nothing.",
@@ -90,7 +90,7 @@ _SCALED = (
 
 
 @named_operator(
-    "003", limits=(_EQUAL,), traps=(_SCALED, "One key has all the weight once its logit is 1 above all others.")
+    "003", limits=(_EQUAL,), pitfalls=(_SCALED, "One key has all the weight once its logit is 1 above all others.")
 )
 def sparsemax(*, name: str = "Sparsemax") -> Operator:
     """The nearest distribution to the logits; many weights are exactly 0."""
@@ -100,7 +100,7 @@ def sparsemax(*, name: str = "Sparsemax") -> Operator:
 @named_operator(
     "003",
     limits=(_EQUAL,),
-    traps=(
+    pitfalls=(
         _SCALED,
         "One key has all the weight once its logit is 2 above all others.",
         "The paper does not give alpha; 1.5 is the value that has a closed form.",
@@ -117,7 +117,7 @@ _TENDS = Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, with
 @named_operator(
     "003",
     limits=(_TENDS,),
-    traps=(
+    pitfalls=(
         "The paper trains n and b per head from 1.5 and 1. Its released GPT-2 code trains them per layer from e^0.4 "
         "and e, as exponentials without n >= 1. Its later code trains n per layer from 1.5, with b fixed at 0.8.",
         "That GPT-2 code does not call the score if fused attention is available: the run called SSA is softmax.",
@@ -142,7 +142,7 @@ def ssa(
     return Operator(name=name, score=SSA(n=Number(init=n, per=per, link=n_link), b=slope))
 
 
-@named_operator("003", limits=(_TENDS,), traps=("n may fall below 1, which the paper excludes.",))
+@named_operator("003", limits=(_TENDS,), pitfalls=("n may fall below 1, which the paper excludes.",))
 def ssa_released(*, name: str = "SSA, released") -> Operator:
     """SSA as in the released script: n = e^a and b = e^c per layer, starting at a = 0.4 and c = 1."""
     return ssa(math.exp(0.4), math.e, per="layer", n_link="positive", name=name)
@@ -151,7 +151,7 @@ def ssa_released(*, name: str = "SSA, released") -> Operator:
 @named_operator(
     "003",
     limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),),
-    traps=("The scale 1 / sqrt(d) is kept; tau comes on top of it.",),
+    pitfalls=("The scale 1 / sqrt(d) is kept; tau comes on top of it.",),
 )
 def temperature(tau: float = 10.0, *, per: PerScalar = "constant", name: str = "softmax at a temperature") -> Operator:
     """Softmax of z / tau; the paper tries 5, 10, 20, 50 and 100, none of them trained."""

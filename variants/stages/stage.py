@@ -19,7 +19,7 @@ class Stage(Choice):
     """Source of the formula, with the equation's number."""
     advice: ClassVar[str] = ""
     """Advice for a member's class that lacks a method."""
-    traps: ClassVar[tuple[str, ...]] = ()
+    pitfalls: ClassVar[tuple[str, ...]] = ()
     """Common mistakes about it, one sentence each."""
     _means: ClassVar[tuple[str, ...]] = ()
 

@@ -189,7 +189,7 @@ def _words(view: PageView) -> SlotContent:
         settings = [html.Li(_setting(view, each)) for each in found.settings]
         parts += [html.H3("Where it is another operator"), html.Ul(settings)]
     if found.notes:
-        parts += [html.H3("What has misled people"), html.Ul([html.Li(_inline(note)) for note in found.notes])]
+        parts += [html.H3("Pitfalls"), html.Ul([html.Li(_inline(note)) for note in found.notes])]
     whole = html.Div([_set(each) for each in display(found.equation.split("\n"))], className="maths")
     parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), whole]))
     return SlotContent(parts=[html.Div(parts, className="operator")])

@@ -18,7 +18,7 @@ class KeyBias(Extra):
     """A learned key k*; its weight adds nothing to the output."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 7.2 (K biases)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Rotary positions turn the query and not k*, so its logit depends on the absolute position.",
     )
 

@@ -20,7 +20,7 @@ class KeyValueBias(Extra):
     """A learned key k* and value v*."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 7.2 (KV biases) and appendix D.5"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Rotary positions turn the query and not k*, so its logit depends on the absolute position.",
         "A query that sees nothing of the sequence gets v*, not 0.",
     )

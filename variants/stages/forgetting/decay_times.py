@@ -41,7 +41,7 @@ class DecayTimes(GatedForgetting):
     """Decay by a gate, slow in some heads and fast in others."""
 
     source: ClassVar[str] = "Forgetting Transformer, data-independent forget gate; its released code"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The released code spreads the bias only if the gate does not depend on the token, hence per='head' here.",
     )
 

@@ -19,7 +19,7 @@ class ForgetGate(GatedForgetting):
     """Decay by a gate of every token between key and query."""
 
     source: ClassVar[str] = "Forgetting Transformer, section 3"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "It starts at f = 0.5, as in the released code: a weight halves with every token until the gate has learned.",
     )
 

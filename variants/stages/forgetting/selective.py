@@ -21,7 +21,7 @@ class Selective(Forgetting):
     """Lowered by what the first head's earlier queries selected."""
 
     source: ClassVar[str] = "Selective Attention Improves Transformer, section 3"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The first head's own logits are lowered as well, but F is taken from them as they were before.",
     )
 

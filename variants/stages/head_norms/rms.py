@@ -18,7 +18,7 @@ class RMS(HeadNorm):
     """Root-mean-square norm over the channels of a head."""
 
     source: ClassVar[str] = "Differential Transformer, eq. 3 (GroupNorm, which is one norm per head)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The size of the values no longer matters, nor by how much weights sum to less than 1: only their direction.",
         "The norm undoes whatever only makes outputs smaller: a sink, or a learned key without a value.",
     )

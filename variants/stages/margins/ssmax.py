@@ -21,7 +21,7 @@ class SSMax(Margin):
     """c = s ln K + b."""
 
     source: ClassVar[str] = "Scalable-Softmax Is Superior for Attention, eq. 11, and its variant with a bias"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "One public implementation subtracts s ln K from all logits of a row, which changes nothing; it is a factor.",
         "With one visible key the factor is b. If b = 0, a sink or a learned key sees a logit of 0 whatever the query.",
     )

@@ -21,7 +21,7 @@ class Difference(Merge):
     """The first map less lambda times the second."""
 
     source: ClassVar[str] = "Differential Transformer, eq. 1 and 2; Integral Transformer, eq. 5"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The paper of Differential writes 0.3 (l - 1) and counts layers from 1; here they count from 0.",
         "The layer is counted in the whole model, also where only the top layers have this operator.",
         "A query that sees one key has weight 1 - lambda on it, which is negative once lambda is above 1.",

@@ -16,7 +16,7 @@ class AgainstCount(Normaliser):
 
     source: ClassVar[str] = "Sigmoid Self-Attention, section 2 (b = -ln n)"
     needs: ClassVar = "logarithm"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The published bias is -ln n of a fixed length n; here n is what each query sees, so prefixes agree.",
     )
     shared: ClassVar[bool] = False

@@ -20,7 +20,7 @@ class Entmax15(Normaliser):
 
     source: ClassVar[str] = "Sparse Sequence-to-Sequence Models, eq. 7; Scaled Signed Averaging, table 1"
     needs: ClassVar = "logarithm"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "A key with weight 0 has no gradient: it comes back only when the others let it.",
         "There is no second derivative.",
     )

@@ -23,7 +23,7 @@ class Ground(Normaliser):
     source: ClassVar[str] = "Principled Attention, sections 3.1 and 3.2.1"
     needs: ClassVar = "logarithm"
     has_ground: ClassVar[bool] = True
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The products 'linear_elu', 'relu' and 'cosformer' give no logit below 0, so no key falls below the initial "
         "threshold of 0. The ground state is then empty, and it and its value have no gradient.",
     )

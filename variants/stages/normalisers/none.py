@@ -14,7 +14,7 @@ class NoNormaliser(Normaliser):
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4 (Z = 1)"
     needs: ClassVar = "any"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Outputs grow with the number of visible keys, and with an exponential score without bound.",
     )
     shared: ClassVar[bool] = False

@@ -20,7 +20,7 @@ class SelfAdjusted(Normaliser):
 
     source: ClassVar[str] = "Self-Adjust Softmax (arXiv 2502.18277); Scaled Signed Averaging, table 1"
     needs: ClassVar = "exponential"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "With one visible key the weight is 1 where its logit is above 0 and 0 where it is below.",
         "Where hidden logits are large negative numbers and not left out, they become the smallest of the row and all "
         "factors are nearly 1.",

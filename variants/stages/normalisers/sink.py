@@ -22,7 +22,7 @@ class Sink(Normaliser):
 
     source: ClassVar[str] = "Affine-Scaled Attention, section 2 (off by one, GPT-OSS)"
     has_ground: ClassVar[bool] = True
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Its mass does not grow with the number of keys, as a ground state's does.",
         "Under a score that is 0 for small logits, such as 'relu', a sink of s = 0 is nothing and has no gradient.",
         "Adding n e^-max to a sum of e^(z - max) overflows where all logits are far below 0; s is part of the maximum.",

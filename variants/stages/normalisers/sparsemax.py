@@ -19,7 +19,7 @@ class Sparsemax(Normaliser):
 
     source: ClassVar[str] = "From Softmax to Sparsemax, eq. 2; Scaled Signed Averaging, table 1"
     needs: ClassVar = "logarithm"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "A key with weight 0 has no gradient: it comes back only when the others let it.",
         "There is no second derivative.",
     )

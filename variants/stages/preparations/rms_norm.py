@@ -25,7 +25,7 @@ class RMSNorm(Preparation):
     source: ClassVar[str] = (
         "Scaling Vision Transformers to 22 Billion Parameters, section 2 (LayerNorm there); Qwen3, section 2"
     )
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The gains are shared by a layer's heads in most released code; per='head' gives each head its own.",
         "Without rotary positions only the product of the two gains counts.",
     )

@@ -22,7 +22,7 @@ class CosFormer(Product):
     """ReLU features with a cosine of the distance."""
 
     source: ClassVar[str] = "cosFormer, section 3.2 (cosine re-weighting)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The released code takes M from the sequence at hand, so the operator is another one at every length; a "
         "curriculum over lengths or a cache needs `length`.",
         "A query whose channels are all negative has logits of 0 and gets 0, not an average.",

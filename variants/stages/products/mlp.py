@@ -16,7 +16,7 @@ class MLP(FeatureProduct):
     """Features of a two-layer network."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4 (MLP kernels)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The paper does not say what shares the network nor how it starts: as in the released code, queries, keys and "
         "a layer's heads share it. Its entries start with standard deviation gain / sqrt(d), there sqrt(0.4 / d).",
     )

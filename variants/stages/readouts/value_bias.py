@@ -15,7 +15,7 @@ class ValueBias(Readout):
     """v* = 0 is the plain weighted sum; a query that sees nothing gets v*."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 3 (V biases)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "It is a bias of the output projection, and adds nothing to a model that has one.",
     )
 

@@ -22,7 +22,7 @@ class Affine(Rescale):
     """alpha = mean = 1 is nothing."""
 
     source: ClassVar[str] = "Affine-Scaled Attention, eq. 6 to 9 and 11"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "With n='visible' the sum of a row is the same for all queries of a head, so it cannot adapt to the query.",
         "The mean starts at 0 without bias correction: in the first steps rows sum to little more than 0.",
         "In training the mean is taken over all positions of the batch without padding, later ones too; in evaluations "

@@ -15,7 +15,7 @@ class Scale(Rescale):
     """The sum of a row is alpha times what it was; alpha = 1 is nothing."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, appendix D.6 (table 12)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The operator is the unscaled one with an output projection that starts alpha times as large.",
         "Its learning rate then counts alpha^2-fold under SGD and alpha-fold under Adam.",
     )

@@ -18,7 +18,7 @@ class EluPlusOne(LogScore):
     """Grows like the logit; slope 1 at 0."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "It is taken of the logit; ELU plus one of queries and of keys is the product 'linear_elu'.",
     )
 

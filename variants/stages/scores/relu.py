@@ -13,7 +13,7 @@ class Relu(PlainScore):
     source: ClassVar[str] = "Scaled Signed Averaging, appendix C"
     range: ClassVar[Range] = "nonnegative"
     homogeneous: ClassVar[bool] = True
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "With all logits 0, as where queries start at zero, all weights are 0 and nothing is learned.",
     )
 

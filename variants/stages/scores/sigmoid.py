@@ -21,7 +21,7 @@ class Sigmoid(LogScore):
     """Between 0 and 1."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4; Sigmoid Self-Attention, section 2 (b)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Without a normaliser and with b = 0 the weights of a fresh model sum to K / 2: outputs grow with the length.",
     )
 

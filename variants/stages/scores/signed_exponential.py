@@ -19,7 +19,7 @@ class SignedExponential(LogScore):
 
     source: ClassVar[str] = "Integral Transformer, eq. 4 (Cog); More Expressive Attention with Negative Weights"
     range: ClassVar[Range] = "any"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "A logit of exactly 0 has weight 0 and adds e^0 = 1 to the sum. With all logits 0, as if queries start at "
         "zero, all weights are 0 and no query or key has a gradient.",
         "Twice the keys, once with their sign turned, give sinh(a) / sum cosh(a), which is another operator.",

@@ -13,7 +13,7 @@ class Square(PlainScore):
     source: ClassVar[str] = "Scaled Signed Averaging, appendix C"
     range: ClassVar[Range] = "nonnegative"
     homogeneous: ClassVar[bool] = True
-    traps: ClassVar[tuple[str, ...]] = ("At a = 0 its gradient is 0: with all logits 0 nothing is learned.",)
+    pitfalls: ClassVar[tuple[str, ...]] = ("At a = 0 its gradient is 0: with all logits 0 nothing is learned.",)
 
     kind: Literal["square"] = "square"
 

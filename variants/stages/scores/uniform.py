@@ -17,7 +17,7 @@ class Uniform(LogScore):
     source: ClassVar[str] = "Scaled Signed Averaging, appendix C (uniform averaging)"
     range: ClassVar[Range] = "constant"
     homogeneous: ClassVar[bool] = True
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "The projections of queries and keys are parameters without a purpose: weight decay shrinks them.",
     )
 

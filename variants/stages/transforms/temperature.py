@@ -16,7 +16,7 @@ class Temperature(Transform):
     """z / tau."""
 
     source: ClassVar[str] = "Scaled Signed Averaging, table 1 (softmax with temperature)"
-    traps: ClassVar[tuple[str, ...]] = ("It reaches no function that softmax does not reach with another W_Q.",)
+    pitfalls: ClassVar[tuple[str, ...]] = ("It reaches no function that softmax does not reach with another W_Q.",)
 
     kind: Literal["temperature"] = "temperature"
     tau: PositiveNumber = Number(init=1.0, link="positive")

@@ -20,7 +20,7 @@ class Prefix(Visible):
     """The first `length` keys, besides what the model lets a query see."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 6 (prefix language modeling)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Predictions inside the prefix have seen their answers: the loss is to be taken after the prefix only.",
     )
 

@@ -18,7 +18,7 @@ class Window(Visible):
     """Keys less than `size` away."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 6 (shifted window attention)"
-    traps: ClassVar[tuple[str, ...]] = (
+    pitfalls: ClassVar[tuple[str, ...]] = (
         "Layers pass information on: with L layers a token still depends on L (w - 1) tokens before it.",
     )
 
