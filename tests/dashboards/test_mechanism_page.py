@@ -145,7 +145,9 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
 
     planted = Planted(lambda _: 1.0, probes=probes)
     with open_view(plant(tmp_path / "one", ["softmax", "SSA"], range(1), planted), MECHANISM) as view:
-        assert show_slot(view, MECHANISM, "training").answer == ""  # one run says nothing of the noise
+        alone = show_slot(view, MECHANISM, "training")
+    assert alone.answer == ""  # one run says nothing of the noise
+    assert "No band, as n = 1." in alone.caption
     with open_view(plant(tmp_path / "runs", ["softmax", "SSA"], range(3), planted), MECHANISM) as view:
         found = differing(view.store, "grid")
         shown = show_slot(view, MECHANISM, "training")

@@ -52,7 +52,7 @@ def _probe(view: PageView) -> str:
         )
     found = _differing(view).drop_nulls("share")
     best = found.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
-    return next((name for name in (*_FIRST, *best) if name in best), names[0])
+    return next((name for name in (*_FIRST, *best) if name in (best or names)), names[0])
 
 
 @memoise
@@ -139,6 +139,8 @@ def _refuse_bins(view: PageView) -> None:
 
 
 def _band_words(found: pl.DataFrame) -> str:
+    if (found["n"] < 2).all():
+        return f"No band, as {n_words(found)}."
     cut = " Bands that end at the edge go on beyond it." if is_cut(found, "linear") else ""
     return f"Band: {interval_words('linear')}, {n_words(found)}.{cut}"
 
