@@ -65,7 +65,7 @@ def _item_differences(store: Store, grid: str, measure: GridMeasure, cells: tupl
 def why_text(row: Mapping[str, Any]) -> list[str]:
     """`why` as sentences, a topic each."""
     paired = row["method"] == "paired t"
-    runs = f"{row['pairs']} pairs of {row['planned']} planned"
+    runs = f"{row['pairs']} {'pair' if row['pairs'] == 1 else 'pairs'} of {row['planned']} planned"
     runs = runs if paired else f"{row['runs']} and {row['baseline_runs']} runs"
     p = "no p" if row["p"] is None else f"p {_number(row['p'])}, after Holm {_number(row['p_holm'])}"
     return [
