@@ -149,6 +149,14 @@ def write_table(
         write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(left_out))}")
 
 
+def fits(headings: Sequence[str], rows: Sequence[Sequence[object]], labels: int) -> bool:
+    """Return True if `write_table` can show these columns whole, but for readable parts of the first `labels` ones."""
+    columns = zip(headings, *rows, strict=True)
+    widths = [max(_width(escape_control(_cell(each))) for each in column) for column in columns]
+    widths[:labels] = [min(width, _READABLE) for width in widths[:labels]]
+    return sum(widths) + len(widths) - 1 <= (get_terminal_size().columns if _is_narrow() else _WIDE)
+
+
 def _shorten_columns(cells: Sequence[list[str]], labels: int, most: int) -> None:
     """Shorten the texts of the first `labels` columns to `most` characters."""
     for at in range(labels):

@@ -28,6 +28,7 @@ from runners.cli.verdict_text import (
 from runners.output import (
     average_of,
     describe_measure,
+    fits,
     format_count,
     round_value,
     tell,
@@ -309,28 +310,30 @@ def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataF
     rows = sorted(found.rows(named=True), key=lambda row: row["cell"] not in bases)
     labels, names = name_cells(store, header["grid"], rows)
     headings = [*labels, "n", *numbers, "standing"]
-    cells = [
-        (
-            *(*name, row["n"], *(format_number(row[each]) for each in numbers)),
-            f"{'baseline, ' if row['cell'] in bases else ''}{_standing(row)}",
-        )
-        for name, row in zip(names, rows, strict=True)
-    ]
-    spare = (len(labels), *range(len(headings) - 2, len(labels) + 1, -1))
-    write_table(headings, cells, spare=spare, labels=len(labels))
+    for most in (LONG_LABEL, 0, None):
+        cells = [
+            (
+                *(*name, row["n"], *(format_number(row[each]) for each in numbers)),
+                f"{'baseline, ' if row['cell'] in bases else ''}{_standing(row, most)}",
+            )
+            for name, row in zip(names, rows, strict=True)
+        ]
+        if fits(headings, cells, len(labels)):
+            break
+    write_table(headings, cells, spare=(len(labels),), labels=len(labels), brief=True)
     write_remarks(row["note"] for row in rows if row["note"])
 
 
 _STANDINGS = ("on the front", "not told apart", "dominated")
 
 
-def _standing(row: Mapping[str, Any]) -> str:
-    """`dominated by SSA · 0.001 and 2 more`, `not told apart from 3 cells`."""
+def _standing(row: Mapping[str, Any], most: int | None) -> str:
+    """`dominated by SSA · 0.001 and 2 more`; with a label of over `most` characters `by 3 cells`; alone for None."""
     standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
-    if not rivals:
+    if not rivals or most is None:
         return str(standing)
     joined = {"dominated": "dominated by", "not told apart": "not told apart from"}
-    is_named = row["dominated_by"] and len(rivals[0]) <= LONG_LABEL
+    is_named = row["dominated_by"] and len(rivals[0]) <= most
     words = some(rivals, 1) if is_named else format_count(len(rivals), "cell")
     return f"{joined.get(standing, f'{standing}, not told apart from')} {words}"
 

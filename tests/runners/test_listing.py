@@ -113,6 +113,20 @@ def test_thirty_cells_with_long_labels_fit_a_screen(
         assert max(len(line.rstrip()) for line in lines) <= width, command
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_pareto_set_keeps_its_measure_and_its_costs(
+    width: int, campaign: Path, long_campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    costs = ("parameters", "memory_bytes") if width == 100 else ("parameters",)
+    words = [word for cost in costs for word in ("--against", cost)]
+    for root in (campaign, long_campaign):
+        lines = ablate("pareto", *words, "--campaign", root).out.splitlines()
+        headings = next(line for line in lines if line.rstrip().endswith("standing"))
+        assert headings.split()[-len(costs) - 2 : -1] == ["mse", *costs]
+        assert len(lines) <= 60
+
+
 def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Callable) -> None:
     with Store.open(campaign) as store:
         found = verdicts(store, "quickstart")
