@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
 _MOST_COMPARED = 12
+_MOST_RESULTS = 30
+"""Results of up to `_BESIDE` trials that are listed; of more, whose columns follow below, fewer."""
+_BESIDE = 4
 _ABSENT = "(not there)"
 
 
@@ -269,14 +272,35 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], blocks=True)
     different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
     if different:
-        shown = [(name_measure({"name": name, "point": dict(point)}), *values) for name, point, *values in different]
+        most = _MOST_RESULTS * _BESIDE // max(_BESIDE, len(runs))
+        shown = [
+            (name_measure({"name": name, "point": dict(point)}), *values)
+            for name, point, *values in _sort_results(runs, different)[:most]
+        ]
         write_table(["result", *columns[2:]], shown, blocks=True)
+        if len(different) > most:
+            more = f"... {len(different) - most} more, sorted by difference relative to the largest value of a name"
+            write(f"{more}; --json has all")
     left_out = (
         (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
         (len(rows) - len(different), "result that is equal", "results that are equal"),
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
         write(f"left out: {words}; --json has all")
+
+
+def _sort_results(runs: "Sequence[_ComparedTrial]", rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Sort rows of `_results`: measures of grids, then the largest differences, relative to what their name reaches."""
+    values = [[value for value in row[2 : 2 + len(runs)] if value is not None] for row in rows]
+    largest: dict[str, float] = {}
+    for (name, *_), of in zip(rows, values, strict=True):
+        largest[name] = max(largest.get(name, 0.0), *map(abs, of))
+    own = [run.measure for run in runs]
+    ranks = [
+        ((row[0], dict(row[1])) not in own, -(max(of) - min(of)) / (largest[row[0]] or 1.0))
+        for row, of in zip(rows, values, strict=True)
+    ]
+    return [rows[at] for at in sorted(range(len(rows)), key=ranks.__getitem__)]
 
 
 def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
@@ -291,14 +315,17 @@ class _ComparedTrial(NamedTuple):
     """Heading of its column."""
     label: str | None
     seed: int | None
+    measure: tuple[str, Mapping[str, float]] | None
+    """Name and point of the measure of its grid."""
     spec: Mapping[str, Any]
     final: Mapping[tuple[str, str], tuple[Any, float]]
     """By name and point as text, the point and the value."""
 
 
 def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
-    text, label, seed = store.sql(
-        "SELECT t.spec, g.label, g.seed FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key LIMIT 1",
+    text, label, seed, grid = store.sql(
+        "SELECT t.spec, g.label, g.seed, g.grid FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key "
+        "LIMIT 1",
         {"key": key},
     ).row(0)
     final = store.sql(
@@ -311,7 +338,9 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     )
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
-    return _ComparedTrial(key, name, label, seed, json.loads(text), values)
+    measure = store.grid(grid)["measure"] if grid else None
+    own = (measure["name"], measure["point"]) if measure else None
+    return _ComparedTrial(key, name, label, seed, own, json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -53,12 +53,29 @@ def test_twelve_trials_fit_a_screen(tmp_path: Path, ablate: Ablate, monkeypatch:
     lines = shown.splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 100
-    points = list(dict.fromkeys(line.split(",")[0] for line in lines if line.startswith("mse at ")))
-    assert points == [f"mse at sigma_f={value}" for value in (1, 2, 5, 10)]
+    points = {line.split(",")[0] for line in lines if line.startswith("mse at ")}
+    assert points == {f"mse at sigma_f={value}" for value in (1, 2, 5, 10)}
     found = json.loads(ablate("compare", "operator=SSA", "operator=softmax", "--json", "--campaign", campaign.root).out)
     values = [value for row in found["data"]["results"] for value in row.values() if isinstance(value, float)]
     assert len(values) == 12 * len(found["data"]["results"])
     assert all(f"{value:.6g}" in shown.split() for value in values)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 6])
+def test_many_results_fit_a_screen_with_the_grids_own_first(
+    seeds: int, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan: dict[str, Any] = {"operators": ("softmax", "SSA"), "seeds": range(seeds), "sigma_f": range(1, 31)}
+    root = write_campaign(tmp_path, **plan, sigma_x=range(1, 5)).root
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = ablate("compare", "operator=SSA", "operator=softmax", "--campaign", root).out.splitlines()
+    assert len(lines) <= 60
+    rows = [line.split() for line in lines if line.startswith("mse at ")]
+    assert " ".join(rows[0][:4]) == "mse at sigma_f=5, sigma_x=1"
+    if seeds == 1:
+        differences = [abs(float(row[-1])) for row in rows[1:]]
+        assert differences == sorted(differences, reverse=True)
+        assert f"... {120 - len(rows)} more, " in "\n".join(lines)
 
 
 def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
