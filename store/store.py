@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -209,8 +209,11 @@ class Store:
         found = self.sql("SELECT * EXCLUDE (grid) FROM v_progress WHERE grid = $grid", {"grid": grid})
         return queries.in_plan_order(self.sql, header, found)
 
-    def failures(self, grid: str | None = None) -> pl.DataFrame:
-        """The failed trials by kind: fingerprint, reason, n, example, labels, message, traceback; commonest first."""
+    def failures(self, grid: str | None = None, trials: Collection[str] | None = None) -> pl.DataFrame:
+        """The failed ones of `trials` by kind, commonest first; by default all of one grid or of all grids.
+
+        Columns: fingerprint, reason, n, example, labels, message, traceback.
+        """
         if grid is not None:
             self.grid(grid)
         return self.sql(
@@ -219,6 +222,7 @@ class Store:
                 SELECT a.* FROM attempt a JOIN trial t USING (trial)
                 WHERE t.status = 'failed' AND a.status IS NOT NULL
                   AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+                  AND ($trials IS NULL OR list_contains(CAST($trials AS VARCHAR[]), trial))
                 QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
             ),
             labelled AS (
@@ -230,7 +234,7 @@ class Store:
                    arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
             FROM counted LEFT JOIN labelled USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
             """,
-            {"grid": grid},
+            {"grid": grid, "trials": None if trials is None else sorted(trials)},
         )
 
     def unreadable(self, grid: str) -> list[str]:

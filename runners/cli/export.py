@@ -12,8 +12,9 @@ from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid, flag_group, require_one_format
+from runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
+from runners.cli.verdict_text import find_cells, keep_cells
 from runners.output import format_count, tell, write, write_frame, write_json, write_table
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout
@@ -203,7 +204,7 @@ def export(
     what: str,
     /,
     to: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    *,
+    *query: Cells,
     kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
     campaign: Campaign = None,
     grid: OneGrid = None,
@@ -225,6 +226,8 @@ def export(
     """
     from store.export.formats import FORMATS, format_of
 
+    if query and what not in _OF_CELLS:
+        raise SpecError(f"a query is for {', '.join(_OF_CELLS)}; got {what!r}: leave {' '.join(query)!r} out")
     if what in _TRACKERS:
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"{what} writes a directory of runs; got the file {to!r}, name a directory")
@@ -239,7 +242,7 @@ def export(
         )
     with open_campaign(campaign) as store:
         read_warnings(store)
-        data = _encode_page(store, suffix, grid, page) if is_page else _encode(store, what, suffix, grid)
+        data = _encode_page(store, suffix, grid, query, page) if is_page else _encode(store, what, suffix, grid, query)
     if to == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -256,6 +259,8 @@ def _require_file(to: str, kind: str | None) -> None:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
+_OF_CELLS = ("trials", "cells", "verdicts")
+"""Tables that a query about cells filters."""
 _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
 """Commands that read the runs, by tracker."""
 
@@ -274,12 +279,13 @@ def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | 
     write(str(folder.resolve()))
 
 
-def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
+def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Sequence[str]) -> bytes:
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
 
     if what in TABLES:
-        frame = rows(store, choose_grid(store, grid), what)
+        name = choose_grid(store, grid)
+        frame = keep_cells(store, name, rows(store, name, what), query)
         if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
             frame = frame.select("label", "pairs", "value", "percent", "p_holm", "verdict")
             frame = frame.rename({"label": "cell", "percent": "difference %", "p_holm": "p (Holm)"})
@@ -291,7 +297,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     return encode(store.sql(saved[what]), kind)
 
 
-def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
+def _encode_page(store: "Store", kind: str, grid: str | None, query: Sequence[str], page: ExportPage) -> bytes:
     from store.export.cells import cells, latex_cells, markdown_cells
 
     point = {}
@@ -301,5 +307,7 @@ def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) 
             point[name] = float(value)
         except ValueError as error:
             raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
-    table = cells(store, choose_grid(store, grid), page.measure, point, page.spread)
+    chosen = choose_grid(store, grid)
+    only = find_cells(store, chosen, query) if query else None
+    table = cells(store, chosen, page.measure, point, page.spread, only)
     return (latex_cells if kind == "tex" else markdown_cells)(table).encode()

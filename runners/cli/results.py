@@ -33,7 +33,7 @@ _ABSENT = "(not there)"
 def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
     """Show the progress of each cell, the running trials and the failures.
 
-    A query keeps cells and running trials.
+    A query keeps cells, running trials and failures.
     """
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_locations import locate_trials
@@ -42,7 +42,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = (store.grids() if grid is None else []) or [choose_grid(store, grid)]
         state = read_status(store, locate_trials(store, done=False), names, grid)
-        state = state.keep(store, select_planned(store, query)) if query else state
+        state = state.keep(store, grid, select_planned(store, query)) if query else state
     if as_json:
         write_json("status", state.data(), state.warnings)
     else:

@@ -71,10 +71,15 @@ class FailureGroup(NamedTuple):
     """True if a program of the user's ran and logged any of them."""
 
 
-def count_failures(store: Store, grid: str | None, retrying: Collection[str]) -> pl.DataFrame:
+def count_failures(
+    store: Store, grid: str | None, retrying: Collection[str], trials: Collection[str] | None = None
+) -> pl.DataFrame:
     """Return `Store.failures` with `n` failed now; the column `again` counts trials of `retrying`, queued again."""
-    queued = store.sql(_AGAIN, {"grid": grid, "retrying": sorted(retrying)})
-    joined = store.failures(grid).join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
+    again = set(retrying) if trials is None else {*retrying} & {*trials}
+    queued = store.sql(_AGAIN, {"grid": grid, "retrying": sorted(again)})
+    joined = store.failures(grid, trials).join(
+        queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left"
+    )
     joined = joined.with_columns(pl.col("again").fill_null(0))
     return joined.with_columns(n=pl.col("n") - pl.col("again")).sort("n", "again", descending=True, maintain_order=True)
 

@@ -50,8 +50,8 @@ class Status(NamedTuple):
     notes: pl.DataFrame
     """Notes, latest first: grid, trial, label, seed, written, note."""
 
-    def keep(self, store: Store, trials: Sequence[tuple[str, str]]) -> "Status":
-        """Keep only the cells and the running trials of `trials` (grid, key)."""
+    def keep(self, store: Store, grid: str | None, trials: Sequence[tuple[str, str]]) -> "Status":
+        """Keep only the cells, the running trials and the failures in `grid` (None: any) of `trials` (grid, key)."""
         wanted, keys = set(trials), {key for _, key in trials}
         rows = store.sql("SELECT grid, trial, cell FROM grid_trial").rows()
         cells = {(grid, cell) for grid, trial, cell in rows if (grid, trial) in wanted}
@@ -61,7 +61,8 @@ class Status(NamedTuple):
         }
         at_work = tuple(each for each in self.where.at_work if each.trial in keys)
         kept = {name: frame for name, frame in grids.items() if len(frame)}
-        return self._replace(grids=kept, where=replace(self.where, at_work=at_work))
+        failures = count_failures(store, grid, self.where.retrying, keys)
+        return self._replace(grids=kept, failures=failures, where=replace(self.where, at_work=at_work))
 
     def data(self) -> dict[str, Any]:
         """Convert to plain data."""

@@ -1,7 +1,7 @@
 """A grid as a table of its cells, in LaTeX or Markdown: what is best, what is missing."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Final, Literal, NamedTuple
 
@@ -53,8 +53,15 @@ class CellTable(NamedTuple):
     alpha: float
 
 
-def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float], spread: Spread) -> CellTable:
-    """The cells of `grid`, baselines first and then in the order of the spec.
+def cells(
+    store: Store,
+    grid: str,
+    wanted: Sequence[str],
+    at: Mapping[str, float],
+    spread: Spread,
+    only: Collection[str] | None = None,
+) -> CellTable:
+    """The cells of `grid`, or `only` some, baselines first and then in the order of the spec.
 
     `wanted` are measurements, each at all its points that agree with `at`, such as "mse" or "accuracy:higher"; without
     any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
@@ -80,6 +87,7 @@ def cells(store: Store, grid: str, wanted: Sequence[str], at: Mapping[str, float
         )
     finals = (store.final(grid, column.name, column.point) for column in columns)
     frames = [in_plan_order(store.sql, store.grid(grid), final) for final in finals]
+    frames = frames if only is None else [frame.filter(pl.col("cell").is_in([*only])) for frame in frames]
     filled = [
         column._replace(entries=_entries(frame, column, spread, own.alpha))
         for column, frame in zip(columns, frames, strict=True)

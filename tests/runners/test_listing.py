@@ -83,9 +83,27 @@ def test_another_measure_is_compared_as_the_store_does(campaign: Path, ablate: C
     assert "leave --measure out" in ablate(*words, "loss", "--best-over", "lr", code=2).err
 
 
-def test_status_shows_the_cells_of_a_query(campaign: Path, ablate: Callable) -> None:
+def test_status_shows_the_cells_and_the_failures_of_a_query(
+    campaign: Path, long_campaign: Path, ablate: Callable
+) -> None:
     said = ablate("status", "operator=SSA", "lr=0.001", "lr=0.01", "--campaign", campaign).out
     assert labels(said) == ["SSA · 0.001", "SSA · 0.01"]
+    said = ablate("status", "operator=SSA", f"model={MODELS[0]}", "--campaign", long_campaign).out
+    assert [line.split()[:4] for line in said.splitlines() if "failed: " in line] == [
+        ["failed:", "1", "x", "out_of_memory:"]
+    ]
+
+
+@pytest.mark.parametrize(("what", "lines"), [("verdicts", 2), ("trials", 10), ("cells", 8)])
+def test_an_export_takes_a_query(what: str, lines: int, campaign: Path, ablate: Callable) -> None:
+    words = ("operator=SSA", "lr=0.001", "lr=0.01", "--format")
+    rows = ablate("export", what, "-", *words, "csv", "--campaign", campaign).out.splitlines()[1:]
+    assert len(rows) == lines
+    assert all("SSA · 0.001," in row or "SSA · 0.01," in row for row in rows)
+    page = ablate("export", what, "-", *words, "md", "--campaign", campaign).out
+    assert page.count("SSA · 0") == (2 if what == "cells" else lines)
+    said = ablate("export", "metrics", "-", *words, "csv", "--campaign", campaign, code=2).err
+    assert "a query is for trials, cells, verdicts; got 'metrics'" in said
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
