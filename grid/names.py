@@ -1,6 +1,7 @@
-"""Names of axes and labels of values in tables."""
+"""Names of axes and labels of values in tables, and queries of them."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from grid.errors import SpecError
@@ -76,6 +77,17 @@ def label_of(value: object) -> str:
         return ", ".join(map(label_of, value)) or "none"
     text = "none" if value is None else getattr(value, "label", value)
     return text if isinstance(text, str) else canonical_json(value)
+
+
+def split_query(text: str) -> list[str]:
+    """Split a query into its words as a shell does: `operator="two words" lr=0.01` has two.
+
+    Raises `SpecError` if a quote is open.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SpecError(f"a quote of the query {text!r} is not closed; write one at both ends of a value") from error
 
 
 def some(names: Sequence[str], most: int) -> str:

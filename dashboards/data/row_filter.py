@@ -2,13 +2,13 @@
 
 import operator
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import polars as pl
 
 from dashboards.data.user_errors import Unknown, require
+from grid.names import split_query
 
 _CONDITION: Final = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
 _COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
@@ -29,13 +29,10 @@ def keep_rows(found: pl.DataFrame, expression: str) -> pl.DataFrame:
     columns, or the part before their "@". Values with blanks stand in quotes.
 
     Raises:
-        Unknown: a quote is open, a column is not there, or a value to compare with is no number.
+        SpecError: a quote is open.
+        Unknown: a column is not there, or a value to compare with is no number.
     """
-    try:
-        parts = shlex.split(expression)
-    except ValueError as error:
-        raise Unknown(f"a quote of the filter {expression!r} is not closed") from error
-    for part in parts:
+    for part in split_query(expression):
         found = found.filter(_condition(found, part))
     return found
 

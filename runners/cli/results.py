@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from grid.names import some
+from grid.names import some, split_query
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_several, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import find_cells, keep_cells, label_cells, select_columns, sort_cells, write_verdicts
@@ -123,7 +123,7 @@ def table(
     ----------
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
-        a query that only this cell fits: "operator=SSA lr=0.001".
+        a query that only this cell fits: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'.
     """
     import polars as pl
 
@@ -194,7 +194,7 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
-    found = exact or begun or find_cells(store, grid, words.split())
+    found = exact or begun or find_cells(store, grid, split_query(words))
     if len(found) > 1:
         several = some([names[cell] for cell in found], MOST_NAMED)
         raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}")

@@ -59,8 +59,9 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
 
     Raises SpecError if a word names seeds or a grid, NotFoundError for an unknown field or if no cell fits.
     """
-    from runners.monitoring.trial_query import select
+    from runners.monitoring.trial_query import select, split_quoted
 
+    query = split_quoted(query)
     for word in query:
         if word.startswith("seed="):
             raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")

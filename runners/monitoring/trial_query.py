@@ -1,7 +1,8 @@
 """Trial queries: `operator=SSA seed=3`, a label, or the beginning of a key.
 
-A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
-label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
+A query is a list of words; one word with several in it, `operator="two words" lr=1`, is split as a shell does.
+`field=value` keeps the trials with that value, and a word without `=` names a trial by its label or the beginning of
+its key. Words about different fields must all hold; of two about the same field, either.
 Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
 the grids, by name or by path. The field note fits each note that contains the value.
 """
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
-from grid.names import label_of
+from grid.names import label_of, split_query
 from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
@@ -35,6 +36,12 @@ _ROWS = """
     FROM grid_trial g LEFT JOIN why w USING (trial) LEFT JOIN v_annotation a USING (grid, trial)
     ORDER BY g.grid, g.position
 """
+
+
+def split_quoted(words: Sequence[str]) -> list[str]:
+    """Split the words that hold quotes: `operator="two words" lr=1` as one word becomes two."""
+    quoted = ('="', "='")
+    return [part for word in words for part in (split_query(word) if any(map(word.count, quoted)) else [word])]
 
 
 class Candidate(NamedTuple):
@@ -62,7 +69,7 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
         names.setdefault(grid, []).append((path, name))
     rows = [_candidate(row, names.get(row["grid"], ())) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}
-    for word in words:
+    for word in split_quoted(words):
         field, values = _parse(word, rows)
         wanted.setdefault(field, set()).update(values)
     matching = [

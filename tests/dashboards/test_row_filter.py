@@ -5,6 +5,7 @@ import pytest
 
 from dashboards.data.row_filter import keep_rows
 from dashboards.data.user_errors import Unknown
+from grid.errors import SpecError
 
 ROWS = [
     {"label": "SSA · head", "seed": 0, "mse@sigma_f=5": 0.5, "reason": None},
@@ -35,9 +36,11 @@ def test_conditions_keep_what_fits_all_of_them(expression: str, seeds: list[int]
 
 @pytest.mark.parametrize(
     ("expression", "said"),
-    [("'open", "is not closed"), ("sed=1", "has no column 'sed'; it has label"), ("seed<x", "compares numbers"),
+    [("sed=1", "has no column 'sed'; it has label"), ("seed<x", "compares numbers"),
      ("label<x", "holds texts; use = != or ~")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused(expression: str, said: str) -> None:
     with pytest.raises(Unknown, match=said):
         keep_rows(TABLE, expression)
+    with pytest.raises(SpecError, match="is not closed"):
+        keep_rows(TABLE, "'open")

@@ -237,8 +237,25 @@ def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: C
     whole = ablate("table", "--why", "SSA · 0.001", "--campaign", campaign).out
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
     assert ablate("table", "--why", "Principled · 0.003", "--campaign", campaign).out.startswith("Principled · 0.003")
+    assert "is not closed" in ablate("table", "--why", "operator='SSA", "--campaign", campaign, code=2).err
     several = ablate("table", "--why", "SSA", "--campaign", campaign, code=2).err
     assert "5 fit 'SSA': SSA · 0.0001, SSA · 0.0003" in several
+
+
+def test_levels_with_blanks_are_quoted_in_a_query(long_campaign: Path, ablate: Callable) -> None:
+    query = f'operator.gate.strength.per=layer operator=SSA model="{MODELS[0]}"'
+    said = ablate("table", "--why", query, "--campaign", long_campaign).out
+    assert said.startswith(f"SSA · layer · {MODELS[0]}, grid quickstart")
+    words = (*query.split()[:2], f"model={MODELS[0]}")
+    assert labels_of(ablate, long_campaign, query) == labels_of(ablate, long_campaign, *words)
+
+
+def labels_of(ablate: Callable, campaign: Path, *query: str) -> list[str]:
+    """Labels of the cells of a query in every command that takes one and lists cells."""
+    tables = [
+        json.loads(ablate(command, *query, "--json", "--campaign", campaign).out) for command in ("table", "status")
+    ]
+    return [row["label"] for row in (*tables[0]["data"], *tables[1]["data"]["grids"]["quickstart"])]
 
 
 def test_long_labels_become_a_column_for_each_axis(
