@@ -86,7 +86,7 @@ class Listing:
     sort
         By effect, the best first; by p; or in the order of the plan.
     columns
-        Columns of the JSON answer to show instead, separated by commas: label,pairs,hedges_g.
+        Headings, or columns of the JSON answer, to show instead, separated by commas: label,n,hedges_g.
     """
 
     sort: Literal["effect", "p", "plan"] = "effect"

@@ -11,7 +11,15 @@ from grid.errors import NotFoundError, SpecError
 from grid.names import some, split_query
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_several, open_campaign, open_grid, read_warnings
-from runners.cli.verdict_text import find_cells, keep_cells, label_cells, select_columns, sort_cells, write_verdicts
+from runners.cli.verdict_text import (
+    find_cells,
+    keep_cells,
+    label_cells,
+    select_columns,
+    sort_cells,
+    write_title,
+    write_verdicts,
+)
 from runners.output import format_count, name_measure, tell, write, write_frame, write_json, write_prose, write_table
 from store.export.plain import plain
 
@@ -141,17 +149,20 @@ def table(
         with open_grid(flags) as (store, name, notes):
             judged = judged_by.find(store, name)
             found, bases = _compare_cells(store, name, judged, best_over)
-            shown = keep_cells(store, name, found, query)
-            shown = sort_cells(shown, rows.sort, judged.better)
-            if rows.columns is None and flags.as_text:
-                if len(of.campaign) > 1:
-                    write(f"campaign {path}")
-                write_verdicts(store, _with_measure(store.grid(name), judged), found, shown, bases, best_over)
+            shown = sort_cells(keep_cells(store, name, found, query), rows.sort, judged.better)
+            several = str(path) if len(of.campaign) > 1 else None
+            named = _name_rows(shown, judged, rows.columns, None if flags.as_text else several)
+            if flags.as_text:
+                if several:
+                    write(f"campaign {several}")
+                header = _with_measure(store.grid(name), judged)
+                bases = write_title(store, header, found, shown, bases, best_over)
+                write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
-            frames.append(_name_rows(shown, judged, rows.columns, str(path) if len(of.campaign) > 1 else None))
+            frames.append(named)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)

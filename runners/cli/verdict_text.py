@@ -23,17 +23,29 @@ ONE_COMPARISON = "intervals are of one comparison each"
 _MOST_REMARKS = 4
 
 
+_HEADED = {
+    "n": "pairs",
+    **dict.fromkeys(("mean", "geometric mean", "mean of log odds"), "value"),
+    **dict.fromkeys(("%", "difference %", "difference % of odds"), "percent"),
+    "p (Holm)": "p_holm",
+}
+"""Columns of rows of verdicts by the heading of their table."""
+
+
 def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
-    """Select the columns that --columns names; all without it. Raise NotFoundError for an unknown one."""
+    """Select the columns that --columns names, or headings; all without it. Raise NotFoundError for an unknown one."""
     if names is None:
         return frame
-    columns = [name.strip() for name in names.split(",")]
-    for name in columns:
-        if name not in frame.columns:
+    columns: dict[str, None] = {}
+    for name in map(str.strip, names.split(",")):
+        found = ("low", "high") if name.endswith("% interval") else (_HEADED.get(name, name),)
+        found = (name,) if name in frame.columns else found
+        if not set(found) <= set(frame.columns):
             raise NotFoundError(
                 f"--columns takes {', '.join(frame.columns)}; got {name!r}{suggest_name(name, frame.columns)}"
             )
-    return frame.select(columns)
+        columns |= dict.fromkeys(found)
+    return frame.select([*columns])
 
 
 def sort_cells(frame: "pl.DataFrame", sort: str, better: str) -> "pl.DataFrame":
@@ -84,27 +96,48 @@ def label_cells(store: "Store", grid: str) -> dict[str, str]:
     return dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
 
 
-def write_verdicts(
+def write_title(
     store: "Store",
     header: Mapping[str, Any],
     found: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
     best_over: Sequence[str] = (),
-) -> None:
-    """Write the rows `shown` of the verdicts `found` of a grid, and its baselines; `best_over` axes were selected.
+) -> list[dict[str, Any]]:
+    """Write what the verdicts `found` of a grid compare; return the baselines of the rows `shown`.
 
-    `header` is that of the grid, with the measure of the verdicts. A baseline of cells that are not shown is left out.
+    `header` is that of the grid, with the measure of the verdicts. `best_over` axes were selected.
     """
-    grid, measure = header["grid"], header["measure"]
-    matched = [name for name in header.get("matched", ()) if name not in best_over]
-    rows, every = shown.rows(named=True), shown.height == found.height
-    order = list(label_cells(store, grid))
-    kept = [{**row, "verdict": "baseline"} for row in baselines if every or row["cell"] in shown["baseline"]]
+    every, order = shown.height == found.height, list(label_cells(store, header["grid"]))
+    kept = [
+        {**row, "pairs": row["runs"], "verdict": "baseline"}
+        for row in baselines
+        if every or row["cell"] in shown["baseline"]
+    ]
     bases = sorted(kept, key=lambda row: order.index(row["cell"]))
-    for line in _heading(header, found, bases, matched):
+    for line in _heading(header, found, bases, _matched(header, best_over)):
         write_prose(line)
-    rows = [*bases, *rows]
+    return bases
+
+
+def _matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
+    return [name for name in header.get("matched", ()) if name not in best_over]
+
+
+def write_verdicts(
+    store: "Store",
+    header: Mapping[str, Any],
+    shown: "pl.DataFrame",
+    bases: Sequence[Mapping[str, Any]],
+    best_over: Sequence[str] = (),
+    chosen: "pl.DataFrame | None" = None,
+) -> None:
+    """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
+    if chosen is not None:
+        write_table(chosen.columns, [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()])
+        return
+    grid, measure = header["grid"], header["measure"]
+    rows = [*bases, *shown.rows(named=True)]
     columns, names = name_cells(store, grid, rows)
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
@@ -112,7 +145,7 @@ def write_verdicts(
     n = len(columns)
     write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height and matched:
+    if shown.height and (matched := _matched(header, best_over)):
         write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 
 

@@ -233,6 +233,16 @@ def test_columns_are_chosen_by_name(campaign: Path, ablate: Callable) -> None:
     )
 
 
+def test_columns_are_chosen_by_heading_and_keep_title_and_baseline(campaign: Path, ablate: Callable) -> None:
+    whole = ablate("table", "operator=SSA", "--campaign", campaign).out.splitlines()
+    chosen = "label,n,difference,95 % interval,p (Holm)"
+    said = ablate("table", "operator=SSA", "--columns", chosen, "--campaign", campaign).out.splitlines()
+    assert said[:3] == whole[:3]
+    assert said[3].split() == ["label", "pairs", "difference", "low", "high", "p_holm"]
+    assert said[4].split() == ["softmax", "·", "0.0001", "5", "-", "-", "-", "-"]
+    assert labels("\n".join(said)) == labels("\n".join(whole))
+
+
 def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: Callable) -> None:
     whole = ablate("table", "--why", "SSA · 0.001", "--campaign", campaign).out
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
