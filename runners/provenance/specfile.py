@@ -5,6 +5,7 @@ import modules of its directory, after those that are installed; the working dir
 """
 
 import ast
+import importlib
 import importlib.util
 import re
 import sys
@@ -162,6 +163,10 @@ def _message(error: BaseException, inside: str) -> str:
     text = str(error) or "no message"
     if wanted := re.match(r"cannot import name '(\w+)' from '(\w+)'", text):
         inside = suggest_name(wanted[1], dir(sys.modules.get(wanted[2])))
+    if type(error) is NameError and error.name:
+        public = importlib.import_module("ablate").__all__
+        imports = f"; `from ablate import {error.name}` defines it"
+        inside += imports if error.name in public else suggest_name(error.name, public)
     unknown = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", text)
     if unknown and (function := _find_called(unknown[1], error)):
         return not_an_argument(unknown[2], function)

@@ -101,6 +101,8 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
             "gpt2() has no argument 'layer'; it has layers, heads, width, max_positions; did you mean 'layers'?",
         ),
         ("from ablate import ssa\nssa(m=2)", 2, "ssa() has no argument 'm'; it has n, b, per, b_per"),
+        ("from ablate import *\nssaa()", 2, "NameError: name 'ssaa' is not defined; did you mean 'ssa'?"),
+        ("\nssa()", 2, "name 'ssa' is not defined; `from ablate import ssa` defines it"),
         ("from ablate import sliding_window\nsliding_window(siz=2)", 2, "did you mean 'size'?"),
         ("from ablate import Grid\nGrid(axis=[])", 2, "Grid() has no argument 'axis'; it has name, base, axes"),
         ("def own(*, width): ...\nown(widht=1)", 2, "own() has no argument 'widht'; it has width"),
