@@ -14,7 +14,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
-from runners.cli.verdict_text import find_cells, keep_cells
+from runners.cli.verdict_text import find_cells, format_page, keep_cells
 from runners.output import format_count, tell, write, write_frame, write_json, write_table
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout
@@ -285,16 +285,31 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
 
     if what in TABLES:
         name = choose_grid(store, grid)
-        frame = keep_cells(store, name, rows(store, name, what), query)
+        found = rows(store, name, what)
+        shown = keep_cells(store, name, found, query)
         if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
-            frame = frame.select("label", "pairs", "value", "percent", "p_holm", "verdict")
-            frame = frame.rename({"label": "cell", "percent": "difference %", "p_holm": "p (Holm)"})
-        return encode(frame, kind)
+            return _encode_verdicts(store, name, kind, found, shown)
+        return encode(shown, kind)
     saved = QUERIES.every(store.layout)
     if what not in saved:
         known = [*TABLES, *saved]
         raise NotFoundError(f"there is no table {what!r}; there are {', '.join(known)}{suggest_name(what, known)}")
     return encode(store.sql(saved[what]), kind)
+
+
+def _encode_verdicts(store: "Store", grid: str, kind: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
+    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
+    from store.export import latex, markdown
+    from store.export.formats import escape_number
+
+    measure = measure_of(store, grid, None)
+    bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    headings, rows, caption = format_page(store, store.grid(grid), found, shown, bases)
+    escape = latex.escape if kind == "tex" else markdown.escape
+    cells = [[escape(row[0]), *(escape_number(cell, kind) for cell in row[1:-1]), escape(row[-1])] for row in rows]
+    table = [*map(escape, headings)], cells, [False, *[True] * (len(headings) - 2), False]
+    text = latex.table(*table, escape(caption)) if kind == "tex" else f"{markdown.table(*table)}\n{escape(caption)}\n"
+    return text.encode()
 
 
 def _encode_page(store: "Store", kind: str, grid: str | None, query: Sequence[str], page: ExportPage) -> bytes:

@@ -108,19 +108,46 @@ def write_title(
 
     `header` is that of the grid, with the measure of the verdicts. `best_over` axes were selected.
     """
+    bases = _keep_baselines(store, header, found, shown, baselines)
+    for line in _heading(header, found, bases, _find_matched(header, best_over)):
+        write_prose(line)
+    return bases
+
+
+def format_page(
+    store: "Store",
+    header: Mapping[str, Any],
+    found: "pl.DataFrame",
+    shown: "pl.DataFrame",
+    baselines: Sequence[Mapping[str, Any]],
+) -> tuple[list[str], list[list[str]], str]:
+    """Headings, rows and caption of the verdict table on a page; arguments as of `write_title`."""
+    bases, measure = _keep_baselines(store, header, found, shown, baselines), header["measure"]
+    rows = [
+        [row["label"], *("–" if cell is None else str(cell) for cell in _cells(row, measure["scale"]))]
+        for row in (*bases, *shown.rows(named=True))
+    ]
+    caption = f"{'; '.join(_heading(header, found, bases, _find_matched(header, ())))}."
+    return ["cell", "n", average_of(measure), *difference_headings(measure)], rows, caption
+
+
+def _keep_baselines(
+    store: "Store",
+    header: Mapping[str, Any],
+    found: "pl.DataFrame",
+    shown: "pl.DataFrame",
+    baselines: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
     every, order = shown.height == found.height, list(label_cells(store, header["grid"]))
     kept = [
         {**row, "pairs": row["runs"], "verdict": "baseline"}
         for row in baselines
         if every or row["cell"] in shown["baseline"]
     ]
-    bases = sorted(kept, key=lambda row: order.index(row["cell"]))
-    for line in _heading(header, found, bases, _matched(header, best_over)):
-        write_prose(line)
-    return bases
+    return sorted(kept, key=lambda row: order.index(row["cell"]))
 
 
-def _matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
+def _find_matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
     return [name for name in header.get("matched", ()) if name not in best_over]
 
 
@@ -145,7 +172,7 @@ def write_verdicts(
     n = len(columns)
     write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height and (matched := _matched(header, best_over)):
+    if shown.height and (matched := _find_matched(header, best_over)):
         write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
 
 

@@ -17,6 +17,8 @@ from store.export.plain import plain
 FORMATS: Final = ("csv", "parquet", "tex", "md")
 _FORMULA: Final = r"^\s*[=+@-]"
 _NUMBER: Final = r"(?i)^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
+_EXPONENT: Final = re.compile(r"(?<=\d)e([-+]\d+)")
+_DIGITS: Final = 4  # significant digits of a number in LaTeX
 _TEXT_ROWS: Final = 10_000  # more rows than that no page holds
 
 
@@ -40,8 +42,23 @@ def encode(frame: pl.DataFrame, kind: str) -> bytes:
     if frame.height > _TEXT_ROWS:
         raise SpecError(f"a page holds at most {_TEXT_ROWS} rows, not {frame.height}: write it as .csv or .parquet")
     escape, table = (latex.escape, latex.table) if kind == "tex" else (markdown.escape, markdown.table)
-    rows = [[escape(_text(value)) for value in row] for row in frame.rows()]
+    rows = [
+        [
+            escape_number(f"{value:.{_DIGITS}g}", kind)
+            if kind == "tex" and isinstance(value, float)
+            else escape(_text(value))
+            for value in row
+        ]
+        for row in frame.rows()
+    ]
     return table([*map(escape, frame.columns)], rows, [kind.is_numeric() for kind in frame.dtypes]).encode()
+
+
+def escape_number(text: str, kind: str) -> str:
+    """A formatted number or interval on a page, "tex" or "md": real minus signs, powers of ten for exponents."""
+    escape, power = (latex.escape, r" $\times 10^{{{}}}$") if kind == "tex" else (markdown.escape, r" × 10\^{}")
+    parts = enumerate(_EXPONENT.split(text))
+    return "".join(power.format(int(part)) if at % 2 else escape(part.replace("-", "−")) for at, part in parts)
 
 
 def csv_text(frame: pl.DataFrame) -> str:

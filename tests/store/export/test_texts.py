@@ -9,7 +9,7 @@ from store_export_reader import rows, shown, tokens
 from grid.errors import SpecError
 from store.export import latex, markdown
 from store.export.cells import round_to_spread
-from store.export.formats import encode
+from store.export.formats import encode, escape_number
 from store.export.plain import escape_control
 
 HOSTILE = [
@@ -86,6 +86,12 @@ def test_a_number_is_rounded_to_two_digits_of_its_spread(
     value: float, spread: float | None, shown_as: tuple[str, str | None, int]
 ) -> None:
     assert tuple(round_to_spread(value, spread)) == shown_as
+
+
+def test_numbers_on_a_page_have_real_minus_signs_and_powers() -> None:
+    assert escape_number("-1.2e-05 to +3.4", "tex") == r"$-$1.2 $\times 10^{-5}$ to +3.4"
+    assert escape_number("-1.2e-05", "md") == r"−1.2 × 10\^-5"
+    assert r"$-$0.1235 & a-{}b \\" in encode(pl.DataFrame({"x": [-0.123456], "y": ["a-b"]}), "tex").decode()
 
 
 def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
