@@ -21,7 +21,7 @@ from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from warm import warm_server
 
 from grid import Grid
-from grid.durations import format_duration
+from grid.durations import format_duration, format_hours
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.claims import Claim, claim
 from runners.attempts.submission_record import read_submission_record
@@ -254,8 +254,11 @@ def test_on_a_terminal_the_display_redraws_itself_and_notes_stay() -> None:
     text = shown(True, lambda progress: progress.note("[red]worker[/red] 3 died"), begun())
     assert "[red]worker[/red] 3 died" in text
     assert "\x1b[" in text
-    words = {None: "?", 0.4: "0 s", 59.6: "1 min 00 s", 75: "1 min 15 s", 3900: "1 h 05 min"}
+    words = {None: "?", 0.4: "0 s", 59.6: "1 min 00 s", 75: "1 min 15 s", 3900: "1 h 05 min", 5.8125e6: "67 d 6 h"}
     assert {seconds: format_duration(seconds) for seconds in words} == words
+    hours = {0: "0 CPU-h", 0.0042: "15 CPU-s", 0.02: "1.2 CPU-min", 0.5: "30 CPU-min", 2.52: "2.5 CPU-h"}
+    assert {number: format_hours(number, "CPU-h") for number in hours} == hours
+    assert format_hours(0.0042) == "0.0042"
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
