@@ -99,7 +99,8 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     families = dict(found.effects.select("order", "family").rows())
     counts = [format_count(families[order], *_KINDS[order]) for order in families]
     seeds = format_count(len(found.seeds), "seed")
-    write_prose(f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}")
+    intervals = f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}"
+    write_prose(intervals if len(found.seeds) > 1 else f"{seeds}, so there are no intervals")
     write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
     sign = 1 if measure["better"] == "lower" else -1
     rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))

@@ -14,6 +14,7 @@ from grid.names import some
 from runners.output import age, write_prose
 from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from store.files.atomic import read_json
+from store.files.attempt_records import DIVERGED_ADVICE
 from store.files.layout import Layout
 from store.store import Store
 
@@ -149,7 +150,7 @@ def action(group: FailureGroup, good_hosts: set[str]) -> str:
     hosts = ", ".join(group.hosts)
     last_words = "\n".join((group.message, *group.trace[-1:]))
     if group.reason == "diverged":
-        return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+        return DIVERGED_ADVICE
     if group.logged:
         return f"{logs}; correct it, then start your program that logged it again"
     one_host = group.scheduled and group.n > 1 and len(group.hosts) == 1 and hosts != "?"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from grid.errors import NotFoundError, StoreError
 from store.files import record_fields
@@ -16,6 +16,11 @@ from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
 from store.files.shards import is_shard_name
 from store.files.trial_status import is_alive
+
+DIVERGED_ADVICE: Final = (
+    "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+)
+"""Advice on trials that failed for the reason diverged, of commands and dashboards."""
 
 _START = fields(
     {"key": "trial", "int32": "attempt", "text": "submission host", "int64": "worker pid", "float": "started"},

@@ -67,6 +67,8 @@ def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path,
     said = ablate("effects", "--campaign", tmp_path)
     assert "p (Holm)" in said.out
     assert "there is one seed" in said.err
+    assert "1 seed, so there are no intervals" in said.out
+    assert "new seeds" not in said.out
     assert "preliminary: 24 of 30 planned runs outstanding" in said.err
 
 

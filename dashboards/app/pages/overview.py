@@ -20,6 +20,7 @@ from dashboards.data.user_errors import catch_user_error, sentence
 from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from dashboards.theme.styles import shared_style
 from store.analysis.noise_floor import noise_floor
+from store.files.attempt_records import DIVERGED_ADVICE
 from store.statistics.arms import more_seeds_help
 from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
@@ -188,6 +189,9 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
     """
     steps = []
     for row in about.store.failures(about.grid).iter_rows(named=True):
+        if row["reason"] == "diverged":
+            steps.append((f"keep {count(row['n'], 'diverged trial')} as a result", row["message"], DIVERGED_ADVICE))
+            continue
         words = [f"grid={about.grid}", *([f"reason={row['reason']}"] if row["reason"] else [])]
         why = ": ".join(filter(None, (row["reason"] or "unknown", row["message"])))
         root = shlex.quote(str(about.store.layout.root))
