@@ -287,7 +287,8 @@ def test_the_roofline_counts_the_products_of_the_operator(load: Callable[[str], 
     assert count("principled", "cpu")["forward"] > pairs
     linear = count("linear_elu", "linear")
     assert linear["forward"] < pairs
-    assert count("linear_elu", "linear", 512) == {what: 2 * each for what, each in linear.items()}
+    doubled = {what: pytest.approx(2 * each, rel=0.01) for what, each in linear.items()}
+    assert count("linear_elu", "linear", 512) == doubled  # sums over 4 and 8 chunks, as products, are under 1 % of it
 
 
 def test_a_record_of_a_gpu_has_its_software(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:

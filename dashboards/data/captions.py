@@ -75,8 +75,9 @@ def find_lead(found: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | 
         rows = known.filter(pl.col("verdict") == verdict)
         if not rows.is_empty():
             return rows.row(-1 if verdict == "worse" else 0, named=True)
-    far = known.sort(pl.col("difference").abs(), descending=True, maintain_order=True)
-    return None if far.is_empty() else far.row(0, named=True)
+    if known.is_empty():
+        return None
+    return known.sort(pl.col("difference").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
 def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
