@@ -84,8 +84,10 @@ def split_query(text: str) -> list[str]:
 
     Raises `SpecError` if a quote is open.
     """
+    words = shlex.shlex(text, posix=True, punctuation_chars=False)
+    words.whitespace_split, words.commenters, words.escape = True, "", ""
     try:
-        return shlex.split(text)
+        return list(words)
     except ValueError as error:
         raise SpecError(f"a quote of the query {text!r} is not closed; write one at both ends of a value") from error
 

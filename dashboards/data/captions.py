@@ -173,9 +173,10 @@ def describe_selection(
     if len(cells) == len(about.cells):
         return ""
     by, base = measure or about.measure, baseline or about.baseline
-    others = len(cells) - len({*cells} & ({*about.baselines.values()} if base == about.baseline else {base}))
+    drawn = {*cells} & ({*about.baselines.values()} if base == about.baseline else {base})
+    others = len(cells) - len(drawn)
     name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
-    with_baseline = f"{name} and " if base in cells else ""
+    with_baseline = f"{name} and " if drawn else ""
     if by is None:
         return f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     return (

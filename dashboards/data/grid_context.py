@@ -176,6 +176,8 @@ def worth_drawing(
     ranked += [key for key in keys if key not in set(ranked)]
     kept: set[str] = set()
     for key in ranked:
-        pair = {key, baselines.get(key, key)}
-        kept |= pair if len(kept | pair) <= most else set()
+        with_baseline = kept | {key, baselines.get(key, key)}
+        if len(with_baseline) > most:
+            break
+        kept = with_baseline
     return [key for key in keys if key in kept]

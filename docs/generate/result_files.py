@@ -98,7 +98,7 @@ def collect(campaign: Path, folder: Path) -> None:
     submissions = [each for each in submission_records(Layout(campaign)) if isinstance(each, Submission)]
     places = [each.environment for each in submissions if each.environment is not None]
     environment = {
-        "processors": sorted({place["cpu"] for place in places}),
+        "processors": sorted({place["cpu"] for place in places if place["cpu"]}),
         "systems": sorted({place["platform"] for place in places}),
         "commits": sorted({each.snapshot["head"] for each in submissions if each.snapshot and each.snapshot["head"]}),
     }

@@ -280,12 +280,16 @@ def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | 
 
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Sequence[str]) -> bytes:
+    from runners.monitoring.trial_query import select_planned
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
 
     if what in TABLES:
         name = choose_grid(store, grid)
         found = rows(store, name, what)
+        if what == "trials" and query:
+            keys = {key for grid_of, key in select_planned(store, query) if grid_of == name}
+            return encode(found.filter(found["trial"].is_in(keys)), kind)
         shown = keep_cells(store, name, found, query)
         if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
             return _encode_verdicts(store, name, kind, found, shown)

@@ -86,7 +86,7 @@ class Listing:
     sort
         By effect, the best first; by p; or in the order of the plan.
     columns
-        Headings, or columns of the JSON answer, to show instead, separated by commas: label,n,hedges_g.
+        Headings, or columns of the JSON answer (cell is the key), to show instead: label,n,hedges_g.
     """
 
     sort: Literal["effect", "p", "plan"] = "effect"

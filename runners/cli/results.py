@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from grid.names import some, split_query
+from grid.names import some
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_several, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import (
@@ -202,10 +202,13 @@ def _compare_cells(
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
     """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean none, SpecError if several."""
+    from runners.monitoring.trial_query import split_quoted
+
     names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
-    found = exact or begun or find_cells(store, grid, split_query(words))
+    parts = split_quoted([words])
+    found = exact or begun or find_cells(store, grid, words.split() if parts == [words] else parts)
     if len(found) > 1:
         several = some([names[cell] for cell in found], MOST_NAMED)
         raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}")
@@ -350,7 +353,7 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     measure = store.grid(grid)["measure"] if grid else None
-    own = (measure["name"], measure["point"]) if measure else None
+    own = (measure["name"], measure.get("point") or {}) if measure and "name" in measure else None
     return _ComparedTrial(key, name, label, seed, own, json.loads(text), values)
 
 

@@ -148,7 +148,7 @@ def test_a_forest_plot_has_the_rows_with_the_smallest_p(many: Path) -> None:
     lead = seen(many, OVERVIEW, only=["differences"]).slots["differences"].answer
     chosen = usual.slots["why"].caption.partition(" against ")[0]
     assert f"the largest seen is {chosen}, " in lead
-    assert "the one that Overview names" in usual.slots["paired"].caption
+    assert "Shown: of 59 variants the one with the largest difference." in usual.slots["paired"].caption
 
 
 def test_a_matrix_of_the_best_is_of_those_that_the_page_judges_best(many: Path) -> None:

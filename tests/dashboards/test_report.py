@@ -122,8 +122,8 @@ def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
     assert lower == [*(f"k{i}" for i in range(8)), "k19"]
     higher = worth_drawing(cells, {f"k{i}": "k0" for i in range(20)}, values, GridMeasure("mse", better="higher"))
     assert higher == ["k0", *(f"k{i}" for i in range(12, 20))]
-    own = worth_drawing(cells, {"k0": "k18", "k1": "k19"}, values, GridMeasure("mse"))
-    assert own == [*(f"k{i}" for i in range(7)), "k18", "k19"]  # each cell beside its own baseline
+    own = worth_drawing(cells, {f"k{i}": f"k{19 - i}" for i in range(10)}, values, GridMeasure("mse"))
+    assert own == [*(f"k{i}" for i in range(4)), *(f"k{i}" for i in range(16, 20))]  # each beside its own baseline
     assert len(worth_drawing(cells, {}, None, None)) == 9
     assert worth_drawing(cells[:9], {}, None, None) == [f"k{i}" for i in range(9)]
 

@@ -6,6 +6,7 @@ import pytest
 from dashboards.data.row_filter import keep_rows
 from dashboards.data.user_errors import Unknown
 from grid.errors import SpecError
+from grid.names import split_query
 
 ROWS = [
     {"label": "SSA · head", "seed": 0, "mse@sigma_f=5": 0.5, "reason": None},
@@ -42,5 +43,6 @@ def test_conditions_keep_what_fits_all_of_them(expression: str, seeds: list[int]
 def test_what_cannot_be_read_is_refused(expression: str, said: str) -> None:
     with pytest.raises(Unknown, match=said):
         keep_rows(TABLE, expression)
+    assert split_query(r"operator=a\b note='x y'") == [r"operator=a\b", "note=x y"]
     with pytest.raises(SpecError, match="is not closed"):
         keep_rows(TABLE, "'open")

@@ -285,10 +285,12 @@ def test_the_first_example_finds_the_measure_whatever_the_order_of_its_point(tmp
     root = write_campaign(tmp_path / "runs", operators=("softmax", "SSA"), seeds=range(2), steps=6).root
     path = Layout(root).grid_header("quickstart")
     header = read_json(path)
-    header["measure"]["point"] = dict(reversed(header["measure"]["point"].items()))
-    write_json(path, header, durable="nothing")
-    with Store.open(root) as opened:
-        assert opened.sql(next(iter(EXAMPLES.values()))).height == 2
+    given = header["measure"]["point"]
+    for point, rows in ((dict(reversed(given.items())), 2), ({}, 0)):  # of no coordinate: a measurement without a point
+        header["measure"]["point"] = point
+        write_json(path, header, durable="nothing")
+        with Store.open(root) as opened:
+            assert opened.sql(next(iter(EXAMPLES.values()))).height == rows
 
 
 def test_the_schema_names_every_relation_and_its_columns(ask: Ask) -> None:

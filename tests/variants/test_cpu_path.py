@@ -115,6 +115,15 @@ def test_a_recurrence_computes_shapes_alone() -> None:
     assert found.shape == x.shape
 
 
+@pytest.mark.parametrize("operator", [RECURRENT[0], RECURRENT[-2]], ids=["linear_elu", "cosformer"])
+def test_sums_over_many_chunks_are_those_over_few(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = random_inputs(operator, length=4161)  # 66 chunks, more than one block of sums
+    found = outcome(operator, linear.run, inputs)
+    monkeypatch.setattr(linear, "CHUNK", 1024)
+    for name, value in outcome(operator, linear.run, inputs).items():
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9, msg=name)
+
+
 def test_garbage_in_padding_leaves_no_trace_in_a_recurrence() -> None:
     operator, length = RECURRENT[0], 130
     inputs, mask = random_inputs(operator, length=length), masks(length)["padding"]

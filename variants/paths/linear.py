@@ -160,9 +160,10 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) ->
     if more := -length % size:
         q, k, v = (F.pad(x, (0, 0, 0, more)) for x in (q, k, v))
     chunks = [x.reshape(-1, size, x.shape[-1]) for x in (q, k, v)]
-    own = torch.bmm(chunks[0], chunks[1].mT)
-    near = None if angles is None else (angles[:size, None] - angles[:size]).cos().tril().to(own)
-    found = torch.bmm(own.tril() if near is None else own * near, chunks[2])
+    own = torch.bmm(chunks[0], chunks[1].mT).tril()
+    if angles is not None:
+        own = own * (angles[:size, None] - angles[:size]).cos().to(own)
+    found = torch.bmm(own, chunks[2])
     if length > size:
         if angles is not None:
             angles = F.pad(angles, (0, more))
@@ -170,7 +171,7 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) ->
         q, k, v = (x.reshape(-1, size, x.shape[-1]) for x in (q, k, v))
         states = torch.bmm(k.mT, v)
         before = sum_in_blocks(states.reshape(-1, (length + more) // size, states[0].numel()), own=False)
-        found = torch.baddbmm(found, q, before.view_as(states))
+        found = torch.baddbmm(found, q, before.reshape(states.shape))
     return found.reshape(*front, -1, v.shape[-1])[..., :length, :]
 
 

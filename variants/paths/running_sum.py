@@ -14,7 +14,7 @@ _BLOCK = 64
 def sum_in_blocks(v: Tensor, *, own: bool = True) -> Tensor:
     """Compute the running sum of [..., T, D] over T in blocks, whose sums are added up first.
 
-    Without `own`, an entry gets the sum of those before it.
+    Without `own`, an entry gets the sum of those before it. An entry that is not finite makes all of its block NaN.
     """
     length = v.shape[-2]
     size = min(_BLOCK, length)

@@ -26,7 +26,7 @@ class CompareAddress(measures.MeasuredAddress):
     """The measure, a baseline other than the grid's own, and the cell that is compared closely."""
 
     baseline: str | None = None  # the label of a cell, or its key
-    cell: str | None = None  # the same; None is the cell that Overview names
+    cell: str | None = None  # the same; None is that of `find_lead`
 
 
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
@@ -145,8 +145,10 @@ def _explain_choice(view: PageView) -> str:
     found = _verdicts(view)
     if view.address.cell is not None or found.height < 2:
         return ""
-    known = found["difference"].count()
-    return f" Shown: of {found.height} variants the {'one that Overview names' if known else 'first'}."
+    if (lead := captions.find_lead(found, measures.judged_by(view))) is None:
+        return f" Shown: the first of {found.height} variants."
+    why = {"better": "best", "worse": "worst"}.get(lead["verdict"], "one with the largest difference")
+    return f" Shown: of {found.height} variants the {why}."
 
 
 def _draw_pairs(view: PageView) -> SlotContent:

@@ -214,6 +214,7 @@ EXAMPLES: Final = {
     "What every grid measures": (
         "select label, mean, low, high, n, grid\nfrom v_cell_stats join grid using (grid)\n"
         "where name = measure->>'name' and json_contains(point::JSON, coalesce(measure->'point', '{}'))\n"
+        "and json_contains(coalesce(measure->'point', '{}'), point::JSON)\n"
         "order by grid, mean"
     ),
     "Averages of every cell": "select grid, label, name, n, mean, low, high from v_cell_stats order by name, mean",
