@@ -286,7 +286,7 @@ def test_the_first_example_finds_the_measure_whatever_the_order_of_its_point(tmp
     path = Layout(root).grid_header("quickstart")
     header = read_json(path)
     given = header["measure"]["point"]
-    for point, rows in ((dict(reversed(given.items())), 2), ({}, 0)):  # of no coordinate: a measurement without a point
+    for point, rows in ((dict(reversed(given.items())), 2), ({}, 0)):  # no coordinate: a measurement without a point
         header["measure"]["point"] = point
         write_json(path, header, durable="nothing")
         with Store.open(root) as opened:
