@@ -160,7 +160,13 @@ def draw_two_axes(
             given = Series(name, style._replace(dash=dash, marker=marker), str(key))
             traces = _traces(rows, given, Drawing(markers=True, width=2), much=False, few=True)
             figure.add_traces([trace.update(yaxis=axis) for trace in traces])
-    second = {"overlaying": "y", "side": "right", "showgrid": False, "title_text": next(iter(right))}
+    second = {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "rangemode": "tozero",
+        "title_text": next(iter(right)),
+    }
     figure.update_layout(yaxis2=figure.layout.yaxis.update(tickmode="auto").to_plotly_json())
     return figure.update_layout(yaxis2=second)
 
