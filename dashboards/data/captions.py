@@ -9,6 +9,7 @@ from dashboards.data.formatting import capitalise, change, count, in_odds, join_
 from dashboards.data.grid_context import GridContext, best_first
 from dashboards.data.user_errors import join_sentences
 from store.analysis.verdicts import GridMeasure
+from store.database.queries import baseline_cells
 
 ICONS: Final = {
     "better": ("▲", "better"),
@@ -173,7 +174,7 @@ def describe_selection(
     if len(cells) == len(about.cells):
         return ""
     by, base = measure or about.measure, baseline or about.baseline
-    drawn = {*cells} & ({*about.baselines.values()} if base == about.baseline else {base})
+    drawn = {*cells} & (baseline_cells(about.header) if base == about.baseline else {base})
     others = len(cells) - len(drawn)
     name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
     with_baseline = f"{name} and " if drawn else ""

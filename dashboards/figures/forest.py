@@ -57,9 +57,8 @@ def draw_differences(
     names = [look.names[row["cell"]] for row in rows]
     names = list(map(break_name, names)) if roomy else one_line(names)
     names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
-    lines = max((name.count("<br>") for name in names), default=0)
     title = change_title(measure, unit, "difference in")
-    figure = canvas(_EMPTY + (18 * lines + (30 if roomy else 24)) * max(len(rows), 1), x=title)
+    figure = canvas(_height(names, 30 if roomy else 24), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
@@ -107,6 +106,12 @@ def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list
     return [go.Scatter(**thick, line={"color": style.color, "width": 4}), point]
 
 
+def _height(names: Sequence[str], row: int = 30) -> int:
+    """Pixels of a figure with a row per name, each as high as the name with the most lines needs."""
+    lines = max((name.count("<br>") for name in names), default=0)
+    return _EMPTY + (18 * lines + row) * max(len(names), 1)
+
+
 def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
     centres = [abs(value) for value in finite(found["difference"].to_list())]
@@ -152,8 +157,7 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
 def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
     names = [break_name(look.names[cell]) for cell in found["cell"]]
-    lines = max((name.count("<br>") for name in names), default=0)
-    figure = canvas(_EMPTY + (18 * lines + 30) * max(found.height, 1), x="share that failed")
+    figure = canvas(_height(names), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
         style, hover = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}<extra></extra>"
         bars = error_bars([row["rate"]], [row["low"]], [row["high"]], style.color)

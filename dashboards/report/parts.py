@@ -17,6 +17,7 @@ from dashboards.html.blocks import FigureBlock, cell_name, csv, draw_all
 from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, plain_table, sortable_table, tag, text
 from store import Store
 from store.analysis.verdicts import GridMeasure
+from store.database.queries import baseline_cells
 
 
 def overview(about: GridContext, progress: pl.DataFrame) -> str:
@@ -40,7 +41,8 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
     words += [f"All are {about.common}."] if about.common else []
     words += [f"Names end with {BETWEEN.join(about.parts)}."] if about.parts else []
-    labels = [cell.label for cell in about.cells if cell.cell in {*about.baselines.values()}]
+    bases = baseline_cells(header)
+    labels = [cell.label for cell in about.cells if cell.cell in bases]
     are = "The baseline is" if len(labels) == 1 else "Baselines are"
     words += [f"{are} {'; '.join(labels)}."] if labels and about.baseline_name != labels[0] else []
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(" ".join(words)), class_="meta")
@@ -136,9 +138,9 @@ def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]
     found = {
         cell: rest for cell, *rest in averages(about.store, about.grid, measure).select("cell", "value", "n").rows()
     }
-    rows = []
+    rows, bases = [], baseline_cells(about.header)
     for cell in about.cells:
-        if cell.cell in {*about.baselines.values()}:
+        if cell.cell in bases:
             value, runs = found.get(cell.cell, (None, 0))
             pairs = f"{runs} of {len(about.header['seeds'])}"
             texts = ["baseline", text(_value(value, measure)), "", "", "", pairs, ""]
