@@ -5,11 +5,9 @@ results, refresh the slots of the open page; a figure keeps the reader's zoom wh
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
-from threading import Thread
+from functools import partial
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -21,6 +19,7 @@ from dashboards.app import frame, navigation
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import AS_ABOVE, AppPage, Control, PageView, Slot, SlotContent, html, options
+from dashboards.app.page_cache import PageCache, PageKey
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
 from dashboards.theme.styles import REST, Style, dark_partners
@@ -32,7 +31,6 @@ from store.files.saved_texts import QUERIES
 _LOG: Final = logging.getLogger(__name__)
 
 _LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
-_MOST_KEPT: Final = 16
 _LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
 _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
@@ -76,8 +74,7 @@ class Engine:
         self.campaigns = campaigns
         self.maths = maths
         self.pages = {page.name: page for page in pages}
-        self._kept: OrderedDict[tuple[str, ...], Future[_Kept]] = OrderedDict()
-        """The last pages of grids by campaign, moment, page and address: the same results make the same page."""
+        self._kept: PageCache[_Kept] = PageCache()
 
     def place(self, path: str) -> tuple[str, AppPage]:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
@@ -111,23 +108,13 @@ class Engine:
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
             controls = _controls(page, view) if search and page.checks else None
+            for each in controls or ():
+                _require_options(page, each, address)
             if keeps:
-                self._start(key, page, view, controls, opened.pop_all())
+                self._kept.start(partial(_make_page, page, view, controls, opened.pop_all()), key)
 
-    def _key(self, campaign: str, page: AppPage, address: Address) -> tuple[str, ...]:
+    def _key(self, campaign: str, page: AppPage, address: Address) -> PageKey:
         return campaign, self.campaigns.moment(campaign), page.name, write_query(address)
-
-    def _start(
-        self, key: tuple[str, ...], page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack
-    ) -> "Future[_Kept]":
-        """Make a page in a thread that ends with the process; one of a grid is kept if its moment is known."""
-        made: Future[_Kept] = Future()
-        Thread(target=_make_page, args=(made, page, view, controls, opened), daemon=True).start()
-        if key[1] and page.of == "grid":
-            self._kept[key] = made
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        return made
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
@@ -291,9 +278,11 @@ class Engine:
             with ExitStack() as opened:
                 store = opened.enter_context(self.campaigns.reading(campaign))
                 view = self.view(store, campaign, page, address, is_refresh=is_refresh)
-                made = self._start(key, page, view, None, opened.pop_all())
+                keeps = key[1] and page.of == "grid"
+                make = partial(_make_page, page, view, None, opened.pop_all())
+                made = self._kept.start(make, key if keeps else None)
         if made.exception() is not None:
-            self._kept.pop(key, None)
+            self._kept.drop(key)
         slots, controls, styles = made.result()
         partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: _value_of(each, address) for each in controls}
@@ -302,19 +291,13 @@ class Engine:
         return _Content(slots, controls, values, look, path)
 
 
-def _make_page(
-    made: "Future[_Kept]", page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack
-) -> None:
+def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack) -> _Kept:
     """Make the slots of a page, and its controls unless they are made; then close what is `opened`."""
-    try:
-        with opened:
-            slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
-            cells = view.about.look.styles.values() if view.about else ()
-            controls = _controls(page, view) if controls is None else controls
-    except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
-        made.set_exception(error)
-    else:
-        made.set_result((slots, controls, [REST, *view.operators.values(), *cells]))
+    with opened:
+        slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
+        cells = view.about.look.styles.values() if view.about else ()
+        controls = _controls(page, view) if controls is None else controls
+        return slots, controls, [REST, *view.operators.values(), *cells]
 
 
 def _parts(page: AppPage, content: _Content) -> Any:
@@ -373,6 +356,15 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
     known = view.store.grids()
     grid = Control("grid", "Grid", "choice", options(known), usual=view.about.grid)
     return (*((grid,) if len(known) > 1 or view.address.grid else ()), *page.controls(view), _LEGEND)
+
+
+def _require_options(page: AppPage, control: Control, address: Address) -> None:
+    """Raise Unknown if a choice of the address is none of its control's options."""
+    given = getattr(address, control.field.partition(":")[0])
+    if control.kind in ("choice", "choices") and given not in (None, ()):
+        value = _value_of(control, address)
+        for each in value if control.kind == "choices" else [value]:
+            require(f"page {page.title}", control.label.lower(), each, control.options)
 
 
 def _value_of(control: Control, address: Address) -> Any:

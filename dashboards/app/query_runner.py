@@ -35,6 +35,7 @@ LIVE_S: Final = 1.0  # a query that took longer is not asked again by new result
 MOST_BYTES: Final = 64 * 2**20  # largest result
 WAIT_S: Final = 3.0  # seconds that a query waits for its turn
 LIMITS: Final = f"a query here has {LIMIT_S:g} s and {PROCESS_BYTES / 2**30:g} GiB of memory"
+REST_S: Final = 1.0  # seconds after a query in which the machine draws its page, before the next process starts
 _KEPT: Final = 16
 _THREADS: Final = 4
 _ERRORS: Final = {kind.__name__: kind for kind in (Unknown, SpecError, StoreError, EnvironmentProblem)}
@@ -166,6 +167,8 @@ def _main() -> None:
         head = json.dumps({"error": type(error).__name__, "text": str(error)})
     sys.stdout.buffer.write(head.encode() + b"\n")
     sys.stdout.buffer.write(body.getbuffer())
+    sys.stdout.flush()
+    os._exit(0)  # Python takes a tenth of a second to end, for which the reader would wait
 
 
 def _ask(layout: Layout, query: str, most: int) -> tuple[pl.DataFrame, float]:
@@ -229,7 +232,9 @@ class QueryRunner:
             return error.with_traceback(None)  # frames of the stack hold the store
         finally:
             self._places.release()
-            SPARE.refill()
+            later = threading.Timer(REST_S, SPARE.refill)
+            later.daemon = True
+            later.start()
 
 
 if __name__ == "__main__":

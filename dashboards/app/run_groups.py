@@ -164,9 +164,7 @@ def _keep_groups(
     wanted, cells = view.address.show, by_of(view) in ((), (CELL,))
     if wanted and wanted != ("*",):
         by_name = {name: key for key, name in names.items()}
-        chosen = {
-            name if name in names else by_name[require("the grid", "group of runs", name, by_name)] for name in wanted
-        }
+        chosen = {by_name[require("the grid", "group of runs", name, by_name)] for name in wanted}
         kept = [key for key in keys if key in chosen][:MOST]
         return kept, f" Shown: {len(kept)} of {count(len(keys), 'group')}, as chosen." if len(kept) < len(keys) else ""
     most = MOST if wanted or view.address.run else MOST_CURVES

@@ -50,6 +50,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
     """The app; nothing is served yet."""
     with suppress(ImportError):  # plotly asks for it, and must not meet it half imported by another thread
         importlib.import_module("pandas")
+    importlib.import_module("scipy.stats")  # takes half a second, for which the first reader of Compare would wait
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     app = Dash(
         "ablate",

@@ -1,0 +1,50 @@
+"""Pages that are made or being made, so that the same results make the same page once."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import BoundedSemaphore, Thread
+from typing import Final, Generic, TypeVar, final
+
+T = TypeVar("T")
+PageKey = tuple[str, ...]
+"""Campaign, moment of its results, page and address."""
+
+_MOST_KEPT: Final = 16
+_AT_ONCE: Final = 8
+"""Pages that are made at the same time, however many are asked for."""
+
+
+@final
+class PageCache(Generic[T]):
+    """The last pages by key, each a future."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[PageKey, Future[T]] = OrderedDict()
+        self._slots = BoundedSemaphore(_AT_ONCE)
+
+    def __contains__(self, key: PageKey) -> bool:
+        return key in self._pages
+
+    def get(self, key: PageKey) -> Future[T] | None:
+        return self._pages.get(key)
+
+    def drop(self, key: PageKey) -> None:
+        self._pages.pop(key, None)
+
+    def start(self, make: Callable[[], T], key: PageKey | None) -> Future[T]:
+        """Make a page in a thread that ends with the process, and keep it under `key`, if it has one."""
+        made: Future[T] = Future()
+        Thread(target=self._run, args=(made, make), daemon=True).start()
+        if key is not None:
+            self._pages[key] = made
+            if len(self._pages) > _MOST_KEPT:
+                self._pages.popitem(last=False)
+        return made
+
+    def _run(self, made: Future[T], make: Callable[[], T]) -> None:
+        try:
+            with self._slots:
+                made.set_result(make())
+        except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
+            made.set_exception(error)
