@@ -136,3 +136,12 @@ def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: 
         files.read(tmp_path, "new")
     with pytest.raises(StoreError, match=r"reads result files of version 1; .*old.json has version 0: collect"):
         files.read(tmp_path, "old")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"schema": 1', '{"schema": 1, "cost": {}}', '{"schema": 1, "cost": {}, "header": {}}']
+)
+def test_damaged_results_are_refused(tmp_path: Path, files: Any, text: str) -> None:
+    (tmp_path / "torn.json").write_text(text)  # the last one has no Parquet file
+    with pytest.raises(StoreError, match=r"torn.json and its Parquet file are damaged \(.*: collect"):
+        files.read(tmp_path, "torn")

@@ -83,13 +83,16 @@ def read(folder: Path, grid: str) -> GridResult:
     known = sorted(path.stem for path in folder.glob("*.json"))
     if grid not in known:
         raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
-    about = json.loads((folder / f"{grid}.json").read_text(encoding="utf-8"))
-    if about["schema"] != SCHEMA:
-        raise StoreError(
-            f"this version reads result files of version {SCHEMA}; {folder / grid}.json has version "
-            f"{about['schema']}: collect the results of the campaign again"
-        )
-    return GridResult(about["header"], about["cost"], pl.read_parquet(folder / f"{grid}.parquet"))
+    place, again = folder / f"{grid}.json", "collect the results of the campaign again"
+    try:
+        about = json.loads(place.read_text(encoding="utf-8"))
+        if about["schema"] != SCHEMA:
+            raise StoreError(
+                f"this version reads result files of version {SCHEMA}; {place} has version {about['schema']}: {again}"
+            )
+        return GridResult(about["header"], about["cost"], pl.read_parquet(folder / f"{grid}.parquet"))
+    except (ValueError, KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{place} and its Parquet file are damaged ({error}): {again}") from error
 
 
 def collect(campaign: Path, folder: Path) -> None:

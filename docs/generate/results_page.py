@@ -114,7 +114,8 @@ def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
         rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, row["verdict"]))
     level = f"{100 * (1 - measure.alpha):g} % interval"
-    heads = ("cell", "pairs", "mean", "difference", level, "p (Holm)", "verdict")
+    mean = "geometric mean" if measure.scale == "log" else "mean"
+    heads = ("cell", "pairs", mean, "difference", level, "p (Holm)", "verdict")
     return f"{_describe(result, measure, found, against)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
 
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from grid.errors import NotFoundError
 from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Flag, Json
 from runners.cli.published import doubts, flat, write_cells
@@ -67,18 +68,24 @@ def papers(
 def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> None:
     """Show a table with your results beside the printed values, or the printed values alone."""
     from dashboards.papers.paper_tables import read_beside
-    from store.published.tables import chosen
     from store.store import Store
 
     paper, _, name = item.partition(":")
     grids = load_paper(paper)
-    grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
-    if not name.startswith("table"):
+    number = int(name.removeprefix("table")) if grids.item(name).name.startswith("table") else None
+    try:
+        grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
+    except NotFoundError as error:
+        if number is None:
+            raise
+        _write_printed(grids.number, number, as_json=as_json)
+        tell(str(error))
+        return
+    if number is None:
         figure = f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`"
         own = f"{item} is no item of the paper; `ablate table --campaign {root} --grid {grid}` shows its verdicts"
         tell(figure if name.startswith("figure") else own)
         return
-    number = int(name.removeprefix("table"))
     if Layout(root).exists():
         with Store.open(root) as store:
             if grid in store.grids():
@@ -89,17 +96,24 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
                 else:
                     write_beside(found)
                 return
-    cells = chosen(grids.number, str(number))
-    if as_json:
-        write_frame("papers", flat(cells), as_json=True)
-    else:
-        write_cells(cells)
+    _write_printed(grids.number, number, as_json=as_json)
     published = f"{PUBLISHED / paper / grid}.parquet has runs of it; " if _is_published(paper, grid) else ""
     tell(f"{root} has no results of {grid}; {published}`ablate run {item} --scale {scale}` trains it")
 
 
+def _write_printed(paper: str, table: int, *, as_json: bool) -> None:
+    """Write the printed values of a table."""
+    from store.published.tables import chosen
+
+    cells = chosen(paper, str(table))
+    if as_json:
+        write_frame("papers", flat(cells), as_json=True)
+    else:
+        write_cells(cells)
+
+
 def _is_published(paper: str, grid: str) -> bool:
-    return (PUBLISHED / paper / f"{grid}.json").exists()
+    return all((PUBLISHED / paper / f"{grid}.{end}").exists() for end in ("json", "parquet"))
 
 
 PUBLISHED: Final = Path("results")
@@ -112,7 +126,9 @@ class ItemState(NamedTuple):
     paper: str
     item: str
     state: str
-    """planned, published (not run here, but in `results/`), running, done, failed, "with <item>", or no grid."""
+    """planned, published (not run here, but in `results/`), other settings (run with overrides), running, done, failed,
+    "with <item>", or no grid.
+    """
     cells: int | None
     trials: int | None
     finished: int | None
@@ -143,7 +159,10 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
     word = _word(states)
-    word = "published" if word == "planned" and _is_published(name, grid.name) else word
+    if word == "planned" and layout.grid_header(grid.name).exists():
+        word = "other settings"
+    elif word == "planned" and _is_published(name, grid.name):
+        word = "published"
     return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title)
 
 
@@ -180,7 +199,7 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
             each.about,
         ]
         for each in states
-        if each.cells is not None or not several
+        if each.cells is not None or each.state == "no grid" or not several
     ]
     write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows, brief=several)
     grids = sum(each.cells is not None for each in states)

@@ -33,7 +33,7 @@ from runners.optimisers.recipes import scaled_signed_averaging_in_context
 
 _ERROR = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}, scale="log", rope=0.1, unit="squared output units")
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.03, unit="nats per token")
-_SEEDS = {"paper": range(5), "gpu": range(5), "cpu": range(3)}
+_SEEDS = {"paper": range(5), "gpu": range(5), "cpu": range(2)}
 
 
 def _base(scale: PaperScale) -> Trial:

@@ -56,6 +56,8 @@ def test_a_grid_of_results_is_published_until_it_runs_here(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results" / "ssa").mkdir(parents=True)
     (tmp_path / "results" / "ssa" / "table1-cpu.json").touch()
+    assert {each.item: each.state for each in item_states("ssa", "cpu", tmp_path, count=False)}["table1"] == "planned"
+    (tmp_path / "results" / "ssa" / "table1-cpu.parquet").touch()
     states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
     assert (states["table1"], states["table6"]) == ("published", "planned")
     assert execute(["papers", "ssa:table1"]) == 0
@@ -66,6 +68,28 @@ def test_without_results_a_table_shows_the_printed_values(tmp_path: Path, capsys
     assert execute(["papers", "ssa:table5", "--campaign", str(tmp_path / "none"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["data"]
     assert [row["paper_table"] for row in told] == ["T5"] * 11
+
+
+@pytest.mark.parametrize(
+    ("item", "why"), [("attention_sink:table5", "is no grid: public"), ("integral:table6", "has no scale 'cpu'")]
+)
+def test_a_table_without_a_grid_shows_its_printed_values_and_the_reason(
+    item: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["papers", item]) == 0
+    told = capsys.readouterr()
+    assert "doubt" in told.out or "Mistral-7B" in told.out
+    assert why in told.err
+
+
+def test_a_grid_that_was_run_with_overrides_is_not_called_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c" / "grids").mkdir(parents=True)
+    (tmp_path / "c" / "grids" / "table1-cpu.json").touch()
+    states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
+    assert (states["table1"], states["table6"]) == ("other settings", "planned")
 
 
 def test_a_table_shows_own_means_beside_printed_values_and_doubts(
