@@ -6,13 +6,15 @@ Verbs of the grammar agree with distant subjects, and names return within a wind
 - FoX forgets distant tokens.
 - Integral averages the logits of four slices of a head. Without rotary positions this is softmax at half the scale,
   its control in paper 002.
-- SSA is equivalent to softmax on Python's documentation, too (docs/results.md). The reason is not known.
+- SSA scores a small logit s nearly as exp(n b s), which is softmax at another temperature. On Python's documentation
+  it is equivalent to softmax, too (docs/results.md).
 - Principled per query has all components. On another grammar no difference from softmax is shown (docs/results.md).
 - Margin amplification that starts at alpha = 0 makes runs differ more from seed to seed.
 """
 
 from ablate import (
     AdamW,
+    AttentionMaps,
     Cosine,
     Grammar,
     Grid,
@@ -42,19 +44,22 @@ operators = {
     "Principled per query": principled(per="query"),
 }
 
+trial = Trial(
+    task=Grammar(
+        nouns=16, verbs=8, names=16, prepositions=4, topics=2, context=32, batch=32,
+        validation_windows=128, agreement_pairs=16,
+    ),
+    model=gpt2(layers=2, heads=2, width=32, max_positions=32),
+    operator=softmax(),
+    training=Training(steps=300, optimiser=AdamW(lr=5e-3), schedule=Cosine(warmup=30), clip=1.0),
+)  # fmt: skip
+maps = AttentionMaps(sequences=1)  # for the page Attention
+
 grid = Grid(
     name="quickstart",
-    base=Trial(
-        task=Grammar(
-            nouns=16, verbs=8, names=16, prepositions=4, topics=2, context=32, batch=32,
-            validation_windows=128, agreement_pairs=16,
-        ),
-        model=gpt2(layers=2, heads=2, width=32, max_positions=32),
-        operator=softmax(),
-        training=Training(steps=300, optimiser=AdamW(lr=5e-3), schedule=Cosine(warmup=30), clip=1.0),
-    ),
+    base=trial.changed(probing=trial.probing.changed(probes=(*trial.probing.probes, maps))),
     axes=[over("operator", list(operators.values()), labels=list(operators))],
     seeds=range(5),
     baseline={"operator": "softmax"},
     measure=Measure(name="loss", scale="linear", rope=0.03, unit="nats per token"),
-)  # fmt: skip
+)

@@ -103,13 +103,17 @@ class Engine:
         address = self.address(campaign, page, search)
         key = self._key(campaign, page, address)
         keeps = page.of == "grid"  # a log or a query may have news at the same moment
-        if not key[1] or key in self._kept or not (keeps or search):
+        there = self._kept.get(key)
+        if there is not None and there.done() and there.exception() is None:
+            _require_options(page, there.result()[1], address)
+        if not key[1] or there is not None or not (keeps or search):
             return  # nothing can be read yet, it is there, or there is nothing to check
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
             controls = _controls(page, view) if search and page.checks else None
-            for each in controls or ():
-                _require_options(page, each, address)
+            if search:
+                page.check(view)
+                _require_options(page, controls or (), address)
             if keeps:
                 self._kept.start(partial(_make_page, page, view, controls, opened.pop_all()), key)
 
@@ -358,13 +362,14 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
     return (*((grid,) if len(known) > 1 or view.address.grid else ()), *page.controls(view), _LEGEND)
 
 
-def _require_options(page: AppPage, control: Control, address: Address) -> None:
+def _require_options(page: AppPage, controls: Sequence[Control], address: Address) -> None:
     """Raise Unknown if a choice of the address is none of its control's options."""
-    given = getattr(address, control.field.partition(":")[0])
-    if control.kind in ("choice", "choices") and given not in (None, ()):
-        value = _value_of(control, address)
-        for each in value if control.kind == "choices" else [value]:
-            require(f"page {page.title}", control.label.lower(), each, control.options)
+    for control in controls:
+        given = getattr(address, control.field.partition(":")[0])
+        if control.kind in ("choice", "choices") and given not in (None, ()):
+            value = _value_of(control, address)
+            for each in value if control.kind == "choices" else [value]:
+                require(f"page {page.title}", control.label.lower(), each, control.options)
 
 
 def _value_of(control: Control, address: Address) -> Any:

@@ -142,6 +142,7 @@ class AppPage(NamedTuple):
     """Fields of the controls that are always visible; others are behind "More". None: all are."""
     listed: bool = True  # true if the navigation shows it; others are reached by links
     checks: bool = True  # true if making the controls is cheap enough to check an address by them
+    check: Callable[[PageView], object] = lambda _: None  # raises AblateError if no part of the page can be shown
 
 
 def options(names: Iterable[str]) -> dict[str, str]:

@@ -234,9 +234,9 @@ _USUAL: Final = 10.0  # the largest |x| of the middle panel of 003, figure 9
 
 
 def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
-    """003, figure 1: the steepest function that was asked for, a panel per model.
+    """003, figure 1: the steepest function that was asked for, by a model with a feedforward part and one without.
 
-    If the grid varies the feedforward part, models are those of the baseline's operator, with it and without.
+    They are the baseline and the first model without it; if there is none, every model has a panel.
 
     With `ranges` it is figure 9: the least slope at high x, the steepest at usual and at low x; all models in each.
     """
@@ -249,22 +249,35 @@ def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
         return lacking(_PREDICTION)
     least, most = (read_measurement(about, _PREDICTION, "x", at={"a": slopes[end]}) for end in (0, -1))
     x = pl.col("x")
-    alike = split_cells(about, "feedforward").filter(pl.col("rest") == pl.col("rest").first())["series"].to_list()
     parts = [
         (slopes[0], least.filter(x >= 0), f"prediction of {slopes[0]:g} x, high x"),
         (slopes[-1], most.filter(x.abs() <= _USUAL), f"prediction of {slopes[-1]:g} x, usual x"),
         (slopes[-1], most.filter(x <= 0), f"prediction of {slopes[-1]:g} x, low x"),
     ]
     if not ranges:
-        most = most.filter(pl.col("series").is_in(alike)) if alike else most
+        most = most.filter(x.abs() <= _USUAL, pl.col("series").is_in(_with_and_without_feedforward(about)))
         by_cell = most.group_by("series", maintain_order=True)
         parts = [(slopes[-1], rows, f"prediction, {about.look.names[str(cell)]}") for (cell,), rows in by_cell]
     panels = [Panel(_add_target(rows, slope), title) for slope, rows, title in parts]
-    words = f"Usual x are those within {_USUAL:g} of 0." if ranges else f"Asked for: {slopes[-1]:g} x."
+    asked = "Usual x are those" if ranges else f"Asked for: {slopes[-1]:g} x, for x"
+    words = f"{asked} within {_USUAL:g} of 0."
     caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
     series = {_TARGET: Series("target", REST), **of_cells(about.look)}
     drawing = Drawing(300, min(len(panels), 3), own_x=ranges)
     return draw_lines(panels, series, x="x", caption=caption, drawing=drawing)
+
+
+def _with_and_without_feedforward(about: GridContext) -> list[str]:
+    """The baseline, else the first cell with a feedforward part, and the first cell without; all if they are alike."""
+    found = about.store.sql(
+        "SELECT g.cell, any_value(t.spec->>'$.model.feedforward') = 'none' AS bare FROM grid_trial g "
+        "JOIN trial t USING (trial) WHERE g.grid = $grid GROUP BY g.cell",
+        {"grid": about.grid},
+    )
+    is_bare = dict(found.iter_rows())
+    cells = sorted((cell.cell for cell in about.cells), key=lambda cell: cell != about.baseline)
+    firsts = [next((cell for cell in cells if is_bare.get(cell) is bare), None) for bare in (False, True)]
+    return cells if None in firsts else [str(cell) for cell in firsts]
 
 
 def _add_target(found: pl.DataFrame, slope: float) -> pl.DataFrame:

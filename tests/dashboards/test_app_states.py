@@ -204,7 +204,13 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
 
 MISSING = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
 MISSING += ("nowhere", "curves?colour=red", "overview?view=none", "curves?metric=nope", "runs?sort=nope")
-MISSING += ("compare?measure=nope", "mechanism?probe=nope", "trade-offs?against=nope", "factors?pair=nope")
+MISSING += (
+    "diff?run=zzzz",
+    "compare?measure=nope",
+    "mechanism?probe=nope",
+    "trade-offs?against=nope",
+    "factors?pair=nope",
+)
 
 
 def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_made(campaigns: Campaigns) -> None:
@@ -223,6 +229,16 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
     assert made == []
     for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/factors"):
         assert client.get(f"/{address}").status_code == 200, address
+
+
+def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None:
+    campaigns = Campaigns([runs])
+    with campaigns.reading("runs"):
+        pass
+    engine = Engine(campaigns, PAGES)
+    engine.show("/runs/curves", "?metric=nope", "light")
+    with pytest.raises(Unknown, match="page Curves has no metrics 'nope'"):
+        engine.begin("runs", engine.page_named("curves"), "?metric=nope")
 
 
 def test_a_page_with_an_address_of_its_own_is_made_once_from_the_first_request_on(runs: Path) -> None:

@@ -254,7 +254,7 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
         q: planted("integral", "first_token_weight", {"query": float(q)}, LAYERS[-1:], HEADS) for q in range(2, 10)
     }),
     ("002-figure-3", {"series": "softmax", "panel": "other"}, by_layer("softmax", "token_class.closed_class.other")),
-    ("003-figure-1", {"series": "none", "panel": "none"}, predictions("softmax · none", 10.0, (*BELOW, *ABOVE))),
+    ("003-figure-1", {"series": "none", "panel": "none"}, predictions("softmax · none", 10.0, (-10, 0, 10))),
     ("003-figure-3", {"series": "ssa", "part": "At sigma_x = 1"}, SHIFTS),
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),

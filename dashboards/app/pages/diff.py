@@ -148,5 +148,6 @@ DIFF = AppPage(
         Slot("code", "Code", _code, "words"),
     ),
     of="campaign",
+    check=_runs,
     listed=False,
 )
