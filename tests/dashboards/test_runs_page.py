@@ -114,6 +114,22 @@ def test_rows_are_filtered_and_sorted_as_the_address_says(view: PageView) -> Non
     assert "has no column 'colour'" in show(view, "?sort=colour").message
 
 
+def test_the_answer_speaks_of_the_rows_shown(view: PageView) -> None:
+    name = "mse@sigma_f=5,sigma_x=1"
+    for search in ("?filter=operator=SSA seed=1", "?filter=operator=SSA seed=1&by=seed"):
+        assert show(view, search).answer.startswith("2 trials: 1 ok and 1 failed. Lowest mse: ")
+    best = show(view, f"?filter=operator=SSA&sort={name}").data.row(0, named=True)
+    first = show(view, "?filter=operator=SSA").answer.splitlines()[0]
+    assert first.endswith(f", of {best['label']}, seed {best['seed']}.")
+    assert show(view, "?filter=seed>9").answer == "No trial fits the filter."
+
+
+def test_selected_runs_are_named_by_the_beginnings_of_their_keys(view: PageView, campaign: Campaign) -> None:
+    chosen = campaign.line("SSA · b · 3", 0)["trial"]
+    assert show(view, f"?selected={chosen[:8]}").selected == [chosen]
+    assert "no run of this campaign has a key" in show(view, "?selected=0000000000").message.lower()
+
+
 def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:
     one = write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(2), steps=2, sigma_f=(5,))
     with Store.open(one.root) as store:

@@ -31,7 +31,7 @@ class RunsAddress(Address):
     columns: tuple[str, ...] = ()  # empty: the axes, the grid's measure, steps, seconds, attempts, reasons
     filter: str = ""  # as of `row_filter.keep_rows`
     sort: str = ""  # a column; "-seconds" is the largest first; empty: in the grid's order
-    selected: tuple[str, ...] = ()  # keys of trials
+    selected: tuple[str, ...] = ()  # beginnings of keys of trials
     pin: tuple[str, ...] = ()  # beginnings of the keys of trials that stay on top and are part of every comparison
     by: str = ""  # a column; its rows are averaged; empty: a row per trial
 
@@ -127,8 +127,9 @@ def _runs(view: PageView) -> SlotContent:
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     whole = _with_values(about, found, names).select(*names, "trial")
     shown = keep_rows(whole, view.address.filter)
+    answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
     if view.address.by:
-        return _group_rows(shown, view.address)._replace(answer=_answer(about, found))
+        return _group_rows(shown, view.address)._replace(answer=answer)
     shown = _sort(shown, _full_name(about, found, view.address.sort))
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
@@ -142,7 +143,7 @@ def _runs(view: PageView) -> SlotContent:
     listed = columns(shown.drop("trial"), heads)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, shown)
-    answer, selected = _answer(about, found), view.address.selected
+    selected = [key_of(view.store, begins) for begins in view.address.selected]
     return SlotContent(caption=caption, data=shown, columns=listed, selected=selected, pinned=pinned, answer=answer)
 
 
@@ -179,14 +180,17 @@ def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def _answer(about: GridContext, found: pl.DataFrame) -> str:
-    """Count the trials by state, and name the best finished one by the grid's measure."""
+    """Count the shown trials by state, and name the best finished one by the grid's measure."""
+    if found.is_empty():
+        return "No trial fits the filter."
     states = dict(found.group_by("status").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
     said, measure = f"{count(found.height, 'trial')}: {join_words(told)}.", about.measure
     if measure is None:
         return said
     values = _values(about, measure.name, measure.point).filter(pl.col("value").is_finite())
-    ranked = values.sort("value", descending=measure.better == "higher").join(found, on="trial", maintain_order="left")
+    kept = found.join(values, on="trial", maintain_order="left")
+    ranked = kept.sort("value", descending=measure.better == "higher", maintain_order=True)
     for value, cell, seed in ranked.select("value", "cell", "seed").head(1).iter_rows():
         extreme = "Highest" if measure.better == "higher" else "Lowest"
         said += f" {extreme} {measure.name}: {number(value)}, of {about.look.names[cell]}, seed {seed}."
