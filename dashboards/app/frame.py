@@ -132,8 +132,9 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
     elif given.kind == "table":
         rows = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
         picks = dcc.Store(id={"type": "picks", "slot": given.name}, data=rows)
-        picked = html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status")
-        parts += [_grid(given, shown), picks, picked]
+        target = {"type": "picked", "slot": given.name}
+        picked = html.Div(id=target, className="picked", role="status", hidden=not given.picks)
+        parts += [picks, picked, _grid(given, shown)]
     parts.append(html.Div(**props["files"], id={"type": "files", "slot": given.name}, className="files"))
     return html.Section(parts, id=key, className=class_of(given, shown), **{"aria-labelledby": f"{key}-title"})
 
@@ -284,6 +285,7 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         columnDefs=columns_of(shown),
         **({"selectedRows": {"ids": list(shown.selected)}} if shown.selected else {}),
         **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
+        **({"eventListeners": {"sortChanged": [f"ablateSort(params, {given.sorts!r})"]}} if given.sorts else {}),
         id={"type": "table", "slot": given.name},
         dashGridOptions=grid_options,
         defaultColDef={"sortable": True, "filter": True, "resizable": True},

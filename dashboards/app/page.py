@@ -107,6 +107,7 @@ class Slot(NamedTuple):
     """
     picks: Sequence[Pick] = ()  # destinations for selected rows, for a table
     selects: str = ""  # the field that gets the identifiers of selected rows, for a table
+    sorts: str = ""  # the field that gets the column by which the reader sorts, for a table
     half: bool = False  # true if two such slots stand side by side in a wide window
     row: str = ""  # the column that identifies a row, for a table, so that new results keep the selection
 

@@ -200,6 +200,29 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
 
 
 @pytest.mark.browser
+def test_a_click_on_a_heading_sorts_and_the_address_keeps_it(
+    page: Tab, serve_site: ServeSite, campaign: Campaign
+) -> None:
+    name = "mse@sigma_f=5,sigma_x=1"
+    heading, chosen = f".ag-header-cell[col-id='{name}']", campaign.line("SSA · b · 3", 0)["trial"]
+    with serve_site([campaign.root]) as site:
+        page.goto(f"{site.url}/runs/runs?selected={chosen[:8]}")
+        links = page.locator(".picked a", has_text="Curves of these (1)")
+        links.wait_for()
+        assert links.bounding_box()["y"] < page.locator(".ag-root-wrapper").bounding_box()["y"]  # type: ignore[index]
+        page.locator(f"{heading} .ag-header-cell-label").click()
+        page.wait_for_url("**sort=mse*")
+        page.locator(f"{heading} .ag-header-cell-label").click()
+        page.wait_for_url("**sort=-mse*")
+        page.reload()
+        page.locator(f"{heading}[aria-sort='descending']").wait_for()
+        cells = f".ag-row[row-index='{{}}'] [col-id='{name}']"
+        assert page.locator(cells.format(17)).inner_text() == "–"
+        first, second = (float(page.locator(cells.format(row)).inner_text()) for row in (0, 1))
+        assert first >= second
+
+
+@pytest.mark.browser
 def test_a_pinned_run_is_part_of_every_comparison_and_no_late_answer_undoes_it(
     page: Tab, serve_site: ServeSite, campaign: Campaign
 ) -> None:

@@ -1,7 +1,7 @@
 """Page Runs: a row per trial, varying fields first, to filter, sort and select."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -140,7 +140,7 @@ def _runs(view: PageView) -> SlotContent:
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
-    listed = columns(shown.drop("trial"), heads)
+    listed = _mark_order(columns(shown.drop("trial"), heads), _full_name(about, found, view.address.sort))
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, shown)
     selected = [key_of(view.store, begins) for begins in view.address.selected]
@@ -157,9 +157,10 @@ def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
         (pl.col("status") == "ok").sum().alias("ok"),
         pl.col(numbers).mean(),
     )
-    shown = _sort(means, address.sort if address.sort.removeprefix("-") in means.columns else "")
+    order = address.sort if address.sort.removeprefix("-") in means.columns else ""
+    shown = _sort(means, order)
     names = {name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns}
-    listed = columns(shown.drop("trial"), names)
+    listed = _mark_order(columns(shown.drop("trial"), names), order)
     caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value."
     return SlotContent(caption=caption, data=shown, columns=listed)
 
@@ -177,6 +178,12 @@ def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
         return found
     name = require("the table", "column", by.removeprefix("-"), found.columns)
     return found.sort(name, descending=by.startswith("-"), nulls_last=True, maintain_order=True)
+
+
+def _mark_order(listed: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, Any]]:
+    """Show in the heading of a column that the table is in its order, as if the reader had clicked there."""
+    way, order = "desc" if by.startswith("-") else "asc", {"comparator": {"function": "ablateRows"}}
+    return [{**each, **order, "sort": way if each["field"] == by.removeprefix("-") else None} for each in listed]
 
 
 def _answer(about: GridContext, found: pl.DataFrame) -> str:
@@ -222,8 +229,9 @@ def _controls(view: PageView) -> Sequence[Control]:
     names = {name: _title(name) for name in [*pickable(about, found), *usual]}
     hint = "What varies comes first; measurements are the last values"
     sortable = [*ALWAYS, *(view.address.columns or usual)]
-    orders = {"": "grid", **{name: _title(name) for name in sortable}}
-    orders |= {f"-{name}": f"{_title(name)}, descending" for name in sortable}
+    sorted_by = [*sortable, *(("trials", "ok") if view.address.by else ())]
+    orders = {"": "grid", **{name: _title(name) for name in sorted_by}}
+    orders |= {f"-{name}": f"{_title(name)}, descending" for name in sorted_by}
     return (
         Control("filter", "Filter", "text", hint=HELP),
         Control("by", "Group by", "choice", {"": "nothing", **{name: _title(name) for name in sortable[1:]}}, usual=""),
@@ -247,5 +255,5 @@ RUNS = AppPage(
     address=RunsAddress,
     controls=_controls,
     main=("filter", "by", "sort"),
-    slots=(Slot("runs", "Runs", _runs, "table", picks=_PICKS, row="trial", selects="selected"),),
+    slots=(Slot("runs", "Runs", _runs, "table", picks=_PICKS, row="trial", selects="selected", sorts="sort"),),
 )

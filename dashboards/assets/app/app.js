@@ -359,6 +359,16 @@
     const short = /\.\d{6,}/.test(text) ? String(Number(Number(text).toPrecision(6))) : text;
     return short.replace(/^-/, "\u2212");
   };
+  // in the order that the server sorts: what has no value is last in either direction
+  functions.ablateRows = (one, other, a, b, down) => {
+    if (one === null || other === null) return one === other ? 0 : (one === null) === down ? -1 : 1;
+    return one === other ? 0 : one < other ? -1 : 1;
+  };
+  functions.ablateSort = ({ source, api }, field) => {
+    const sorted = api.getColumnState().filter((column) => column.sort);
+    if (source !== "uiColumnSorted" || sorted.length > 1) return; // an address has one column
+    control(field, sorted.map(({ sort, colId }) => (sort === "desc" ? `-${colId}` : colId))[0] || null);
+  };
   functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   // a tall table has only the rows in view; paper takes all, and does not wait for React
