@@ -8,7 +8,8 @@ import polars as pl
 SHARE: Final = "share of 1"  # the unit of what lies between 0 and 1
 _SIGNED: Final = "weight, signed"
 _LENGTH: Final = "length of a vector"
-_OWN: Final = "the number's own"
+OWN: Final = "the number's own"
+"""The unit of numbers that each have another one; figures leave it out."""
 
 
 class ProbeLabel(NamedTuple):
@@ -43,12 +44,12 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "gradient_spikes": ("spikes of the gradient norm", "steps", "GradientNorms"),
     "ground_mass": ("weight beside the keys (ground state or sink)", "weight", "GroundMass"),
     "importance": ("attention that a position draws", SHARE, "SinkShare"),
-    "number": ("learned number", _OWN, "LearnedNumbers"),
+    "number": ("learned number", OWN, "LearnedNumbers"),
     "other_key_norm": ("norm of other keys", _LENGTH, "FirstKey"),
     "other_qk_cosine": ("cosine of queries and other keys", "-1 to 1", "FirstKey"),
     "other_value_norm": ("norm of other values", _LENGTH, "FirstKey"),
-    "predicted": ("predicted number, mean over tokens", _OWN, "PredictedNumbers"),
-    "predicted_sd": ("predicted number, s.d. over tokens", _OWN, "PredictedNumbers"),
+    "predicted": ("predicted number, mean over tokens", OWN, "PredictedNumbers"),
+    "predicted_sd": ("predicted number, s.d. over tokens", OWN, "PredictedNumbers"),
     "qk_logit_mean": ("logits of visible pairs, mean", "nats", "QKLogits"),
     "qk_logit_sd": ("logits of visible pairs, s.d.", "nats", "QKLogits"),
     "raw_importance": ("attention that a position draws, signed", _SIGNED, "SinkShare"),

@@ -70,7 +70,9 @@ def names(store: Store, grid: str) -> list[str]:
 
 
 def differing(store: Store, grid: str) -> pl.DataFrame:
-    """How far each probe tells cells apart at the end of training: name, share, low, low_cell, high, high_cell.
+    """How far each probe tells cells apart at the end of training.
+
+    Columns: name, share, cells (how many recorded it), low, low_cell, high, high_cell.
 
     `share` is the part of the variance over runs, of means over layers, heads and places, that cells explain; null
     where nothing varies, and where no cell has two runs. `low` and `high` are the least and the greatest mean of a
@@ -94,7 +96,7 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
     )
     cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
     ends = {"low": value.first(), "low_cell": cell.first(), "high": value.last(), "high_cell": cell.last()}
-    found = shares.join(cells.group_by("name").agg(**ends), on="name")
+    found = shares.join(cells.group_by("name").agg(pl.len().alias("cells"), **ends), on="name")
     return found.sort(pl.col("share").round(3), "name", descending=[True, False], nulls_last=True)
 
 

@@ -147,7 +147,7 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
     with open_view(plant(tmp_path / "one", ["softmax", "SSA"], range(1), planted), MECHANISM) as view:
         alone = show_slot(view, MECHANISM, "training")
     assert alone.answer == ""  # one run says nothing of the noise
-    assert "No band, as n = 1." in alone.caption
+    assert "No bar, as n = 1." in alone.caption
     with open_view(plant(tmp_path / "runs", ["softmax", "SSA"], range(3), planted), MECHANISM) as view:
         found = differing(view.store, "grid")
         shown = show_slot(view, MECHANISM, "training")
@@ -161,6 +161,22 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
     assert found["share"].to_list()[:2] == pytest.approx(shares)
     assert found["share"][2] is None
     assert shown.answer.startswith("Apart differs most between cells: 0.6 (softmax) to 5.6 (SSA); cells explain 100%")
+
+
+def test_the_page_prefers_a_probe_that_all_cells_have(tmp_path: Path) -> None:
+    def probes(line: Line) -> list[tuple[str, int, int, dict[str, float], float]]:
+        place = ["softmax", "SSA", "FoX"].index(line["operator"])
+        own = [("number.b", 0, 0, {}, 9.0 * place)] if place else []
+        return [("entropy", 0, 0, {}, place + 0.5 * line["seed"]), *own]
+
+    root = plant(tmp_path / "runs", ["softmax", "SSA", "FoX"], range(3), Planted(lambda _: 1.0, probes=probes))
+    with open_view(root, MECHANISM) as view:
+        shown, number = (show_slot(view, MECHANISM, "training", search) for search in ("", "?probe=number.b"))
+        heads = show_slot(view, MECHANISM, "heads", "?probe=number.b")
+    assert shown.answer.startswith("Entropy of attention differs most between cells, of what the most cells recorded: ")
+    assert "Point: mean over seeds. Bar: 95 % t interval" in shown.caption  # one step has no line
+    assert figure(number).layout.yaxis.title.text == "learned number: b"  # of another unit for each number
+    assert "the number's own" not in str(figure(heads))
 
 
 def test_the_interval_of_a_share_stays_between_0_and_1(tmp_path: Path) -> None:

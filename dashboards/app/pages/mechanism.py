@@ -12,7 +12,7 @@ from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import capitalise, count, join_words, number
 from dashboards.data.grid_context import CellLook
-from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
+from dashboards.data.probe_labels import OWN, PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
@@ -31,7 +31,7 @@ ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
 class MechanismAddress(measures.MeasuredAddress):
     """A probe, its coordinates, and which cells are shown."""
 
-    probe: str | None = None  # None is the one that differs most between cells
+    probe: str | None = None  # None is the one that differs most, of those that the most cells recorded
     at: tuple[str, ...] = ()  # entries COORDINATE=VALUE, such as eps=0.3
     layer: int | None = None  # None is all layers
     step: int | None = None  # None is the end of training
@@ -50,7 +50,7 @@ def _probe(view: PageView) -> str:
             "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
             f"any of {', '.join(PROBES)}"
         )
-    found = _differing(view).drop_nulls("share")
+    found = _differing(view).drop_nulls("share").filter(pl.col("cells") == pl.col("cells").max())
     best = found.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
     return next((name for name in (*_FIRST, *best) if name in (best or names)), names[0])
 
@@ -63,7 +63,8 @@ def _differing(view: PageView) -> pl.DataFrame:
 
 def _answer(view: PageView) -> str:
     """Name the cells between which the probe differs most, and the share of variance between cells."""
-    rows = _differing(view).filter(pl.col("name") == _probe(view)).drop_nulls("share")
+    known = _differing(view).drop_nulls("share")
+    rows = known.filter(pl.col("name") == _probe(view))
     if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0]:
         return ""
     row, names, (drawn, _) = rows.row(0, named=True), grid_of(view).look.names, chosen_cells(view)
@@ -74,6 +75,8 @@ def _answer(view: PageView) -> str:
     )
     title = probe_label(row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
+    if most and row["cells"] > known["cells"].min():
+        most += ", of what the most cells recorded"
     return f"{capitalise(title)}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
 
 
@@ -96,7 +99,7 @@ def _title(reading: probe_curves.ProbeReading) -> str:
     what = probe_label(reading.name)
     at = [f"{axis} {value:g}" for axis, value in reading.at.items() if value is not None]
     where = f" ({', '.join(at)})" if at else ""
-    return f"{what.title}{where}" + (f", {what.unit}" if what.unit else "")
+    return f"{what.title}{where}" + (f", {what.unit}" if what.unit not in ("", OWN) else "")
 
 
 def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
@@ -138,11 +141,11 @@ def _refuse_bins(view: PageView) -> None:
         raise Unknown(f"{_probe(view)!r} counts by bins, which stand below: {ALONG.lower()}")
 
 
-def _band_words(found: pl.DataFrame) -> str:
+def _band_words(found: pl.DataFrame, band: str) -> str:
     if (found["n"] < 2).all():
-        return f"No band, as {n_words(found)}."
-    cut = " Bands that end at the edge go on beyond it." if is_cut(found, "linear") else ""
-    return f"Band: {interval_words('linear')}, {n_words(found)}.{cut}"
+        return f"No {band.lower()}, as {n_words(found)}."
+    cut = f" {band}s that end at the edge go on beyond it." if is_cut(found, "linear") else ""
+    return f"{band}: {interval_words('linear')}, {n_words(found)}.{cut}"
 
 
 def _lines(
@@ -151,8 +154,10 @@ def _lines(
     """Draw the probe along `axis`; `mean` says what a line is, `without` and `last` are those of `_notes`."""
     cells, look = chosen_cells(view)
     found = probe_curves.along(view.store, reading, cells, axis)
-    notes = _notes(view, found, without=without, last=last)  # it refuses an empty frame
-    caption = f"{mean}. {_band_words(found)}{notes}"
+    notes, band = _notes(view, found, without=without, last=last), "Band"  # it refuses an empty frame
+    if found["x"].n_unique() == 1:  # a single place has neither a line nor a band
+        mean, band = mean.replace("Line:", "Point:"), "Bar"
+    caption = f"{mean}. {_band_words(found, band)}{notes}"
     found = clip_interval(found, reading.name)
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
     x = "training step" if axis == "step" else axis
@@ -208,7 +213,8 @@ def _heads(view: PageView) -> SlotContent:
         ("n " + pl.col("n").cast(pl.String)).alias("note"),
     )
     diverging = bool((found["value"] < 0).any())
-    ramp = heat_ramp(drawn["value"], probe_label(reading.name).unit or reading.name, diverging=diverging)
+    unit = probe_label(reading.name).unit
+    ramp = heat_ramp(drawn["value"], reading.name if unit in ("", OWN) else unit, diverging=diverging)
     caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
     return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
 
