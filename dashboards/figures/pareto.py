@@ -1,8 +1,10 @@
 """Trade-offs: the measure of every cell against what it costs, with the steps along which no cell has both better."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
@@ -10,7 +12,7 @@ from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, points, value_axis
-from dashboards.theme.styles import INK, MUTED, REST
+from dashboards.theme.styles import DIVERGING, MUTED, REST, shared_style
 from store import Store
 from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
@@ -21,6 +23,11 @@ from store.statistics.scales import back, forward
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
 _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
 _MOST_NAMES: Final = 12
+_FRAME: Final = (1000, 400)  # pixels of the usual frame, in which names are placed
+_LETTER: Final = (7, 16)  # pixels of a letter of a name
+_BESIDE: Final = ("top right", "bottom right", "top left", "bottom left")
+FRONT: Final = shared_style(DIVERGING[0])
+"""The line along the best, whose colour no cell has."""
 Row = Mapping[str, Any]
 
 
@@ -100,33 +107,57 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
     best = found.frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
-    line = {"color": INK, "width": 2.5, "shape": "hv" if found.x.better == "lower" else "vh"}
+    line = {"color": FRONT.color, "width": 2.5, "shape": "hv" if found.x.better == "lower" else "vh"}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
     named = best["cell"].to_list() if best.height <= _MOST_NAMES else []
     names = dict(zip(named, one_line([look.names[cell] for cell in named], 30), strict=True))
+    axes = [value_axis(frame, _SCALES[of]) for frame, of in zip(_sides(found.frame), log, strict=True)]
+    sides = place_names(best, names, axes)
     groups: dict[str, list[Row]] = {}  # cells without a style of their own together: a thousand of them stay quick
     for row in found.frame.drop_nulls(["x", "value"]).to_dicts():
         alone = look.styles[row["cell"]] != REST
         groups.setdefault(row["cell"] if alone else f"rest: {row['standing']}", []).append(row)
     for group, rows in groups.items():
         key = group.partition(":")[0]
-        figure.add_trace(_points(rows, look, names).update(legendgroup=key))
+        figure.add_trace(_points(rows, look, names, sides).update(legendgroup=key))
         if lacking := [row for row in rows if row["lacks"]]:
             ring = {"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}}
             xs, ys = ([row[axis] for row in lacking] for axis in ("x", "value"))
             rings = points(xs, ys, REST, marker=ring, name="lacks seeds of others", hoverinfo="skip")
             figure.add_trace(rings.update(legendgroup=key))
-    across, up = _sides(found.frame)
-    figure.update_xaxes(**value_axis(across, _SCALES[log[0]]), zeroline=False)
-    return figure.update_yaxes(**value_axis(up, _SCALES[log[1]]))
+    return figure.update_xaxes(**axes[0], zeroline=False).update_yaxes(**axes[1])
+
+
+def place_names(found: pl.DataFrame, names: Mapping[str, str], axes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The side of its point where each name lies in the frame and on no other; a name without such a side has none."""
+    placed, taken = dict[str, str](), list[tuple[float, float, float, float]]()
+    if not all("range" in axis for axis in axes):
+        return placed
+    for cell, *values in found.filter(pl.col("cell").is_in(list(names))).select("cell", "x", "value").iter_rows():
+        at = [
+            size
+            * (((math.log10(value) if axis["type"] == "log" else value) - axis["range"][0]) / np.ptp(axis["range"]))
+            for value, axis, size in zip(values, axes, _FRAME, strict=True)
+        ]
+        width, height = _LETTER[0] * len(names[cell]), _LETTER[1]
+        for side in _BESIDE:
+            left = at[0] + (8 if "right" in side else -8 - width)
+            low = at[1] + (2 if "top" in side else -2 - height)
+            box = (left, low, left + width, low + height)
+            clear = (box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in taken)
+            if left >= 0 and box[2] <= _FRAME[0] and all(clear):
+                placed[cell] = side
+                taken.append(box)
+                break
+    return placed
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:
     return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
-def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go.Scatter:
+def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides: Mapping[str, str]) -> go.Scatter:
     style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + ("66" if standing == "dominated" else "")
     x, y = ([row[name] for row in rows] for name in ("x", "value"))
@@ -136,8 +167,8 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go
     return found.update(
         error_x=error_bars(x, ends[0], ends[1], **bar),
         error_y=error_bars(y, ends[2], ends[3], **bar),
-        text=[names.get(row["cell"], "") for row in rows],
-        textposition="top right",
+        text=[names[row["cell"]] if row["cell"] in sides else "" for row in rows],
+        textposition=[sides.get(row["cell"], _BESIDE[0]) for row in rows],
         textfont={"color": MUTED, "size": 12},
         marker={"size": _SIZES[standing], "color": color, "line": {"color": color, "width": 1.5}},
     )

@@ -11,10 +11,11 @@ import pytest
 from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
+from ablate import Campaign, Measure
 from dashboards.app.page import SlotContent
 from dashboards.app.pages.trade_offs import TRADE_OFFS
 from dashboards.data.grid_context import MOST_CURVES
-from dashboards.figures.pareto import on_steps
+from dashboards.figures.pareto import on_steps, place_names
 from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.pareto import read_objectives
@@ -222,6 +223,28 @@ def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(t
     assert shown.figure is not None
     drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
     assert drawn == {100: True, 200: True, 300: False}
+
+
+def test_the_usual_cost_of_a_logged_grid_is_one_that_varies(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path / "runs").grid("grid", measure=Measure(name="loss", better="lower"))
+    for place, label in enumerate(("one", "two")):
+        for seed in range(3):
+            with campaign.start("grid", label=label, seed=seed, config={"place": place}) as run:
+                run.log(1, loss=1.0 + seed - 0.1 * place, accuracy=float(seed), seconds=7.0, tokens=10.0 * (place + 1))
+    found = seen(tmp_path / "runs", TRADE_OFFS)
+    assert found.controls["against"].usual == "tokens"
+    assert found.frame("scatter")["x"].to_list() == [10.0, 20.0]
+    first = next(column for column in found.slots["standings"].columns if column["field"] == "variant")
+    assert "flex" not in first  # as wide as its names
+    (*cells, front) = (key.style.color for key in found.slots["scatter"].legend)
+    assert front not in cells
+
+
+def test_no_name_of_a_cell_covers_another_one() -> None:
+    found = pl.DataFrame({"cell": list("abcdef"), "x": [5.0] * 5 + [10.0], "value": [5.0] * 5 + [0.0]})
+    axes = [{"type": "linear", "range": [0.0, 10.0]}] * 2
+    placed = place_names(found, dict.fromkeys("abcdef", "a name"), axes)
+    assert placed == {"a": "top right", "b": "bottom right", "c": "top left", "d": "bottom left", "f": "top left"}
 
 
 def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) -> None:

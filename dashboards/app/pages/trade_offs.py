@@ -1,6 +1,6 @@
 """Trade-offs: what a better measure costs in time, memory, parameters, energy, or anything else that runs record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
@@ -15,11 +15,12 @@ from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
-from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
+from dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.theme.styles import INK, REST, shared_style
+from dashboards.theme.styles import REST
 from store.analysis.measurements import measurements, text_of
 from store.analysis.pareto import Quantity, Way, known_costs, rule
+from store.database.queries import agrees
 from store.statistics import STANDINGS
 
 COST_WORDS: Final = {
@@ -31,6 +32,7 @@ COST_WORDS: Final = {
     "flops_per_s": "operations per second",
     "tokens_per_s": "tokens per second",
 }
+_LOGGED_COSTS: Final = ("tokens", "parameters", "params", "seconds", "flops", *COST_WORDS)
 _MOST_TESTED: Final = 500
 _MOST_AXES: Final = 8  # more axes beside each other cannot be read
 _MOST_BEST: Final = 5  # names in the answer
@@ -40,7 +42,7 @@ class TradeOffsAddress(measures.MeasuredAddress):
     """The measure and the quantity beside it."""
 
     against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
+    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is `_first_cost`."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
     brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
@@ -79,8 +81,22 @@ def _against(view: PageView) -> _Against:
     return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
 
 
+@memoise
 def _first_cost(view: PageView) -> str:
-    return next(iter(known_costs(view.store, grid_of(view).grid)), "train_s")
+    """Return the first cost; without any, tokens, parameters or seconds that runs logged, or what else varies."""
+    about = grid_of(view)
+    if costs := known_costs(view.store, about.grid):
+        return costs[0]
+    found, measure = measurements(view.store, about.grid), measures.judged_by(view)
+    others = [text for text, (name, at) in found.items() if not measures.is_of(measure, name, at)]
+    others.sort(key=lambda text: found[text][0] not in _LOGGED_COSTS)
+    return next((text for text in others if _varies(view, *found[text])), "train_s")
+
+
+def _varies(view: PageView, name: str, at: Mapping[str, float]) -> bool:
+    condition, given = agrees(at)
+    values = "SELECT count(DISTINCT value) FROM v_final WHERE grid = $grid AND name = $name AND isfinite(value) AND "
+    return bool(view.store.sql(values + condition, {"grid": grid_of(view).grid, "name": name, **given}).item() > 1)
 
 
 @memoise
@@ -128,7 +144,7 @@ def _scatter(view: PageView) -> SlotContent:
     if others := frame.height - len(legend):
         caption += f" Grey: {count(others, 'other cell')}."
         legend.append(Key(REST, "other cells", "rest", str(others)))
-    legend.append(Key(shared_style(INK), "best of both", "steps"))
+    legend.append(Key(FRONT, "best of both", "steps"))
     message = answer = ""
     if missing:
         message = f"{count(missing, 'cell')} without both values: not drawn, and counted in Holm's correction."
@@ -212,7 +228,7 @@ def _standings(view: PageView) -> SlotContent:
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
-    own = {"variant": link("compare", "cell", minWidth=220, flex=1), "dominated by": WRAP, "note": FOLD}
+    own = {"variant": link("compare", "cell"), "dominated by": WRAP, "note": FOLD}
     exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
     cells = len(about.cells)
     caption = (
