@@ -12,7 +12,7 @@ import polars as pl
 from dash import Patch
 
 from dashboards.app.page import AS_ABOVE, AgGrid, Component, Control, Key, Slot, SlotContent, dcc, html
-from dashboards.data.formatting import split_caption
+from dashboards.data.formatting import NARROW_LINES, split_caption
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners
@@ -148,7 +148,7 @@ def class_of(given: Slot, shown: SlotContent) -> str:
 def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[str, dict[str, Any]]:
     """Return the properties of the components of a slot that follow its content, by type of component."""
     props: dict[str, dict[str, Any]] = {
-        "words": {"children": words(shown, look.hide)},
+        "words": {"children": words(shown, look.hide, is_half=given.half)},
         "files": {"children": files(given, shown, address, look.root)},
     }
     if given.kind == "figure":
@@ -166,8 +166,8 @@ def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[
     return props
 
 
-def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
-    """Show the words of a slot and its legend."""
+def words(shown: SlotContent, hide: Collection[str], *, is_half: bool = False) -> list[Component]:
+    """Show the words of a slot and its legend; what does not fit into two lines is behind "i"."""
     parts: list[Component] = [html.P(shown.above, className="note")] if shown.above else []
     if shown.answer:
         first, _, second = shown.answer.partition("\n")
@@ -175,7 +175,7 @@ def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
     if shown.message:
         parts.append(html.P(shown.message, className="state"))
     if said := " ".join(filter(None, (shown.caption, shown.hint))):
-        first, rest = split_caption(said)
+        first, rest = split_caption(said, NARROW_LINES) if is_half else split_caption(said)
         more = [html.Details([html.Summary("i", title="More about this"), html.P(rest)], className="info")]
         parts.append(html.Div([html.Span(first), *(more if rest else [])], className="caption"))
     if shown.legend:

@@ -62,13 +62,14 @@ def count(n: int, noun: str) -> str:
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.?!]) (?=[A-Z0-9])")
 _TWO_LINES: Final = 210  # letters
+NARROW_LINES: Final = 130  # letters of two lines where slots stand side by side
 
 
-def split_caption(caption: str) -> tuple[str, str]:
-    """The first sentences of a caption, which fit into two lines, and the others."""
+def split_caption(caption: str, most: int = _TWO_LINES) -> tuple[str, str]:
+    """The first sentences of a caption, which fit into two lines of `most` letters together, and the others."""
     sentences = _SENTENCE_END.split(caption)
     kept = 1
-    while kept < len(sentences) and len(" ".join(sentences[: kept + 1])) <= _TWO_LINES:
+    while kept < len(sentences) and len(" ".join(sentences[: kept + 1])) <= most:
         kept += 1
     return " ".join(sentences[:kept]), " ".join(sentences[kept:])
 

@@ -219,6 +219,16 @@ def test_the_same_head_of_another_cell_stands_beside_it(look: Look, at: Callable
 
 
 @pytest.mark.browser
+def test_no_caption_has_more_than_two_lines(page: Page, serve_site: ServeSite, campaign: Path) -> None:
+    with serve_site([campaign]) as site:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.goto(f"{site.url}/{campaign.name}/attention")
+        page.wait_for_selector("#slot-beside .caption")
+        tall = "() => [...document.querySelectorAll('.caption')].map((each) => each.getBoundingClientRect().height)"
+        assert max(page.evaluate(tall)) < 45
+
+
+@pytest.mark.browser
 def test_a_click_on_a_head_shows_its_map(page: Page, serve_site: ServeSite, campaign: Path) -> None:
     caption = "() => document.querySelector('#slot-map .caption')?.textContent"
     with serve_site([campaign]) as site:
