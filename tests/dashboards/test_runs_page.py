@@ -161,6 +161,9 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
         assert chosen.get_attribute("href") == before
         page.wait_for_url("**/live/runs?selected=*&selected=*")
+        ticked = page.locator(".ag-row-selected .ag-checkbox-input-wrapper").first
+        fill = ticked.evaluate("(box) => getComputedStyle(box).backgroundColor")
+        assert fill == page.locator(".ag-row a").first.evaluate("(link) => getComputedStyle(link).color")
         page.reload()
         page.wait_for_selector(".ag-row-selected[row-index]")
         assert chosen.get_attribute("href") == before
