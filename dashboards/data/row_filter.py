@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -22,8 +23,8 @@ _COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
 HELP: Final = "operator=SSA seed<3 status!=ok cell~head; a word alone is searched in all columns"
 
 
-def keep_rows(found: pl.DataFrame, expression: str) -> pl.DataFrame:
-    """The rows that fit every condition of an expression.
+def keep_rows(found: pl.DataFrame, expression: str, same: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
+    """The rows that fit every condition of an expression; `same` has texts of the table by other names of them.
 
     A condition is NAME, one of = != < <= > >= ~ (contains) and a value, or a word that any column contains. Names are
     columns, or the part before their "@". Values with blanks stand in quotes.
@@ -33,11 +34,11 @@ def keep_rows(found: pl.DataFrame, expression: str) -> pl.DataFrame:
         Unknown: a column is not there, or a value to compare with is no number.
     """
     for part in split_query(expression):
-        found = found.filter(_condition(found, part))
+        found = found.filter(_condition(found, part, same))
     return found
 
 
-def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
+def _condition(found: pl.DataFrame, part: str, same: Mapping[str, str]) -> pl.Expr:
     given = _CONDITION.fullmatch(part)
     if given is None:
         return pl.any_horizontal(_contains(name, part) for name in found.columns)
@@ -53,7 +54,7 @@ def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
             raise Unknown(f"{part!r} compares numbers; got {value!r}") from error
     if sign not in ("=", "!="):
         raise Unknown(f"{part!r} compares sizes, and {column!r} holds texts; use = != or ~")
-    return _COMPARE[sign](pl.col(column).cast(pl.String).fill_null(""), value)
+    return _COMPARE[sign](pl.col(column).cast(pl.String).fill_null(""), same.get(value, value))
 
 
 def _contains(column: str, text: str) -> pl.Expr:

@@ -12,7 +12,8 @@ from known_campaign import Line, Planted, open_view, plant, seen, show_slot
 from playwright.sync_api import Page as Tab, Route
 from synthetic import Campaign, write_campaign
 
-from dashboards.app.page import PageView, SlotContent
+from ablate import Campaign as Logged
+from dashboards.app.page import PageView, SlotContent, grid_of
 from dashboards.app.pages.runs import RUNS
 from dashboards.data.run_keys import key_of, shorten_keys
 from store import Store
@@ -122,6 +123,17 @@ def test_the_answer_speaks_of_the_rows_shown(view: PageView) -> None:
     first = show(view, "?filter=operator=SSA").answer.splitlines()[0]
     assert first.endswith(f", of {best['label']}, seed {best['seed']}.")
     assert show(view, "?filter=seed>9").answer == "No trial fits the filter."
+
+
+def test_a_filter_takes_the_heading_of_cells_and_their_names_in_figures(tmp_path: Path) -> None:
+    campaign = Logged(tmp_path / "runs").grid("grid")
+    for rate in (1, 2):
+        with campaign.start("grid", label=f"SSA · lr={rate}", seed=0, config={"lr": rate}, axes={"lr": rate}) as run:
+            run.log(1, loss=1.0)
+    with open_view(tmp_path / "runs", RUNS) as view:
+        assert list(grid_of(view).look.names.values()) == ["1", "2"]
+        for condition in ("cell=1", "cell='SSA · lr=1'", "cell~lr=1", "cell!=2"):
+            assert show(view, f"?filter={condition}").data["label"].to_list() == ["SSA · lr=1"]
 
 
 def test_selected_runs_are_named_by_the_beginnings_of_their_keys(view: PageView, campaign: Campaign) -> None:

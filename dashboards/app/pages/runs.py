@@ -126,7 +126,8 @@ def _runs(view: PageView) -> SlotContent:
         require(f"grid {about.grid!r}", "column", name, known)
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     whole = _with_values(about, found, names).select(*names, "trial")
-    shown = keep_rows(whole, view.address.filter)
+    labels = {about.look.names[cell.cell]: cell.label for cell in about.cells}  # figures write a cell in short
+    shown = keep_rows(whole.with_columns(cell="label"), view.address.filter, labels).drop("cell")
     answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
     if view.address.by:
         return _group_rows(shown, view.address)._replace(answer=answer)
