@@ -30,6 +30,7 @@ MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
+_LINE: Final = 26  # letters of a name in one line
 _ROOMY: Final = 12  # up to here names may have several lines
 _EMPTY: Final = 74  # pixels of a figure without its rows
 
@@ -49,13 +50,21 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int) -> pl.D
 
 
 def draw_differences(
-    found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str], unit: str = ""
+    found: pl.DataFrame,
+    look: CellLook,
+    measure: GridMeasure,
+    words: Mapping[str, str],
+    unit: str = "",
+    longest: int = _LINE,
 ) -> go.Figure:
-    """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
+    """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right.
+
+    Names of more than `longest` letters have several lines.
+    """
     rows, scale = list(found.iter_rows(named=True)), measure.scale
     roomy = len(rows) <= _ROOMY
     names = [look.names[row["cell"]] for row in rows]
-    names = list(map(break_name, names)) if roomy else one_line(names)
+    names = [break_name(name, longest) for name in names] if roomy else one_line(names)
     names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     title = change_title(measure, unit, "difference in")
     figure = canvas(_height(names, 30 if roomy else 24), x=title)
@@ -139,7 +148,9 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> g
     drawn = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
         cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
     )
-    return draw_differences(drawn, CellLook(names, {}), measure, {word: mark_verdict(word) for word in ICONS}, unit)
+    words = {word: mark_verdict(word) for word in ICONS}
+    longest = 0 if any(len(name) > _LINE for name in names.values()) else _LINE  # all rows in one form
+    return draw_differences(drawn, CellLook(names, {}), measure, words, unit, longest)
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

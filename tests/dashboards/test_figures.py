@@ -198,6 +198,9 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert found.effects["effect"].to_list() == pytest.approx([0.4], abs=1e-9)
     figure = check_json(forest.draw_effects(found.effects, MEASURE))
     assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow"]
+    both = pl.concat([found.effects, found.effects.with_columns(factor=pl.lit("lr"), level=pl.lit("1"))])
+    figure = forest.draw_effects(both, MEASURE)
+    assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow", "lr<br>1 against narrow"]
 
 
 def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
