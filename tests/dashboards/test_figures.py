@@ -18,10 +18,12 @@ from dashboards.data.seed_averages import Scale
 from dashboards.figures import forest, probe_curves, shift, states, training
 from dashboards.figures.canvas import (
     break_name,
+    canvas,
     is_cut,
     least_width,
     log_ticks,
     one_line,
+    standalone,
     value_axis,
 )
 from dashboards.figures.panels import panels, title_panels
@@ -175,6 +177,13 @@ def test_cells_with_long_names_have_rows_and_panels_of_different_names(about: Gr
     figure, places = panels(len(names), 100)
     title_panels(figure, places, names)
     assert len({note.text for note in figure.layout.annotations}) == len(names)
+
+
+def test_a_file_has_the_title_of_its_only_level_axis_in_one_line() -> None:
+    title = "difference in loss, log axis (lower is better)"
+    figure = canvas(300, x=title)
+    assert "<br>" in figure.layout.xaxis.title.text  # a telephone has 44 letters
+    assert standalone(figure, "effects").layout.xaxis.title.text == title
 
 
 def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:
