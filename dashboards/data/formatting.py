@@ -30,6 +30,13 @@ def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str
     return _use_minus(mantissa) + " × 10" + str(int(exponent)).translate(SUPERSCRIPT)
 
 
+def numbers_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with three significant digits, or with four where only these tell them apart."""
+    short = number(one), number(other)
+    long = number(one, 4, padded=True), number(other, 4, padded=True)
+    return long if short[0] == short[1] and long[0] != long[1] else short
+
+
 def _use_minus(text: str) -> str:
     return text.replace("-", _MINUS)
 

@@ -10,6 +10,7 @@ import pytest
 from known_campaign import open_view, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
+from ablate import Campaign
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES
 from dashboards.data.formatting import number
@@ -74,6 +75,21 @@ def test_the_answer_names_the_group_that_ends_best(view: PageView) -> None:
         f"{last['group'][0]} ends with the lowest mean loss of those shown: {number(last['value'][0])}"
     )
     assert show(view, "?metric=spiky").answer == ""
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [((1.8031, 1.7996), "1.800 (a: 1.803)"), ((1.9, 1.8), "1.8 (a: 1.9)"), ((1.80001, 1.8), "1.8 (a: 1.8)")],
+)
+def test_the_answer_has_digits_that_tell_two_values_apart(
+    tmp_path: Path, losses: tuple[float, float], words: str
+) -> None:
+    campaign = Campaign(tmp_path / "runs").grid("grid", baseline="a")
+    for label, loss in zip("ab", losses, strict=True):
+        with campaign.start("grid", label=label, seed=0, config={"label": label}) as run:
+            run.log(1, loss=loss)
+    with open_view(tmp_path / "runs", CURVES) as view:
+        assert show(view).answer.startswith(f"b ends with the lowest mean loss of those shown: {words}.")
 
 
 def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from dashboards.app import run_groups
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
 from dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
-from dashboards.data.formatting import count, join_words, number
+from dashboards.data.formatting import count, join_words, number, numbers_apart
 from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import require
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
@@ -80,11 +80,12 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
     values = dict(ends.select("series", "value").iter_rows())
     best = next(iter(values))
     base = run_groups.baseline_group(grid_of(view), of.found, best)
-    beside = ""
+    ending, beside = number(values[best]), ""
     if base is not None and base != best and base in values:
-        beside = f" ({of.names[base]}: {number(values[base])})"
+        ending, other = numbers_apart(values[best], values[base])
+        beside = f" ({of.names[base]}: {other})"
     extreme = "highest" if way == "higher" else "lowest"
-    ends_with = f"{of.names[best]} ends with the {extreme} mean {name} of those shown: {number(values[best])}{beside}."
+    ends_with = f"{of.names[best]} ends with the {extreme} mean {name} of those shown: {ending}{beside}."
     return f"{ends_with} Overview tells which differences are real."
 
 
