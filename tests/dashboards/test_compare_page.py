@@ -233,3 +233,16 @@ def test_a_click_on_a_difference_shows_why(page: Page, root: Path, serve_site: S
             "() => document.querySelector('#slot-why .caption').innerText.startsWith('alpha against')"
         )
         assert "cell=" in page.url
+
+
+@pytest.mark.browser
+def test_slots_side_by_side_stay_so_on_paper(page: Page, root: Path, serve_site: ServeSite) -> None:
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/{root.name}/compare")
+        page.wait_for_selector("#slot-differences .main-svg")
+        page.emulate_media(media="print")
+        place = "(name) => { const { x, y } = document.querySelector(name).getBoundingClientRect(); return [x, y]; }"
+        (left, top), (right, beside) = (page.evaluate(place, f"#slot-{name}") for name in ("paired", "why"))
+        page.emulate_media(media="screen")
+        assert left < right
+        assert top == pytest.approx(beside, abs=5)
