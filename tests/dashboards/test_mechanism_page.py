@@ -175,7 +175,7 @@ def test_the_page_prefers_a_probe_that_all_cells_have(tmp_path: Path) -> None:
         heads = show_slot(view, MECHANISM, "heads", "?probe=number.b")
     assert shown.answer.startswith("Entropy of attention differs most between cells, of what the most cells recorded: ")
     assert "Point: mean over seeds. Bar: 95 % t interval" in shown.caption  # one step has no line
-    assert figure(number).layout.yaxis.title.text == "learned number: b"  # of another unit for each number
+    assert figure(number).layout.yaxis.title.text == "learned number: b"  # each number has another unit
     assert "the number's own" not in str(figure(heads))
 
 
