@@ -7,7 +7,9 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from known_campaign import open_view, show_slot
+from playwright.sync_api import Page
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from ablate import Campaign
@@ -253,3 +255,12 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     assert data["least"].min() == 1.0
     assert data["greatest"].max() == 4.0
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
+
+
+@pytest.mark.browser
+def test_the_value_of_a_slider_is_no_box_over_the_page(page: Page, serve_site: ServeSite, root: Path) -> None:
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/{root.name}/curves")
+        value = page.locator(".dash-slider-tooltip")
+        value.wait_for(state="attached")
+        assert value.evaluate("(box) => getComputedStyle(box).boxShadow") == "none"
