@@ -20,7 +20,7 @@ from store.statistics import Objective, pareto as standings, summarise, t_interv
 from store.statistics.paired_differences import or_null
 from store.statistics.scales import back, forward
 
-_SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
+_SIZES: Final = {"on the front": 13, "inconclusive": 10, "dominated": 9}
 _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
 _MOST_NAMES: Final = 12
 _FRAME: Final = (1000, 400)  # pixels of the usual frame, in which names are placed

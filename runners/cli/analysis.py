@@ -325,7 +325,7 @@ def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataF
     write_remarks(row["note"] for row in rows if row["note"])
 
 
-_STANDINGS = ("on the front", "not told apart", "dominated")
+_STANDINGS = ("on the front", "inconclusive", "dominated")
 
 
 def _standing(row: Mapping[str, Any], most: int | None) -> str:
@@ -333,10 +333,10 @@ def _standing(row: Mapping[str, Any], most: int | None) -> str:
     standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
     if not rivals or most is None:
         return str(standing)
-    joined = {"dominated": "dominated by", "not told apart": "not told apart from"}
+    joined = {"dominated": "dominated by", "inconclusive": "inconclusive against"}
     is_named = row["dominated_by"] and len(rivals[0]) <= most
     words = some(rivals, 1) if is_named else format_count(len(rivals), "cell")
-    return f"{joined.get(standing, f'{standing}, not told apart from')} {words}"
+    return f"{joined[standing]} {words}"
 
 
 def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:

@@ -18,7 +18,7 @@ from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, Scale, back, response
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
-STANDINGS: Final = ("dominated", "on the front", "not told apart")
+STANDINGS: Final = ("dominated", "on the front", "inconclusive")
 
 _MOST_NAMED: Final = 6
 _BEFORE: Final[dict[str, Any]] = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
@@ -68,7 +68,7 @@ def pareto(
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(dominates[:, at])]
-        standing = "dominated" if by else "on the front" if front[at] else "not told apart"
+        standing = "dominated" if by else "on the front" if front[at] else "inconclusive"
         means = [_mean(table[at, :, k], each) for k, each in enumerate(objectives)]
         inconclusive = [names[j] for j in np.flatnonzero(~better[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())

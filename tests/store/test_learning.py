@@ -82,8 +82,8 @@ def test_a_cell_worse_in_both_is_dominated_and_survivors_are_not_compared(store:
     for against in ("loss", "parameters"):
         found = pareto(store, "quickstart", [against])
         assert dict(found.select("label", "standing").iter_rows()) == {
-            "softmax": "not told apart",
-            "SSA": "not told apart",
+            "softmax": "inconclusive",
+            "SSA": "inconclusive",
             "Integral": "dominated",
         }
         assert found["label"].to_list()[0] == "softmax"
@@ -91,7 +91,7 @@ def test_a_cell_worse_in_both_is_dominated_and_survivors_are_not_compared(store:
         assert "against SSA: failures differ between the groups (1 failed only in it)" in found["note"][0]
         assert found["note"].to_list()[-1].startswith("caution: with fewer than 5 pairs")
     tied = pareto(store, "quickstart", ["train_s"])
-    assert set(tied["standing"]) == {"not told apart"}, "equal seconds on every seed are no proof of equal cost"
+    assert set(tied["standing"]) == {"inconclusive"}, "equal seconds on every seed are no proof of equal cost"
 
 
 def test_what_is_not_there_is_named(store: Store) -> None:

@@ -46,7 +46,7 @@ def test_a_cell_without_runs_counts_in_both_families() -> None:
     for claim, cell, planned in (("dominated", "b", (2, 6)), ("on the front", "a", (2, 3))):
         least = max(p) if claim == "dominated" else 2 * min(p)  # the better of two objectives, Bonferroni
         told = [standing(pareto(of, TWO, alpha=least * sum(planned) / 2))[cell] for of in (values, more)]
-        assert told == [claim, "not told apart"]
+        assert told == [claim, "inconclusive"]
 
 
 def test_the_front_names_the_cells_that_nothing_is_known_of_and_against_nobody_nothing_is_shown() -> None:
@@ -57,12 +57,12 @@ def test_the_front_names_the_cells_that_nothing_is_known_of_and_against_nobody_n
         ("on the front", "not compared with none: no usable run")
     }
     for few in (values.filter(label="a"), pl.concat([values.filter(label="a"), empty]), values.head(1)):
-        assert pareto(few, TWO)["standing"].to_list() == ["not told apart"]
+        assert pareto(few, TWO)["standing"].to_list() == ["inconclusive"]
 
 
 def test_two_seeds_show_nothing_however_far_apart() -> None:
     values = runs(CELLS, noise=1e-6, seeds=2, rng=np.random.default_rng(3))
-    assert set(pareto(values, TWO)["standing"]) == {"not told apart"}
+    assert set(pareto(values, TWO)["standing"]) == {"inconclusive"}
 
 
 @pytest.mark.parametrize(("seeds", "share"), [(5, 0.01)])
@@ -91,7 +91,7 @@ def test_what_is_the_same_on_every_seed_needs_no_test() -> None:
     assert standing(found) == {"a": "on the front", "b": "dominated", "c": "on the front"}
     assert found["parameters"].to_list() == pytest.approx([200, 200, 100])
     twins = pareto(values.with_columns(loss=pl.lit(1.0), parameters=pl.lit(5)), [TWO[0], Objective("parameters")])
-    assert set(twins["standing"]) == {"not told apart"}, "equal in everything is no domination"
+    assert set(twins["standing"]) == {"inconclusive"}, "equal in everything is no domination"
 
 
 def test_a_tie_in_what_has_noise_is_no_equality() -> None:
@@ -116,7 +116,7 @@ def test_a_forbidden_pair_shows_nothing_and_says_why() -> None:
     keys = {name: f"key of {name}" for name in CELLS}
     barred = {(keys["bad"], keys[name]): "failures differ" for name in CELLS if name != "bad"}
     found = pareto(values, TWO, forbidden=barred | {(b, a): why for (a, b), why in barred.items()})
-    assert set(found["standing"]) == {"not told apart"}
+    assert set(found["standing"]) == {"inconclusive"}
     notes = dict(found.select("label", "note").iter_rows())
     assert notes["bad"] == "against good, cheap, middle: failures differ"
     assert notes["good"] == "against bad: failures differ"
