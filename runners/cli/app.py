@@ -18,6 +18,7 @@ from cyclopts.exceptions import CycloptsError
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
 from runners.cli.analysis import curves, effects, pareto
 from runners.cli.catalogue import operators, probes, prove, tasks
+from runners.cli.compare import compare
 from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.edit import note, rename, rm, tag
 from runners.cli.evaluate import evaluate
@@ -29,7 +30,7 @@ from runners.cli.plan import plan
 from runners.cli.published import published
 from runners.cli.repro import repro
 from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
-from runners.cli.results import compare, status, table
+from runners.cli.results import status, table
 from runners.cli.retry import retry
 from runners.cli.run import run
 from runners.output import tell, write

@@ -1,16 +1,14 @@
-"""Commands that show the state and the results of a campaign: status, table, compare."""
+"""Commands that show the state and the results of a campaign: status, table."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import SpecError
 from grid.names import some
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
-from runners.cli.resolve import MOST_NAMED, choose_grid, find_several, open_campaign, open_grid, read_warnings
+from runners.cli.resolve import MOST_NAMED, choose_grid, open_campaign, open_grid
 from runners.cli.verdict_text import (
     find_cells,
     keep_cells,
@@ -20,8 +18,7 @@ from runners.cli.verdict_text import (
     write_title,
     write_verdicts,
 )
-from runners.output import format_count, name_measure, tell, write, write_frame, write_json, write_prose, write_table
-from store.export.plain import plain
+from runners.output import tell, write, write_frame, write_json, write_prose
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,11 +28,6 @@ if TYPE_CHECKING:
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
-_MOST_COMPARED = 12
-_MOST_RESULTS = 30
-"""Results of up to `_BESIDE` trials that are listed; of more, whose columns follow below, fewer."""
-_BESIDE = 4
-_ABSENT = "(not there)"
 
 
 def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
@@ -228,158 +220,3 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         write(f"{found['label']}, grid {grid}")
         for line in why_text(found):
             write_prose(f"  {line}")
-
-
-def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> None:
-    """Compare two trials or more: first their specs, then their results.
-
-    Parameters
-    ----------
-    trials
-        Keys of trials, or their beginnings, or labels; or a query that fits them: operator=SSA seed=1. A trial that is
-        in several of the campaigns is compared with itself.
-    """
-    wanted: list[Sequence[str]] = (
-        [trials] if any("=" in word for word in trials) else [(word,) for word in dict.fromkeys(trials)]
-    )
-    runs: list[_ComparedTrial] = []
-    missing: dict[Sequence[str], NotFoundError] = {}
-    found: set[Sequence[str]] = set()
-    warnings: list[str] = []
-    for path in campaign or (None,):
-        with open_campaign(path) as store:
-            warnings += read_warnings(store, quiet=as_json)
-            for words in wanted:
-                try:
-                    keys = find_several(store, words)
-                except NotFoundError as error:
-                    missing[words] = error
-                    continue
-                found.add(words)
-                runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
-    for unknown in missing.keys() - found:
-        raise missing[unknown]
-    if len(runs) < 2:
-        given = f"{' '.join(trials)!r} means {len(runs)}" if trials else "none is named"
-        raise SpecError(f"a comparison is between two trials or more; {given}; name them by label, key or a condition")
-    _write_comparison(runs, warnings, as_json=as_json)
-
-
-def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
-    is_pair, spec, (columns, rows) = len(runs) == 2, _differences([run.spec for run in runs]), _results(runs)
-    if as_json:
-        lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
-        results = [dict(zip(columns, row, strict=True)) for row in rows]
-        write_json("compare", {"spec": lines if is_pair else spec, "results": results}, warnings)
-        return
-    if len(runs) > _MOST_COMPARED:
-        raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
-    fields = [each for each in spec if not _follows(*each, spec)]
-    if len(fields) < len(runs) > 2:
-        trials = [(run.name, run.label, *(values[at] for _, values in fields)) for at, run in enumerate(runs)]
-        write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
-    else:
-        write("\n".join(f"{run.name}  {run.label}  seed {run.seed}" for run in runs))
-    if is_pair:
-        write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
-    elif len(fields) >= len(runs):
-        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], blocks=True)
-    different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
-    if different:
-        most = _MOST_RESULTS * _BESIDE // max(_BESIDE, len(runs))
-        shown = [
-            (name_measure({"name": name, "point": dict(point)}), *values)
-            for name, point, *values in _sort_results(runs, different)[:most]
-        ]
-        write_table(["result", *columns[2:]], shown, blocks=True)
-        if len(different) > most:
-            more = f"... {len(different) - most} more, sorted by difference relative to the largest value of a name"
-            write(f"{more}; --json has all")
-    left_out = (
-        (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
-        (len(rows) - len(different), "result that is equal", "results that are equal"),
-    )
-    if words := " and ".join(format_count(*each) for each in left_out if each[0]):
-        write(f"left out: {words}; --json has all")
-
-
-def _sort_results(runs: "Sequence[_ComparedTrial]", rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort rows of `_results`: measures of grids, then the largest differences, relative to what their name reaches."""
-    values = [[value for value in row[2 : 2 + len(runs)] if value is not None] for row in rows]
-    largest: dict[str, float] = {}
-    for (name, *_), of in zip(rows, values, strict=True):
-        largest[name] = max(largest.get(name, 0.0), *map(abs, of))
-    own = [run.measure for run in runs]
-    ranks = [
-        ((row[0], dict(row[1])) not in own, -(max(of) - min(of)) / (largest[row[0]] or 1.0))
-        for row, of in zip(rows, values, strict=True)
-    ]
-    return [rows[at] for at in sorted(range(len(rows)), key=ranks.__getitem__)]
-
-
-def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Return True if a field is there only since the kind of a choice differs, and is equal wherever it is there."""
-    kinds = [each.removesuffix("kind") for each, of in spec if each.endswith(".kind") and _ABSENT not in of]
-    return _ABSENT in values and len(set(values)) == 2 and path.startswith(tuple(kinds))
-
-
-class _ComparedTrial(NamedTuple):
-    key: str
-    name: str
-    """Heading of its column."""
-    label: str | None
-    seed: int | None
-    measure: tuple[str, Mapping[str, float]] | None
-    """Name and point of the measure of its grid."""
-    spec: Mapping[str, Any]
-    final: Mapping[tuple[str, str], tuple[Any, float]]
-    """By name and point as text, the point and the value."""
-
-
-def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
-    text, label, seed, grid = store.sql(
-        "SELECT t.spec, g.label, g.seed, g.grid FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key "
-        "LIMIT 1",
-        {"key": key},
-    ).row(0)
-    final = store.sql(
-        """
-        SELECT DISTINCT name, point, value FROM v_final
-        WHERE trial = $key AND source = 'evaluation' AND NOT coalesce(map_contains(point, 'position'), false)
-        ORDER BY name, point
-        """,
-        {"key": key},
-    )
-    values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
-    name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
-    measure = store.grid(grid)["measure"] if grid else None
-    own = (measure["name"], measure.get("point") or {}) if measure and "name" in measure else None
-    return _ComparedTrial(key, name, label, seed, own, json.loads(text), values)
-
-
-def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return columns and rows: of two runs what both have and the difference, else what any has."""
-    if len(runs) == 2:
-        first, second = (run.final for run in runs)
-        pairs = {key: (point, value, second[key][1]) for key, (point, value) in first.items() if key in second}
-        columns = ["name", "point", "first", "second", "difference"]
-        return columns, [(name, point, one, two, two - one) for (name, _), (point, one, two) in pairs.items()]
-    keys = {key: run.final[key][0] for run in runs for key in run.final}
-    return ["name", "point", *(run.name for run in runs)], [
-        (key[0], point, *(run.final.get(key, (None, None))[1] for run in runs)) for key, point in keys.items()
-    ]
-
-
-def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    leaves = [dict(_leaves(spec)) for spec in specs]
-    paths = dict.fromkeys(path for each in leaves for path in each)
-    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
-    return [(path, values) for path, values in found if len(set(values)) > 1]
-
-
-def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from _leaves(value, f"{path}.{name}" if path else str(name))
-    else:
-        yield path, json.dumps(data, ensure_ascii=False)

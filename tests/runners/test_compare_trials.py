@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from synthetic import Campaign, write_campaign
 
-from runners.cli.results import _ABSENT, _follows
+from runners.cli.compare import _ABSENT, _follows
+from store.campaign import Campaign as Logged
 
 Ablate = Callable[..., Any]
 
@@ -84,6 +85,16 @@ def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablat
     asked = ablate("compare", "operator=SSA", "--json", "--campaign", campaign.root).out
     assert asked == ablate("compare", *keys, "--json", "--campaign", campaign.root).out
     assert "means 1" in ablate("compare", "operator=SSA", "seed=1", "--campaign", campaign.root, code=2).err
+
+
+def test_trials_of_a_query_are_in_the_order_of_the_plan(tmp_path: Path, ablate: Ablate) -> None:
+    campaign = Logged(tmp_path).grid("rates", baseline="a 0.1", measure={"name": "mse", "better": "lower"})
+    for label, rate in (("a", 0.1), ("a", 0.2), ("a", 0.3), ("b", 0.3), ("b", 0.1), ("b", 0.2)):
+        axes = {"operator": label, "lr": rate}
+        with campaign.start("rates", label=f"{label} {rate}", seed=0, config=axes, axes=axes) as run:
+            run.evaluate(1, "mse", rate, items=1)
+    lines = ablate("compare", "operator=b", "seed=0", "--campaign", tmp_path).out.splitlines()
+    assert [line.split()[2] for line in lines[1:4]] == ["0.1", "0.2", "0.3"]
 
 
 def test_what_follows_from_a_kind_and_what_is_equal_is_left_out() -> None:
