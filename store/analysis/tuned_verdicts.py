@@ -43,10 +43,17 @@ def _tune(
 ) -> tuple[Selected, pl.DataFrame, Baseline, GridMeasure]:
     """The choice, the runs to report without those of a cell that nothing chose, their baseline and the measure."""
     by = measure_of(store, grid, None)
-    names = [axis["name"] for axis in store.grid(grid)["axes"]]
+    header = store.grid(grid)
+    names = [axis["name"] for axis in header["axes"]]
     for name in over:
         if name not in names:
             raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{suggest_name(name, names)}")
+    matched = header.get("matched") or []
+    if matched and set(names) <= {*over, *matched}:
+        raise SpecError(
+            f"a selection keeps an axis on which cells differ from their baseline; got {', '.join(over)}, and beside it "
+            f"each cell has its baseline's levels: select over {' or '.join(matched)}"
+        )
     values = runs(store, grid, by)
     axes = [json.loads(text) for text in values["axes"]]
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]

@@ -341,6 +341,8 @@ def test_tuned_cells_are_listed_with_the_baselines_that_they_are_compared_with(
     tmp_path: Path, ablate: Callable
 ) -> None:
     write_matched(tmp_path)
+    said = ablate("table", "--best-over", "operator", "--campaign", tmp_path, code=2).err
+    assert "got operator, and beside it each cell has its baseline's levels: select over gate or lr" in said
     lines = ablate("table", "--best-over", "lr", "--campaign", tmp_path).out.splitlines()
     assert lines[1].startswith("against the baseline of the same gate, paired")
     shown = [line.partition("  ")[0] for line in lines if "·" in line]
