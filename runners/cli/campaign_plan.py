@@ -1,8 +1,10 @@
 """Plan of a run: counts, cells left out by rules, parameters, expected time and statistical power."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -158,11 +160,7 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any]) -> Iterator[str]:
     if "overrides" in header:
         yield f"  overrides: {' '.join(header['overrides'])}"
     for axis in header["axes"]:
-        text = ", ".join(axis["labels"])
-        if len(text) > AXIS_WIDTH:  # leave out the end of a long list
-            shown = text[:AXIS_WIDTH].rpartition(", ")[0] or text[:AXIS_WIDTH]
-            text = f"{shown}, ... ({len(axis['labels'])} values)"
-        yield f"  axis {axis['name']}: {text}"
+        yield f"  axis {axis['name']}: {_list_labels(axis['labels'])}"
     for rule in header["rules"]:
         yield f"  left out {format_count(rule['count'], 'cell')}: {rule['reason']}"
     yield from _cell_lines([each for each in plan.cells if each.grid == name])
@@ -172,6 +170,15 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any]) -> Iterator[str]:
     for each in plan.resolutions:
         if each.grid == name:
             yield from (f"  {line}" for line in resolution_lines(each))
+
+
+def _list_labels(labels: Sequence[str]) -> str:
+    """Join labels, without the end of a long list; a tuple such as (0.9, 0.95) has brackets."""
+    texts = [f"({label})" if ", " in label and not label.endswith(")") else label for label in labels]
+    ends = [*accumulate(len(text) + 2 for text in texts)]
+    shown = texts[: max(1, bisect_right(ends, AXIS_WIDTH + 2))]
+    end = f", ... ({len(labels)} values)" if len(shown) < len(texts) else ""
+    return f"{', '.join(shown)}{end}"
 
 
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:

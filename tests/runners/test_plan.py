@@ -56,6 +56,13 @@ def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path
     assert len(plan.trials) == plan.to_do == 6
 
 
+def test_a_plan_writes_the_tuples_of_an_axis_in_brackets(tmp_path: Path) -> None:
+    grid = toy_grid()
+    betas = over("operator.rate", [0.1, 0.2], labels=["0.9, 0.95", "0.9, 0.999"])
+    lines = plan_lines(plan_campaign(tmp_path, [Grid(name="betas", base=grid.base, axes=[betas], seeds=[0])]))
+    assert "  axis rate: (0.9, 0.95), (0.9, 0.999)" in lines
+
+
 def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_path: Path) -> None:
     rates = [0.5**number for number in range(12)]
     grid = Grid("many", ToyTrial(), [over("operator.rate", rates, name="rate")], seeds=[3, 4])
