@@ -82,7 +82,7 @@ def read_objectives(
         else:
             taken = _read_values(store, grid, each).rename({"value": column})
         if taken[column].null_count() == taken.height:
-            have = [*known_costs(store, grid), *_read_recorded(store, grid)] or "nothing yet"
+            have = ", ".join([*known_costs(store, grid), *_read_recorded(store, grid)]) or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     cells = arms(found)

@@ -173,7 +173,7 @@ def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
     names = listed["name"].unique(maintain_order=True).to_list()
     if measure.name not in names:
         hint = suggest_name(measure.name, names)
-        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {names}{hint}"
+        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {', '.join(names)}{hint}"
     points = listed.filter(name=measure.name)["point"]
     return (
         f"no finished run of grid {grid!r} has {measure.name!r} at {dict(measure.point)}; "

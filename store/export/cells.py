@@ -104,7 +104,8 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
     )
     if found.is_empty():
         known = store.list_names(grid, "v_final")
-        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {known}{suggest_name(name, known)}")
+        near = suggest_name(name, known)
+        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {', '.join(known)}{near}")
     points = [dict(point) for point in found["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
     if not agreeing:

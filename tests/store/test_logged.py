@@ -69,6 +69,8 @@ def test_a_loop_that_logs_two_variants_gets_a_verdict(campaign: Campaign, capsys
     for command, told in (("table", "better"), ("status", "6 of 6 trials done")):
         assert execute([command, "--campaign", str(campaign.root)]) == 0
         assert told in capsys.readouterr().out
+    assert execute(["curves", "--campaign", str(campaign.root)]) == 3
+    assert "tokens of a step come from a trial's task, and no ended run of grid 'widths'" in capsys.readouterr().err
     assert "widths" in write_report(campaign.root).read_text()
 
 
