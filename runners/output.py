@@ -19,6 +19,8 @@ from store.export.plain import escape_control, plain
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console
+    from rich.table import Table
 
 SCHEMA = 1
 LINE_EVERY_S = 10.0
@@ -27,6 +29,8 @@ SLOW_AFTER_S = 2.0
 """Seconds after which a part of a command is named."""
 _WORD = 12
 """Longer words are broken before columns are left out."""
+_LONG_WORD = 40
+"""The same where columns move into a block below."""
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
 _READABLE = 20
@@ -105,23 +109,21 @@ def write_table(
     *,
     blocks: bool = False,
     brief: bool = False,
-) -> None:
-    """Columns as wide as they need to be; numbers to the right. No number is broken.
+) -> int:
+    """Columns as wide as they need to be; numbers to the right. No number is broken. Return the number of lines.
 
     If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
     first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
     If that is not enough, texts are broken, then columns are left out from the right, but for the answer, the last one
-    beside labels; with `blocks` they follow below. With `brief` the last column, a text, ends where the line does.
+    beside labels. With `blocks` they follow below, and words stay whole. With `brief` the last column, a text, ends
+    where the line does.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
-    room = console.width
-    cells = [[escape_control(_cell(value)) for value in row] for row in rows]
+    room = (console := _open_console()).width
+    cells, titles = [[escape_control(_cell(each)) for each in row] for row in rows], [*map(escape_control, headings)]
     numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
     widths = [max((_width(row[at]) for row in cells), default=0) for at in range(len(headings))]
-    titles = [escape_control(heading) for heading in headings]
     shown, blanks = [*range(len(headings))], 2
     if _measure(titles, widths, shown, blanks) > room:
         blanks = 1
@@ -131,7 +133,9 @@ def write_table(
         titles[:labels] = shorten(titles[:labels], most)
         _shorten_columns(cells, labels, most)
     columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
-    ranges = {at: _range(texts, whole=numeric[at] or ((blocks or brief) and at == 0)) for at, texts in columns.items()}
+    word = _LONG_WORD if blocks else _WORD
+    whole = {at: numeric[at] or ((blocks or brief) and at == 0) for at in shown}
+    ranges = {at: _range(texts, word, whole=whole[at]) for at, texts in columns.items()}
     chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
     console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
@@ -139,14 +143,29 @@ def write_table(
         table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
     if brief and len(headings) - 1 in chosen:
         table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
-    for row in cells:
-        table.add_row(*(row[at] for at in chosen))
-    console.print(table)
+    lines = _print_rows(console, table, [[row[at] for at in chosen] for row in cells])
     if blocks and (later := [at for at in shown if at not in chosen]):
         first, *rest = [[line[at] for at in (0, *later)] for line in (headings, *rows)]
-        write_table([str(heading) for heading in first], rest, blocks=True)
-    elif left_out := [heading for at, heading in enumerate(headings) if at not in chosen]:
+        return lines + write_table([str(heading) for heading in first], rest, blocks=True)
+    if left_out := [heading for at, heading in enumerate(headings) if at not in chosen]:
         write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(left_out))}")
+    return lines
+
+
+def _open_console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
+
+
+def _print_rows(console: "Console", table: "Table", rows: Sequence[Sequence[str]]) -> int:
+    """Print a table with these rows; return the number of its lines."""
+    for row in rows:
+        table.add_row(*row)
+    with console.capture() as printed:
+        console.print(table)
+    sys.stdout.write(printed.get())
+    return printed.get().count("\n")
 
 
 def fits(headings: Sequence[str], rows: Sequence[Sequence[object]], labels: int) -> bool:
@@ -164,13 +183,13 @@ def _shorten_columns(cells: Sequence[list[str]], labels: int, most: int) -> None
             row[at] = text
 
 
-def _range(texts: Sequence[str], *, whole: bool) -> tuple[int, int]:
+def _range(texts: Sequence[str], word_width: int, *, whole: bool) -> tuple[int, int]:
     """Return the least and the wanted width of a column with the heading and the cells `texts`.
 
-    The cells stay `whole`, or words of usual length and numbers do.
+    The cells stay `whole`, or words up to `word_width` and numbers do.
     """
     words = [word for text in (texts[:1] if whole else texts) for word in text.split()]
-    least = max((len(word) if _NUMBER.match(word) else min(len(word), _WORD) for word in words), default=1)
+    least = max((len(word) if _NUMBER.match(word) else min(len(word), word_width) for word in words), default=1)
     return max([least, *map(_width, texts[1:])] if whole else [least]), max(map(_width, texts))
 
 

@@ -18,6 +18,8 @@ _MOST_COMPARED = 12
 _MOST_RESULTS = 30
 """Results of up to `_BESIDE` trials that are listed; of more, whose columns follow below, fewer."""
 _BESIDE = 4
+_SCREEN, _FEWEST_RESULTS = 53, 10
+"""Lines of a screen without headings of results and what was left out, and those that results have in any case."""
 _ABSENT = "(not there)"
 
 
@@ -77,30 +79,34 @@ def _in_plan_order(store: "Store", keys: list[str]) -> list[str]:
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
     is_pair, spec, (columns, rows) = len(runs) == 2, _differences([run.spec for run in runs]), _results(runs)
     if as_json:
-        lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
-        results = [dict(zip(columns, row, strict=True)) for row in rows]
-        write_json("compare", {"spec": lines if is_pair else spec, "results": results}, warnings)
+        texts = [f"{path}: {' -> '.join(values)}" for path, values in spec]
+        data = [dict(zip(columns, row, strict=True)) for row in rows]
+        write_json("compare", {"spec": texts if is_pair else spec, "results": data}, warnings)
         return
     if len(runs) > _MOST_COMPARED:
         raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
-    fields = [each for each in spec if not _follows(*each, spec)]
+    fields, lines = [each for each in spec if not _follows(*each, spec)], len(runs)
+    runs, specs = _shorten_names(runs), list({run.key: at for at, run in enumerate(runs)}.values())
+    columns[2:] = columns[2:] if is_pair else [run.name for run in runs]
     if len(fields) < len(runs) > 2:
         trials = [(run.name, run.label, *(values[at] for _, values in fields)) for at, run in enumerate(runs)]
-        write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
+        lines = write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
     else:
         write("\n".join(f"{run.name}  {run.label}  seed {run.seed}" for run in runs))
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     elif len(fields) >= len(runs):
-        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in fields], blocks=True)
+        by_field = [(path, *(values[at] for at in specs)) for path, values in fields]
+        lines += write_table(["field", *(runs[at].key[:8] for at in specs)], by_field, blocks=True)
     different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
     if different:
-        most = _MOST_RESULTS * _BESIDE // max(_BESIDE, len(runs))
-        shown = [
+        room = min(_MOST_RESULTS, max(_SCREEN - lines, _FEWEST_RESULTS))
+        most = room * _BESIDE // max(_BESIDE, len(runs))
+        results = [
             (name_measure({"name": name, "point": dict(point)}), *values)
             for name, point, *values in _sort_results(runs, different)[:most]
         ]
-        write_table(["result", *columns[2:]], shown, blocks=True)
+        write_table(["result", *columns[2:]], results, blocks=True)
         if len(different) > most:
             more = f"... {len(different) - most} more, sorted by difference relative to the largest value of a name"
             write(f"{more}; --json has all")
@@ -110,6 +116,17 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
         write(f"left out: {words}; --json has all")
+
+
+def _shorten_names(runs: "Sequence[_ComparedTrial]") -> "list[_ComparedTrial]":
+    """Name the campaigns of trials by their folders' names if these differ."""
+    folders = {run.campaign.resolve(): run.campaign.resolve().name for run in runs if run.campaign}
+    if len({*folders.values()}) < len(folders):
+        return [*runs]
+    return [
+        run if run.campaign is None else run._replace(name=f"{run.key[:8]} in {folders[run.campaign.resolve()]}")
+        for run in runs
+    ]
 
 
 def _sort_results(runs: "Sequence[_ComparedTrial]", rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -136,6 +153,8 @@ class _ComparedTrial(NamedTuple):
     key: str
     name: str
     """Heading of its column."""
+    campaign: Path | None
+    """Its campaign, if there are several."""
     label: str | None
     seed: int | None
     measure: tuple[str, Mapping[str, float]] | None
@@ -163,7 +182,7 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     measure = store.grid(grid)["measure"] if grid else None
     own = (measure["name"], measure.get("point") or {}) if measure and "name" in measure else None
-    return _ComparedTrial(key, name, label, seed, own, json.loads(text), values)
+    return _ComparedTrial(key, name, campaign, label, seed, own, json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -62,6 +62,25 @@ def test_twelve_trials_fit_a_screen(tmp_path: Path, ablate: Ablate, monkeypatch:
     assert all(f"{value:.6g}" in shown.split() for value in values)
 
 
+def test_words_stay_whole_and_equal_specs_of_two_campaigns_have_one_column(
+    tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{name}_of_the_gallery" for name in ("attention", "forgetting", "principled", "windowed")]
+    for place in ("first", "second"):
+        for at, name in enumerate(names):
+            config = {f"the_{field}_field": f"{name}_{field}" for field in range(8)} | {"axis": at}
+            with Logged(tmp_path / place).start("own", label=name, seed=0, config=config) as run:
+                run.evaluate(1, "mse", float(at + len(place)), items=1)
+    monkeypatch.setenv("COLUMNS", "100")
+    words = ("compare", *names, "--campaign", tmp_path / "first", "--campaign", tmp_path / "second")
+    lines = ablate(*words).out.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
+    shown = " ".join(lines).split()
+    assert all(shown.count(f'"{name}_{field}"') == 1 for name in names for field in range(8))
+    assert {"first", "second"} <= {*shown}
+
+
 @pytest.mark.parametrize("seeds", [1, 2, 6])
 def test_many_results_fit_a_screen_with_the_grids_own_first(
     seeds: int, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
