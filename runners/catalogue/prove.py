@@ -14,7 +14,7 @@ from grid import Grid
 from grid.durations import format_duration
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, format_count, say, slow_notice, write
+from runners.output import LINE_EVERY_S, format_count, say, slow_notice, write_prose
 from runners.provenance.specfile import import_spec_file
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
@@ -65,7 +65,7 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
     quick = "" if everything else "; each distinct choice was tried once, --full tries all combinations"
     took = format_duration(time.monotonic() - started)
-    write(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
+    write_prose(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
     return 4 if failed else 0
 
 
@@ -91,7 +91,8 @@ def _count_failures(operators: list[Operator]) -> int:
             left = format_duration((now - started) / done * (len(operators) - done))
             say(f"{done}/{len(operators)} operators · {left} left · at {operator.label}")
         findings = list(_findings(operator))
-        write(line(operator, findings))
+        for text in line(operator, findings).split("\n"):
+            write_prose(text, hanging=4)
         sys.stdout.flush()
         failed += not all(finding.proved for finding in findings)
     return failed
