@@ -37,8 +37,8 @@ _READABLE = 20
 """Columns are left out before labels become shorter than this."""
 _SHORTEST = 8
 """Least characters of a shortened label."""
-_NUMBER = re.compile(r"(?=.*[-+.<])<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
-"""A formatted number, or an interval."""
+_NUMBER = re.compile(r"(?=.*[-+.<]|\d{1,3}(,\d{3})+$)<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
+"""A formatted number such as 28,704, or an interval."""
 _EXACT = 1e15
 """Below this a float holds every whole number, so its digits mean something."""
 
@@ -122,7 +122,7 @@ def write_table(
 
     room = (console := _open_console()).width
     cells, titles = [[escape_control(_cell(each)) for each in row] for row in rows], [*map(escape_control, headings)]
-    numeric = [_is_numeric([row[at] for row in rows]) for at in range(len(headings))]
+    numeric = [_is_numeric([row[at] for row in rows], labelled=0 < labels <= at) for at in range(len(headings))]
     widths = [max((_width(row[at]) for row in cells), default=0) for at in range(len(headings))]
     shown, blanks = [*range(len(headings))], 2
     if _measure(titles, widths, shown, blanks) > room:
@@ -265,8 +265,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) or (isinstance(value, str) and _NUMBER.match(value) is not None)
 
 
-def _is_numeric(values: Sequence[object]) -> bool:
-    """Tell columns of numbers, with texts such as `3 of 5`, from texts."""
+def _is_numeric(values: Sequence[object], *, labelled: bool) -> bool:
+    """Tell columns of numbers, with texts such as `3 of 5`, from texts. Beside labels, digits alone are numbers."""
+    if labelled and all(value is None or str(value).isdigit() for value in values):
+        return True
     others = [value for value in values if value not in (None, "") and not _is_number(value)]
     return any(map(_is_number, values)) and all(str(value)[0].isdigit() for value in others)
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from grid.errors import NotFoundError, SpecError
@@ -21,6 +22,10 @@ LONG_LABEL = 36
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
+_LEAST_PERCENT = 1e-6
+"""Smaller changes are rounding."""
+_MOST_WHOLE = 1e9
+"""From here on, whole numbers have four digits and a power, too."""
 
 
 _HEADED = {
@@ -161,7 +166,8 @@ def write_verdicts(
 ) -> None:
     """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
     if chosen is not None:
-        write_table(chosen.columns, [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()])
+        rows = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
+        write_table(chosen.columns, [[*map(_chosen_cell, chosen.columns, row)] for row in rows])
         return
     grid, measure = header["grid"], header["measure"]
     rows = [*bases, *shown.rows(named=True)]
@@ -228,6 +234,10 @@ def format_difference(row: Mapping[str, Any], value: float | None, scale: str) -
     return _change(value, scale), interval, format_p(row["p_holm"]), row["verdict"]
 
 
+def _chosen_cell(column: str, value: Any) -> object:
+    return format_p(value) if column in ("p", "p_holm", "sign_flip_p") else value
+
+
 def _count(row: Mapping[str, Any]) -> object:
     if row["method"] == "Welch":
         return f"{row['runs']} against {row['baseline_runs']}"
@@ -248,14 +258,18 @@ def _change(value: float | None, scale: str) -> str | None:
 
 
 def format_percent(value: float | None) -> str | None:
-    """`-12.3`, or `+1,234`."""
+    """`-12.3`, `+1,234`, or `+0.003`."""
+    if value is not None and _LEAST_PERCENT < abs(value) < 0.05:
+        return f"{Decimal(f'{value:.1g}'):+f}"
     return None if value is None else f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.1f}"
 
 
 def format_number(value: float | None) -> str | None:
-    """Four significant digits, trailing zeros kept so that columns align: `1.230`."""
+    """Four significant digits, trailing zeros kept so that columns align: `1.230`; whole numbers as `28,704`."""
     if value is None:
         return None
+    if 1e4 <= abs(value) < _MOST_WHOLE and math.isclose(value, round(value), rel_tol=1e-12):
+        return f"{round(value):,}"
     return f"{value:#.4g}".removesuffix(".") if 1e-4 <= abs(value) < 1e4 else f"{value:.3e}" if value else "0"
 
 

@@ -241,6 +241,7 @@ def test_columns_are_chosen_by_heading_and_keep_title_and_baseline(campaign: Pat
     assert said[3].split() == ["label", "pairs", "difference", "low", "high", "p_holm"]
     assert said[4].split() == ["softmax", "·", "0.0001", "5", "-", "-", "-", "-"]
     assert labels("\n".join(said)) == labels("\n".join(whole))
+    assert [row.split()[-1] for row in said[4:10]] == [row.split()[-2] for row in whole[4:10]]
 
 
 def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: Callable) -> None:

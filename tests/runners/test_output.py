@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from grid.names import shorten
+from runners.cli.verdict_text import format_number, format_percent
 from runners.output import say, write, write_json, write_prose, write_table
 
 
@@ -116,6 +117,26 @@ def test_long_labels_lose_their_middle_and_stay_different(
     assert [line.split()[-1] for line in lines[1:]] == ["better"] * 2
     assert [line.split()[0] for line in lines[1:]] == ["first", "last"]
     assert all("…" in line and "name" in line and len(line) <= 40 for line in lines[1:])
+
+
+def test_numbers_beside_labels_are_right_aligned_whatever_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(
+        ["cell", "p (Holm)", "parameters", "interval"],
+        [("a", None, "28,704", None), ("b", "1", "1,234,567", None)],
+        labels=1,
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "cell  p (Holm)  parameters  interval",
+        "a            -      28,704         -",
+        "b            1   1,234,567         -",
+    ]
+
+
+def test_small_changes_and_whole_numbers_keep_digits_that_differ() -> None:
+    assert [format_percent(value) for value in (0.0, -0.0312, 0.00027, 0.05, 12.34)] == [
+        "+0.0", "-0.03", "+0.0003", "+0.1", "+12.3",
+    ]  # fmt: skip
+    assert [format_number(value) for value in (28704.000000001, 28708.0, 28704.4)] == ["28,704", "28,708", "2.870e+04"]
 
 
 @pytest.mark.parametrize("width", [12, 40, 79, 100])
