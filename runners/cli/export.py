@@ -225,9 +225,10 @@ def export(
         The format, where the name does not say it.
     """
     from store.export.formats import FORMATS, format_of
+    from store.export.tables import TABLES
 
-    if query and what not in _OF_CELLS:
-        raise SpecError(f"a query is for {', '.join(_OF_CELLS)}; got {what!r}: leave {' '.join(query)!r} out")
+    if query and what not in TABLES:
+        raise SpecError(f"a query is for {', '.join(TABLES)}; got {what!r}: leave {' '.join(query)!r} out")
     if what in _TRACKERS:
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"{what} writes a directory of runs; got the file {to!r}, name a directory")
@@ -259,8 +260,6 @@ def _require_file(to: str, kind: str | None) -> None:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
 
 
-_OF_CELLS = ("trials", "cells", "verdicts")
-"""Tables that a query about cells filters."""
 _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
 """Commands that read the runs, by tracker."""
 
@@ -282,12 +281,12 @@ def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | 
 def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Sequence[str]) -> bytes:
     from runners.monitoring.trial_query import select_planned
     from store.export.formats import encode
-    from store.export.tables import TABLES, rows
+    from store.export.tables import MEASUREMENTS, TABLES, rows
 
     if what in TABLES:
         name = choose_grid(store, grid)
         found = rows(store, name, what)
-        if what == "trials" and query:
+        if query and (what == "trials" or what in MEASUREMENTS):
             keys = {key for grid_of, key in select_planned(store, query) if grid_of == name}
             return encode(found.filter(found["trial"].is_in(keys)), kind)
         shown = keep_cells(store, name, found, query)

@@ -65,8 +65,12 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
     """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none."""
     if not query:
         return frame
-    kept = frame.filter(frame["cell"].is_in(find_cells(store, grid, query)))
+    from store.database.queries import baseline_cells
+
+    kept = frame.filter(frame["cell"].is_in(found := find_cells(store, grid, query)))
     if kept.is_empty():
+        if set(found) <= baseline_cells(store.grid(grid)):
+            raise NotFoundError(f"{' '.join(query)!r} fits baselines alone, which are not compared; name other cells")
         raise NotFoundError(f"{' '.join(query)!r} fits no cell that is compared with the baseline")
     return kept
 

@@ -102,8 +102,15 @@ def test_an_export_takes_a_query(what: str, lines: int, campaign: Path, ablate: 
     assert all("SSA · 0.001," in row or "SSA · 0.01," in row for row in rows)
     page = ablate("export", what, "-", *words, "md", "--campaign", campaign).out
     assert page.count("SSA · 0") == (2 if what == "cells" else lines)
-    said = ablate("export", "metrics", "-", *words, "csv", "--campaign", campaign, code=2).err
-    assert "a query is for trials, cells, verdicts; got 'metrics'" in said
+    said = ablate("export", "wandb", "runs", *words, "csv", "--campaign", campaign, code=2).err
+    assert "metrics, evaluations, probes, items; got 'wandb'" in said
+
+
+@pytest.mark.parametrize("what", ["metrics", "evaluations"])
+def test_an_export_of_measurements_takes_a_query_of_trials(what: str, campaign: Path, ablate: Callable) -> None:
+    words = ("export", what, "-", "--format", "csv", "--campaign", campaign)
+    rows = ablate(*words, "operator=SSA", "seed=1").out.splitlines()
+    assert rows == [row for at, row in enumerate(ablate(*words).out.splitlines()) if not at or ",SSA,1," in row]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -220,7 +227,7 @@ def test_a_query_keeps_cells_and_changes_no_number(command: list[str], campaign:
     assert "got 'seed=1'" in ablate(*command, *query, "seed=1", "--campaign", campaign, code=2).err
     if command[0] != "pareto":
         only = ablate(*command, *query[:-1], "softmax · 0.0001", "--campaign", campaign, code=3).err
-        assert "fits no cell that is compared" in only
+        assert "'softmax · 0.0001' fits baselines alone, which are not compared; name other cells" in only
 
 
 def test_columns_are_chosen_by_name(campaign: Path, ablate: Callable) -> None:
