@@ -176,12 +176,17 @@ class Campaign:
         return chosen
 
     def grid(
-        self, name: str, *, baseline: str | None = None, measure: Measure | Mapping[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        baseline: str | Mapping[str, object] | None = None,
+        measure: Measure | Mapping[str, Any] | None = None,
     ) -> Self:
         """Say once what the runs logged into the grid `name` are compared by; what is None stays as it was.
 
-        `baseline` is the label of a variant, which may be logged later. Raises SpecError: a name or measure without
-        meaning, or a grid that a spec has planned; EnvironmentProblem: the campaign cannot be written.
+        `baseline` is the label of a variant, which may be logged later, or levels of axes: {"operator": "softmax"} is
+        the baseline at each level of the other axes. Raises SpecError: a name or measure without meaning, or a grid
+        that a spec has planned; EnvironmentProblem: the campaign cannot be written.
         """
         from pydantic import ValidationError
 

@@ -33,8 +33,8 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(
-            f"the tokens of a step come from a trial's task, and no ended run of grid {grid!r} has them; a metric named "
-            "tokens is no cost: compare by steps or seconds"
+            f"the tokens of a step come from a trial's task, and no ended run of grid {grid!r} has them; a metric "
+            "named tokens is no cost: compare by steps or seconds"
         )
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
     # `wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added

@@ -51,8 +51,8 @@ def _tune(
     matched = header.get("matched") or []
     if matched and set(names) <= {*over, *matched}:
         raise SpecError(
-            f"a selection keeps an axis on which cells differ from their baseline; got {', '.join(over)}, and beside it "
-            f"each cell has its baseline's levels: select over {' or '.join(matched)}"
+            f"a selection keeps an axis on which cells differ from their baseline; got {', '.join(over)}, and beside "
+            f"it each cell has its baseline's levels: select over {' or '.join(matched)}"
         )
     values = runs(store, grid, by)
     axes = [json.loads(text) for text in values["axes"]]

@@ -179,7 +179,7 @@ _ARROWS: Final = {"lower": "↓", "higher": "↑"}
 _NO_BOLD: Final = "Arrows say which way is better. Nothing is bold"
 _BOLD: Final = (
     "Arrows say which way is better. Bold: not shown to be worse than the best of the column, which itself may be luck "
-    "(paired t tests by seed, Holm over all pairs of its cells, {} together); none is where no cell is shown to be worse."
+    "(paired t tests by seed, Holm over all pairs of its cells, {} together); none is where none is shown to be worse."
 )
 
 

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from grid.errors import NotFoundError, SpecError, StoreError
@@ -145,11 +146,17 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
     return list(lines.values())
 
 
-def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
+Baseline = str | Mapping[str, object]  # a label, or levels on some axes
+
+
+def judge(layout: Layout, grid: str, baseline: Baseline | None, measure: Mapping[str, Any] | None) -> None:
     """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
-    if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
-        raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
+    named = baseline.strip() if isinstance(baseline, str) else baseline
+    if baseline is not None and not (isinstance(named, str | Mapping) and named):
+        raise SpecError(f"the baseline of a grid is the label of a variant, or levels of axes; got {baseline!r}")
+    if isinstance(baseline, Mapping):
+        baseline = json.loads(canonical_json(dict(baseline)))
     before = _read_judged(layout, grid)
     after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
     after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}
@@ -180,7 +187,6 @@ def derive(layout: Layout, grid: str) -> None:
 
 
 def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:
-    cells = {line["label"]: line["cell"] for line in lines}
     labels: dict[str, dict[str, None]] = {}
     for line in lines:
         for name, value in line["axes"].items():
@@ -193,11 +199,33 @@ def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict
         "seeds": sorted({line["seed"] for line in lines}),
         "axes": [{"path": name, "name": name, "labels": list(found)} for name, found in labels.items()],
         "rules": [],
-        "baseline": cells.get(judged.get("baseline")),
+        **_find_baselines(lines, judged.get("baseline")),
         "measure": judged.get("measure"),
         "base": {"kind": "logged"},
         "logged": True,
     }
+
+
+def _find_baselines(lines: Sequence[Line], wanted: Baseline | None) -> dict[str, Any]:
+    """Return fields of a header: the cell of a label; of levels the cell that has them, or one per other levels.
+
+    A cell without a baseline of its other levels is not compared.
+    """
+    if not isinstance(wanted, Mapping):
+        return {"baseline": {line["label"]: line["cell"] for line in lines}.get(wanted)}
+    cells = {line["cell"]: {name: label_of(value) for name, value in line["axes"].items()} for line in lines}
+    matched = [name for name in dict.fromkeys(chain(*cells.values())) if name not in wanted]
+    asked = {name: label_of(value) for name, value in wanted.items()}
+    bases = [cell for cell, levels in cells.items() if asked.items() <= levels.items()]
+    if len(bases) < 2:
+        return {"baseline": next(iter(bases), None)}
+    found: dict[str, str] = {}
+    for cell in cells.keys() - {*bases}:
+        own = [cells[cell].get(name) for name in matched]
+        for base in reversed(bases):
+            if [cells[base].get(name) for name in matched] == own:
+                found[cell] = base
+    return {"baseline": bases[0], "baselines": dict(sorted(found.items())), "matched": matched}
 
 
 def _encode(lines: Sequence[Line]) -> bytes:

@@ -270,6 +270,24 @@ def test_baseline_and_measure_are_given_once_before_or_after(campaign: Campaign)
     assert Layout(campaign.root).grid_header("a").stat().st_mtime_ns == before
 
 
+def test_levels_as_baseline_are_matched_on_the_other_axes(campaign: Campaign) -> None:
+    campaign.grid("a", baseline={"operator": "softmax"}, measure=Measure(name="mse", better="lower"))
+    for operator, rate in (("softmax", 0.1), ("SSA", 0.1), ("softmax", 0.2), ("SSA", 0.2), ("SSA", 0.4)):
+        axes = {"operator": operator, "lr": rate}
+        for seed in range(3):
+            with campaign.start("a", label=f"{operator} {rate}", seed=seed, config=axes, axes=axes) as run:
+                run.evaluate(1, "mse", rate * (1 + 0.1 * seed + 0.01 * seed**2 * (operator == "SSA")), items=1)
+    header = campaign.refresh().store.grid("a")
+    assert header["matched"] == ["lr"]
+    found = campaign.compare()
+    assert found["label"].to_list() == ["SSA 0.1", "SSA 0.2"], "no softmax has the rate 0.4"
+    assert found["baseline_value"].to_list() == pytest.approx([0.11, 0.22], rel=0.01)
+    campaign.grid("a", baseline="softmax 0.1")
+    assert campaign.refresh().compare().height == 4
+    with pytest.raises(SpecError, match=r"or levels of axes; got \{\}"):
+        campaign.grid("a", baseline={})
+
+
 def test_a_run_that_has_no_meaning_is_refused_and_leaves_nothing(campaign: Campaign) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"grid": "My grid"}, "a grid's name is lower-case letters"),
