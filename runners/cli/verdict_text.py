@@ -170,8 +170,8 @@ def write_verdicts(
 ) -> None:
     """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
     if chosen is not None:
-        rows = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
-        write_table(chosen.columns, [[*map(_chosen_cell, chosen.columns, row)] for row in rows])
+        cells = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
+        write_table(chosen.columns, [[*map(_chosen_cell, chosen.columns, row)] for row in cells])
         return
     grid, measure = header["grid"], header["measure"]
     rows = [*bases, *shown.rows(named=True)]
