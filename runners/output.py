@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SCHEMA = 1
+LONG_LABEL = 36
+"""If a label of a cell has more characters, each axis has a column of its own."""
 LINE_EVERY_S = 10.0
 """Between lines about progress where no display can redraw itself."""
 SLOW_AFTER_S = 2.0

@@ -10,7 +10,6 @@ from grid.names import some
 from runners.cli.options import Cells, Flag, GridFlags, Listing, flag_group
 from runners.cli.resolve import MOST_NAMED, open_grid
 from runners.cli.verdict_text import (
-    LONG_LABEL,
     ONE_COMPARISON,
     difference_headings,
     equal_words,
@@ -26,6 +25,7 @@ from runners.cli.verdict_text import (
     write_remarks,
 )
 from runners.output import (
+    LONG_LABEL,
     average_of,
     describe_measure,
     fits,

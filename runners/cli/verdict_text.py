@@ -1,6 +1,5 @@
 """Tables of cells: which cells and columns are shown, in which order, and the verdict table as text."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,17 +7,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from grid.errors import NotFoundError, SpecError
-from grid.names import label_of
 from grid.suggestions import suggest_name
-from runners.output import average_of, describe_measure, format_count, write, write_prose, write_table
+from runners.output import LONG_LABEL, average_of, describe_measure, format_count, write, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from store.store import Store
 
-LONG_LABEL = 36
-"""If a label has more characters, each axis has a column of its own."""
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
@@ -210,13 +206,13 @@ def equal_words(measure: Mapping[str, Any]) -> str:
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return headings and names of the cells of `rows`: their label, or a column per axis if labels are long."""
+    from store.database.queries import levels_of_cells
+
     labels = [str(row["label"]) for row in rows]
     if max(map(len, labels), default=0) <= LONG_LABEL:
         return ["cell"], [[label] for label in labels]
-    found = store.sql("SELECT DISTINCT cell, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    axes = {cell: json.loads(text) for cell, text in found.rows()}
-    names = [axis["name"] for axis in store.grid(grid)["axes"] if len(axis["labels"]) > 1]
-    return names, [[label_of(axes[row["cell"]].get(name)) for name in names] for row in rows]
+    names, levels = levels_of_cells(store.sql, store.grid(grid))
+    return names, [levels[row["cell"]] for row in rows]
 
 
 def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +11,10 @@ import polars as pl
 from grid.durations import format_duration
 from runners.monitoring.failure_groups import count_failures
 from runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
-from runners.output import age, format_count, write, write_prose, write_table
+from runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
+from store.database.queries import levels_of_cells
 from store.store import Store
 
 STATE_OF_COLUMN: dict[str, State] = {
@@ -49,6 +50,8 @@ class Status(NamedTuple):
     """Overrides with which grids were run."""
     notes: pl.DataFrame
     """Notes, latest first: grid, trial, label, seed, written, note."""
+    levels: Mapping[str, tuple[list[str], Mapping[str, list[str]]]]
+    """Of each grid with a long label, its axes and the labels of each cell on them."""
 
     def keep(self, store: Store, grid: str | None, trials: Sequence[tuple[str, str]]) -> "Status":
         """Keep only the cells, the running trials and the failures in `grid` (None: any) of `trials` (grid, key)."""
@@ -103,7 +106,9 @@ def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid:
     overrides = {name: header["overrides"] for name in grids if "overrides" in (header := store.grid(name))}
     found = {name: cells(store, name, where) for name in grids}
     failures = count_failures(store, grid, where.retrying)
-    return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids))
+    long = [name for name, frame in found.items() if (frame["label"].str.len_chars() > LONG_LABEL).any()]
+    levels = {name: levels_of_cells(store.sql, store.grid(name)) for name in long}
+    return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids), levels)
 
 
 def cells(store: Store, grid: str, where: TrialLocations) -> pl.DataFrame:
@@ -161,7 +166,11 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
-        write_table(columns, _choose_cells(frame, most_cells).select(columns).rows(), labels=1)
+        chosen = _choose_cells(frame, most_cells)
+        labels = {cell: [label] for cell, label in chosen.select("cell", "label").rows()}
+        axes, levels = status.levels.get(name, (columns[:1], labels))
+        rows = [(*levels[cell], *row) for cell, *row in chosen.select("cell", *columns[1:]).rows()]
+        write_table([*axes, *columns[1:]], rows, labels=len(axes))
         _write_more(len(frame), most_cells, "cell")
     for row in status.notes.head(_MOST_NOTES).rows(named=True):
         trial = row["trial"]

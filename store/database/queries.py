@@ -50,6 +50,17 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
     return found[sorted(range(found.height), key=keys.__getitem__)]
 
 
+def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the axes of a grid that vary, and the labels of each cell on them; labels of cells if axes name none."""
+    names = [axis["name"] for axis in header["axes"] if len(axis["labels"]) > 1]
+    query = "SELECT DISTINCT cell, label, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
+    found = sql(query, {"grid": header["grid"]}).rows()
+    levels = {cell: [label_of(json.loads(text).get(name)) for name in names] for cell, _, text in found}
+    if len(set(map(tuple, levels.values()))) < len(levels):
+        return ["cell"], {cell: [label] for cell, label, _ in found}
+    return names, levels
+
+
 @cache  # very many cells have the same few levels
 def _label(level: str | None) -> str:
     return label_of(None if level is None else json.loads(level))

@@ -10,6 +10,7 @@ from synthetic import publish_grid, write_campaign
 
 from store.analysis.measurements import text_of
 from store.analysis.verdicts import verdicts
+from store.campaign import Campaign as Logged
 from store.store import Store
 
 OPERATORS = ("softmax", "SSA", "Integral", "Principled", "Affine", "linear")
@@ -124,6 +125,18 @@ def test_thirty_cells_fit_a_screen_and_no_number_is_broken(
         assert max(len(line.rstrip()) for line in lines if line.split()[1:2] == ["·"]) <= 100
         assert len(set(labels(said))) >= 29
         assert len(labels(said)) == len(set(labels(said)))
+
+
+def test_status_has_a_column_per_axis_where_labels_are_long_and_axes_tell_cells_apart(
+    long_campaign: Path, tmp_path: Path, ablate: Callable
+) -> None:
+    headings = ablate("status", "--campaign", long_campaign).out.splitlines()[1]
+    assert headings.split()[:4] == ["operator", "operator.gate.strength.per", "model", "planned"]
+    for label in ("one", "another"):
+        with Logged(tmp_path).start("own", label=f"{label} label without an axis of some kind", seed=0) as run:
+            run.log(1, loss=1.0)
+    shown = ablate("status", "--campaign", tmp_path).out
+    assert "another label without an axis of some kind" in shown
 
 
 @pytest.mark.parametrize("width", [80, 100])
