@@ -225,10 +225,8 @@ def export(
         The format, where the name does not say it.
     """
     from store.export.formats import FORMATS, format_of
-    from store.export.tables import TABLES
 
-    if query and what not in TABLES:
-        raise SpecError(f"a query is for {', '.join(TABLES)}; got {what!r}: leave {' '.join(query)!r} out")
+    _require_table(what, query)
     if what in _TRACKERS:
         if Path(to).suffix.lstrip(".") in FORMATS:
             raise SpecError(f"{what} writes a directory of runs; got the file {to!r}, name a directory")
@@ -251,6 +249,13 @@ def export(
     write_atomic(Path(to), data)
     tell("the table is")
     write(str(Path(to).resolve()))
+
+
+def _require_table(what: str, query: Sequence[str]) -> None:
+    from store.export.tables import TABLES
+
+    if query and what not in TABLES:
+        raise SpecError(f"a query is for {', '.join(TABLES)}; got {what!r}: leave {' '.join(query)!r} out")
 
 
 def _require_file(to: str, kind: str | None) -> None:
