@@ -173,7 +173,7 @@ def how_to_write(known: NamedOperator) -> str:
     if SOURCE in vars(home):
         return f"{known.name}() in {home.__file__}"
     exported = getattr(variants, known.name, None) is known.make
-    return f"from {'variants' if exported else home.__name__} import {known.name}; {known.name}()"
+    return f"from {'ablate' if exported else home.__name__} import {known.name}; {known.name}()"
 
 
 def arguments(known: NamedOperator) -> tuple[Argument, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,9 +61,7 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
 
 
 def _in_plan_order(store: "Store", keys: list[str]) -> list[str]:
-    """Sort the keys of several trials as `ablate table --sort plan` lists their cells, then by the plan's seeds."""
-    import polars as pl
-
+    """Sort keys of trials as `ablate table --sort plan` lists their cells, then by the plan's seeds; others follow."""
     from store.database.queries import in_plan_order
 
     if len(keys) < 2:
@@ -72,8 +71,8 @@ def _in_plan_order(store: "Store", keys: list[str]) -> list[str]:
         {"keys": keys},
     )
     grids = found.partition_by("grid", maintain_order=True)
-    rows = pl.concat(in_plan_order(store.sql, store.grid(part["grid"][0]), part) for part in grids)
-    return rows["trial"].unique(maintain_order=True).to_list()
+    ordered = [in_plan_order(store.sql, store.grid(part["grid"][0]), part)["trial"] for part in grids]
+    return [*dict.fromkeys([*chain.from_iterable(ordered), *keys])]
 
 
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:

@@ -104,7 +104,7 @@ def test_every_kind_says_what_it_is_and_what_its_numbers_are() -> None:
 def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str]) -> None:
     text = command_text(capsys, "ssa", "--model", "icl")
     for words in (
-        "from variants import ssa; ssa()",
+        "from ablate import ssa; ssa()",
         "f(a) = (1 + b |a|) ** (n sgn a)",
         "parameters added to icl: 192",
         "n, 1/b -> inf: softmax",
