@@ -363,13 +363,13 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
 
 
 def _require_options(page: AppPage, controls: Sequence[Control], address: Address) -> None:
-    """Raise Unknown if a choice of the address is none of its control's options."""
+    """Raise Unknown if a field of `page.named` is none of its control's options; a measure may lack its point."""
     for control in controls:
-        given = getattr(address, control.field.partition(":")[0])
-        if control.kind in ("choice", "choices") and given not in (None, ()):
-            value = _value_of(control, address)
+        if control.field in page.named and getattr(address, control.field) not in (None, ()):
+            value, known = _value_of(control, address), [*control.options]
+            known += [option.partition("@")[0] for option in known]
             for each in value if control.kind == "choices" else [value]:
-                require(f"page {page.title}", control.label.lower(), each, control.options)
+                require(f"page {page.title}", control.label.lower(), each, dict.fromkeys(known))
 
 
 def _value_of(control: Control, address: Address) -> Any:

@@ -143,6 +143,7 @@ class AppPage(NamedTuple):
     """Fields of the controls that are always visible; others are behind "More". None: all are."""
     listed: bool = True  # true if the navigation shows it; others are reached by links
     checks: bool = True  # true if making the controls is cheap enough to check an address by them
+    named: Sequence[str] = ()  # fields whose values are options of their controls, or nothing can be shown
     check: Callable[[PageView], object] = lambda _: None  # raises AblateError if no part of the page can be shown
 
 

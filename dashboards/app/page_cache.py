@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from threading import BoundedSemaphore, Thread
 from typing import Final, Generic, TypeVar, final
 
@@ -12,7 +13,7 @@ PageKey = tuple[str, ...]
 
 _MOST_KEPT: Final = 16
 _AT_ONCE: Final = 8
-"""Pages that are made at the same time, however many are asked for."""
+"""Pages that are kept and made at the same time, however many are asked for."""
 
 
 @final
@@ -35,16 +36,18 @@ class PageCache(Generic[T]):
     def start(self, make: Callable[[], T], key: PageKey | None) -> Future[T]:
         """Make a page in a thread that ends with the process, and keep it under `key`, if it has one."""
         made: Future[T] = Future()
-        Thread(target=self._run, args=(made, make), daemon=True).start()
+        slot = nullcontext() if key is None else self._slots  # queries have a limit of their own
+        Thread(target=_make, args=(made, make, slot), daemon=True).start()
         if key is not None:
             self._pages[key] = made
             if len(self._pages) > _MOST_KEPT:
                 self._pages.popitem(last=False)
         return made
 
-    def _run(self, made: Future[T], make: Callable[[], T]) -> None:
-        try:
-            with self._slots:
-                made.set_result(make())
-        except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
-            made.set_exception(error)
+
+def _make(made: Future[T], make: Callable[[], T], slot: AbstractContextManager[object]) -> None:
+    try:
+        with slot:
+            made.set_result(make())
+    except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
+        made.set_exception(error)

@@ -20,11 +20,13 @@ _COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_NAMES: Final = ("cell", "label")
+"""Columns of labels of cells."""
 HELP: Final = "operator=SSA seed<3 status!=ok cell~head; a word alone is searched in all columns"
 
 
 def keep_rows(found: pl.DataFrame, expression: str, same: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
-    """The rows that fit every condition of an expression; `same` has texts of the table by other names of them.
+    """The rows that fit every condition of an expression; `same` has the labels of cells by their short names.
 
     A condition is NAME, one of = != < <= > >= ~ (contains) and a value, or a word that any column contains. Names are
     columns, or the part before their "@". Values with blanks stand in quotes.
@@ -54,7 +56,8 @@ def _condition(found: pl.DataFrame, part: str, same: Mapping[str, str]) -> pl.Ex
             raise Unknown(f"{part!r} compares numbers; got {value!r}") from error
     if sign not in ("=", "!="):
         raise Unknown(f"{part!r} compares sizes, and {column!r} holds texts; use = != or ~")
-    return _COMPARE[sign](pl.col(column).cast(pl.String).fill_null(""), same.get(value, value))
+    value = same.get(value, value) if column in _NAMES else value
+    return _COMPARE[sign](pl.col(column).cast(pl.String).fill_null(""), value)
 
 
 def _contains(column: str, text: str) -> pl.Expr:

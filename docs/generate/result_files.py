@@ -78,7 +78,7 @@ def read(folder: Path, grid: str) -> GridResult:
 
     Raises:
         NotFoundError: the folder has no such grid; names those that it has.
-        StoreError: the files have another version.
+        StoreError: the files have another version, or are damaged.
     """
     known = sorted(path.stem for path in folder.glob("*.json"))
     if grid not in known:

@@ -173,7 +173,7 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_labels(labels: Sequence[str]) -> str:
-    """Join labels, without the end of a long list; a tuple such as (0.9, 0.95) has brackets."""
+    """Join labels, without the end of a long list; a label with a comma, such as (0.9, 0.95), has brackets."""
     texts = [f"({label})" if ", " in label and not label.endswith(")") else label for label in labels]
     ends = [*accumulate(len(text) + 2 for text in texts)]
     shown = texts[: max(1, bisect_right(ends, AXIS_WIDTH + 2))]

@@ -91,7 +91,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         trials = [(run.name, run.label, *(values[at] for _, values in fields)) for at, run in enumerate(runs)]
         lines = write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
     else:
-        write("\n".join(f"{run.name}  {run.label}  seed {run.seed}" for run in runs))
+        write("\n".join(f"{run.name}  {run.label or 'in no grid'}{run.at_seed}" for run in runs))
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     elif len(fields) >= len(runs):
@@ -155,7 +155,8 @@ class _ComparedTrial(NamedTuple):
     campaign: Path | None
     """Its campaign, if there are several."""
     label: str | None
-    seed: int | None
+    at_seed: str
+    """Two blanks and its seed in its grid."""
     measure: tuple[str, Mapping[str, float]] | None
     """Name and point of the measure of its grid."""
     spec: Mapping[str, Any]
@@ -181,7 +182,8 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     measure = store.grid(grid)["measure"] if grid else None
     own = (measure["name"], measure.get("point") or {}) if measure and "name" in measure else None
-    return _ComparedTrial(key, name, campaign, label, seed, own, json.loads(text), values)
+    at_seed = "" if seed is None else f"  seed {seed}"
+    return _ComparedTrial(key, name, campaign, label, at_seed, own, json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -20,6 +20,7 @@ from runners.output import (
     write_prose,
     write_table,
 )
+from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -159,7 +160,8 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
     word = _word(states)
-    if word == "planned" and layout.grid_header(grid.name).exists():
+    header = layout.grid_header(grid.name)
+    if word == "planned" and header.exists() and read_json(header).get("overrides"):
         word = "other settings"
     elif word == "planned" and _is_published(name, grid.name):
         word = "published"
@@ -199,14 +201,14 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
             each.about,
         ]
         for each in states
-        if each.cells is not None or each.state == "no grid" or not several
+        if each.cells is not None or not each.state.startswith("with ") or not several
     ]
     write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows, brief=several)
     grids = sum(each.cells is not None for each in states)
-    other = sum(each.state == "no grid" for each in states)
-    views = format_count(len(states) - grids - other, "view")
+    views = sum(each.state.startswith("with ") for each in states)
+    other = len(states) - grids - views
     tell(
-        f"at scale {scale}: {format_count(grids, 'grid')}, {views}, "
+        f"at scale {scale}: {format_count(grids, 'grid')}, {format_count(views, 'view')}, "
         f"{format_count(other, 'item')} without a grid{'; `ablate papers PAPER` lists all items' if several else ''}; "
         "`ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )

@@ -51,7 +51,7 @@ class Status(NamedTuple):
     notes: pl.DataFrame
     """Notes, latest first: grid, trial, label, seed, written, note."""
     levels: Mapping[str, tuple[list[str], Mapping[str, list[str]]]]
-    """Of each grid with a long label, its axes and the labels of each cell on them."""
+    """Axes of each grid with a long label, and the labels of each cell on them."""
 
     def keep(self, store: Store, grid: str | None, trials: Sequence[tuple[str, str]]) -> "Status":
         """Keep only the cells, the running trials and the failures in `grid` (None: any) of `trials` (grid, key)."""

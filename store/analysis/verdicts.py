@@ -102,6 +102,9 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
     query = "SELECT label, cell FROM grid_trial WHERE grid = $grid GROUP BY ALL ORDER BY min(position)"
     listed = store.sql(query, {"grid": grid})
     cells = dict(listed.iter_rows())
+    if name is None and "matched" in header:
+        same = ", ".join(header["matched"]) or "levels"
+        raise SpecError(f"no cell of grid {grid!r} has a baseline of the same {same}; log it, or choose baseline=LABEL")
     if name is None:
         argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'
         raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_some(list(cells))}")

@@ -56,7 +56,7 @@ def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dic
     query = "SELECT DISTINCT cell, label, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
     found = sql(query, {"grid": header["grid"]}).rows()
     levels = {cell: [label_of(json.loads(text).get(name)) for name in names] for cell, _, text in found}
-    if len(set(map(tuple, levels.values()))) < len(levels):
+    if not names or len(set(map(tuple, levels.values()))) < len(levels):
         return ["cell"], {cell: [label] for cell, label, _ in found}
     return names, levels
 

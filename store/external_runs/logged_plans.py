@@ -209,7 +209,7 @@ def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict
 def _find_baselines(lines: Sequence[Line], wanted: Baseline | None) -> dict[str, Any]:
     """Return fields of a header: the cell of a label; of levels the cell that has them, or one per other levels.
 
-    A cell without a baseline of its other levels is not compared.
+    If one cell has the levels, all others are compared with it; else each with the one of its other levels.
     """
     if not isinstance(wanted, Mapping):
         return {"baseline": {line["label"]: line["cell"] for line in lines}.get(wanted)}
@@ -217,14 +217,16 @@ def _find_baselines(lines: Sequence[Line], wanted: Baseline | None) -> dict[str,
     matched = [name for name in dict.fromkeys(chain(*cells.values())) if name not in wanted]
     asked = {name: label_of(value) for name, value in wanted.items()}
     bases = [cell for cell, levels in cells.items() if asked.items() <= levels.items()]
-    if len(bases) < 2:
-        return {"baseline": next(iter(bases), None)}
+    if len(bases) == 1:
+        return {"baseline": bases[0]}
     found: dict[str, str] = {}
     for cell in cells.keys() - {*bases}:
         own = [cells[cell].get(name) for name in matched]
         for base in reversed(bases):
             if [cells[base].get(name) for name in matched] == own:
                 found[cell] = base
+    if not found:
+        return {"baseline": None, "matched": matched}
     return {"baseline": bases[0], "baselines": dict(sorted(found.items())), "matched": matched}
 
 

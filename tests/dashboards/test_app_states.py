@@ -203,7 +203,7 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
 
 
 MISSING = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
-MISSING += ("nowhere", "curves?colour=red", "overview?view=none", "curves?metric=nope", "runs?sort=nope")
+MISSING += ("nowhere", "curves?colour=red", "overview?view=none", "curves?metric=nope")
 MISSING += (
     "diff?run=zzzz",
     "compare?measure=nope",
@@ -227,7 +227,7 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
     for address in ("other/overview", *(f"runs/{each}" for each in MISSING)):
         assert client.get(f"/{address}").status_code == 404, address
     assert made == []
-    for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/factors"):
+    for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/compare?measure=mse"):
         assert client.get(f"/{address}").status_code == 200, address
 
 

@@ -14,7 +14,7 @@ def test_eight_pages_are_made_at_the_same_time_and_the_others_wait() -> None:
             running += 1
             most = max(most, running)
         begun.release()
-        go.wait()
+        go.wait(10)
         with lock:
             running -= 1
         return most
@@ -22,7 +22,7 @@ def test_eight_pages_are_made_at_the_same_time_and_the_others_wait() -> None:
     cache: PageCache[int] = PageCache()
     pages = [cache.start(make, (str(number),)) for number in range(20)]
     for _ in range(8):
-        begun.acquire()
+        assert begun.acquire(timeout=10)
     assert not begun.acquire(timeout=0.2)
     go.set()
     assert {page.result() for page in pages} == {8}

@@ -147,7 +147,9 @@ def test_a_process_waits_for_the_next_query(store: Store, tmp_path: Path, monkey
 
 def next_spare(spare: SpareProcess) -> "subprocess.Popen[bytes]":
     """Return the process that waits, which another thread starts."""
+    until = time.monotonic() + 10
     while spare._spare is None:
+        assert time.monotonic() < until
         time.sleep(0.01)
     return spare._spare
 

@@ -9,6 +9,7 @@ from gallery_campaign import Harm, Made, spec_of, write_gallery
 from runners.cli.app import execute
 from runners.cli.papers import item_states
 from runners.cli.resolve import locate_spec
+from store.files.atomic import write_json
 
 
 def test_an_item_is_a_grid_of_its_papers_file() -> None:
@@ -87,7 +88,8 @@ def test_a_grid_that_was_run_with_overrides_is_not_called_planned(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c" / "grids").mkdir(parents=True)
-    (tmp_path / "c" / "grids" / "table1-cpu.json").touch()
+    for table, overrides in (("table1", ["training.steps=9"]), ("table6", [])):
+        write_json(tmp_path / "c" / "grids" / f"{table}-cpu.json", {"overrides": overrides})
     states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
     assert (states["table1"], states["table6"]) == ("other settings", "planned")
 

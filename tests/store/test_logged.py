@@ -284,8 +284,24 @@ def test_levels_as_baseline_are_matched_on_the_other_axes(campaign: Campaign) ->
     assert found["baseline_value"].to_list() == pytest.approx([0.11, 0.22], rel=0.01)
     campaign.grid("a", baseline="softmax 0.1")
     assert campaign.refresh().compare().height == 4
+    campaign.grid("a", baseline={"operator": "SSA", "lr": 0.1})
+    assert campaign.refresh().compare().height == 4, "one cell has the levels"
+    campaign.grid("a", baseline={"operator": "other"})
+    with pytest.raises(SpecError, match="no cell of grid 'a' has a baseline of the same lr; log it"):
+        campaign.refresh().compare()
     with pytest.raises(SpecError, match=r"or levels of axes; got \{\}"):
         campaign.grid("a", baseline={})
+
+
+def test_cells_are_not_compared_before_a_baseline_of_their_levels_is_logged(campaign: Campaign) -> None:
+    campaign.grid("a", baseline={"operator": "softmax"}, measure=Measure(name="mse", better="lower"))
+    for operator, rate in (("softmax", 0.1), ("softmax", 0.2), ("SSA", 0.4)):
+        axes = {"operator": operator, "lr": rate}
+        for seed in range(2):
+            with campaign.start("a", label=f"{operator} {rate}", seed=seed, config=axes, axes=axes) as run:
+                run.evaluate(1, "mse", rate + seed, items=1)
+    with pytest.raises(SpecError, match="has a baseline of the same lr"):
+        campaign.refresh().compare()
 
 
 def test_a_run_that_has_no_meaning_is_refused_and_leaves_nothing(campaign: Campaign) -> None:

@@ -231,6 +231,7 @@ COMPARE = AppPage(
     letter="c",
     about="How does one variant differ from the baseline, and is it real?",
     address=CompareAddress,
+    named=("measure",),
     controls=_controls,
     main=("baseline", "cell"),
     slots=(

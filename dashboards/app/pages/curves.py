@@ -241,6 +241,7 @@ CURVES = AppPage(
     letter="u",
     about="How does training go, and where do variants part?",
     address=CurvesAddress,
+    named=("metric",),
     controls=_controls,
     main=("metric", "by", "show", "run"),
     slots=(Slot("curves", "Training curves", draw_curves),),

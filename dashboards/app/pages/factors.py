@@ -264,6 +264,7 @@ FACTORS = AppPage(
     letter="f",
     about="What does each axis do, and does that depend on another one?",
     address=FactorsAddress,
+    named=("pair",),
     controls=_controls,
     main=(),
     slots=(

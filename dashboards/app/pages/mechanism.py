@@ -275,6 +275,7 @@ MECHANISM = AppPage(
     letter="m",
     about="What does attention do inside: sinks, entropy, rank, norms, learned numbers?",
     address=MechanismAddress,
+    named=("measure",),
     controls=_controls,
     main=("probe", "cells"),
     slots=(

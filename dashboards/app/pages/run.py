@@ -292,6 +292,7 @@ RUN = AppPage(
     letter="",
     about="What is it, what did it do, and how is it done again?",
     address=RunAddress,
+    named=("metric",),
     controls=_controls,
     slots=(
         Slot("curves", "Training", _curves, half=True),

@@ -1,6 +1,7 @@
 """Page Runs: a row per trial, varying fields first, to filter, sort and select."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
@@ -13,7 +14,7 @@ from dashboards.data.formatting import BETWEEN, count, join_words, number
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import require
+from dashboards.data.user_errors import catch_user_error, require
 from store.analysis.measurements import measurements, text_of
 from store.database import quoting
 from store.database.queries import agrees
@@ -144,7 +145,10 @@ def _runs(view: PageView) -> SlotContent:
     listed = _mark_order(columns(shown.drop("trial"), heads), _full_name(about, found, view.address.sort))
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, shown)
-    selected = [key_of(view.store, begins) for begins in view.address.selected]
+    keys = (catch_user_error(partial(key_of, view.store, begins))[0] for begins in view.address.selected)
+    selected = [key for key in keys if key is not None]
+    if lost := len(view.address.selected) - len(selected):
+        caption = f"{count(lost, 'selected run')} cannot be found. {caption}"
     return SlotContent(caption=caption, data=shown, columns=listed, selected=selected, pinned=pinned, answer=answer)
 
 

@@ -32,7 +32,7 @@ COST_WORDS: Final = {
     "flops_per_s": "operations per second",
     "tokens_per_s": "tokens per second",
 }
-_LOGGED_COSTS: Final = ("tokens", "parameters", "params", "seconds", "flops", *COST_WORDS)
+_LOGGED_COSTS: Final = ("tokens", "parameters", "params", "seconds", "flops")
 _MOST_TESTED: Final = 500
 _MOST_AXES: Final = 8  # more axes beside each other cannot be read
 _MOST_BEST: Final = 5  # names in the answer
@@ -89,6 +89,7 @@ def _first_cost(view: PageView) -> str:
         return costs[0]
     found, measure = measurements(view.store, about.grid), measures.judged_by(view)
     others = [text for text, (name, at) in found.items() if not measures.is_of(measure, name, at)]
+    others = [text for text in others if text not in COST_WORDS]  # such a name means the cost
     others.sort(key=lambda text: found[text][0] not in _LOGGED_COSTS)
     return next((text for text in others if _varies(view, *found[text])), "train_s")
 
@@ -270,6 +271,7 @@ TRADE_OFFS = AppPage(
     letter="t",
     about="What does a better result cost, and which cells are worse in everything?",
     address=TradeOffsAddress,
+    named=("measure",),
     controls=_controls,
     main=("measure", "against"),
     slots=(
