@@ -16,6 +16,9 @@ PLAN = "run the same `ablate run` again, or restore the file"
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
 """Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
+MOST_FILES = 5
+"""Damaged files of a kind that are told one by one."""
+
 MADE_BY = """
 finished AS (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial),
 made_by AS (
@@ -66,8 +69,15 @@ def _label(level: str | None) -> str:
     return label_of(None if level is None else json.loads(level))
 
 
+def _tell_files(told: list[str], table: str) -> list[str]:
+    """Return the first sentences about damaged files, and how many files more the table has."""
+    more = len(told) - MOST_FILES
+    end = [f"{more} files more cannot be read; `ablate sql 'from {table}'` lists all"] if more > 0 else []
+    return told[:MOST_FILES] + end
+
+
 def damage(sql: Sql, grid: str | None) -> list[str]:
-    """A sentence per damaged file, and per grid with lost lines of its plan, lost results or disagreeing attempts."""
+    """Sentences about damaged files, and per grid with lost lines of its plan, lost results or disagreeing attempts."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
     of = "WHERE $grid IS NULL OR grid = $grid"
@@ -83,8 +93,8 @@ def damage(sql: Sql, grid: str | None) -> list[str]:
         "GROUP BY ALL ORDER BY ALL",
         {"grid": grid},
     ).rows()
-    told = [f"the shard {file} is not served: {reason}" for file, reason in shards]
-    told += [f"the record {file} cannot be read: {reason}" for file, reason in records]
+    told = _tell_files([f"the shard {file} is not served: {reason}" for file, reason in shards], "bad_shard")
+    told += _tell_files([f"the record {file} cannot be read: {reason}" for file, reason in records], "bad_record")
     for name, trials, n in planned:
         told.append(
             f"the plan of {name} has {trials} trials, and {n} can be read: every number of it is of a part; {PLAN}"

@@ -87,6 +87,17 @@ def test_a_record_that_is_damaged_after_it_was_read_is_found_by_the_next_ingest(
         assert opened(campaign.root).content_hash() == sound
 
 
+def test_of_many_damaged_records_the_first_are_told_and_the_others_counted(
+    campaign: Campaign, opened: OpenStore
+) -> None:
+    ends = sorted(campaign.root.glob("trials/*/*/*/end.json"))[:7]
+    for path in ends:
+        path.write_text("{")
+    told = [each for each in opened(campaign.root).warnings() if "cannot be read" in each]
+    assert len(told) == 6
+    assert told[-1] == "2 files more cannot be read; `ablate sql 'from bad_record'` lists all"
+
+
 def test_a_directory_or_a_file_in_the_wrong_place_is_one_bad_record(campaign: Campaign, opened: OpenStore) -> None:
     whole = rows(opened(campaign.root))
     first, second = campaign.line("softmax · 8", 0)["trial"], campaign.line("softmax · 8", 1)["trial"]
