@@ -163,8 +163,10 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides
     x, y = ([row[name] for row in rows] for name in ("x", "value"))
     ends = [[row[name] if row["step"] else None for row in rows] for name in ("x_low", "x_high", "low", "high")]
     bar: dict[str, Any] = {"color": style.color + "73", "thickness": 1.2, "width": 3}
-    found = points(x, y, style, [_describe(row, look) for row in rows], mode="markers+text")
+    found = points(x, y, style, mode="markers+text")
     return found.update(
+        customdata=[[row["cell"], _describe(row, look)] for row in rows],
+        hovertemplate="%{customdata[1]}<extra></extra>",
         error_x=error_bars(x, ends[0], ends[1], **bar),
         error_y=error_bars(y, ends[2], ends[3], **bar),
         text=[names[row["cell"]] if row["cell"] in sides else "" for row in rows],

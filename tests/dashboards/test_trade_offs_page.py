@@ -75,6 +75,15 @@ def test_points_are_means_over_seeds_with_t_intervals_of_both(usual: Seen) -> No
         assert ends == pytest.approx([fmean(logs), fmean(logs) - half, fmean(logs) + half])
 
 
+def test_a_click_on_a_point_compares_its_cell(root: Path, usual: Seen) -> None:
+    figure = usual.slots["scatter"].figure
+    assert figure is not None
+    with Store.open(root) as store:
+        cells = set(store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"])
+    assert {key for trace in figure.data if trace.customdata is not None for key, _ in trace.customdata} == cells
+    assert next(slot for slot in TRADE_OFFS.slots if slot.name == "scatter").sets == "compare:cell"
+
+
 @pytest.mark.parametrize("better", [("lower", "lower"), ("lower", "higher"), ("higher", "lower"), ("higher", "higher")])
 def test_steps_equal_the_definition(better: tuple[str, str]) -> None:
     points = [(1.0, 5.0), (2.0, 3.0), (2.0, 4.0), (3.0, 3.0), (4.0, 1.0), (0.5, 6.0), (4.0, 1.0)]
@@ -155,7 +164,7 @@ def test_cells_that_lack_seeds_are_ringed_and_say_what_they_average(others: Path
     assert "n = 2 to 4 seeds" in shown.caption
     rings = [trace for trace in shown.figure.data if trace.name == "lacks seeds of others"]
     assert sorted(at for trace in rings for at in trace.x) == sorted(lacking["x"])
-    told = [said for trace in shown.figure.data if trace.customdata is not None for said in trace.customdata]
+    told = [said for trace in shown.figure.data if trace.customdata is not None for _, said in trace.customdata]
     assert sum("<br>2 of 4 seeds, 2 failed<br>" in said for said in told) == 4
 
 

@@ -275,7 +275,7 @@ TRADE_OFFS = AppPage(
     controls=_controls,
     main=("measure", "against"),
     slots=(
-        Slot("scatter", "Measure against cost", _scatter),
+        Slot("scatter", "Measure against cost", _scatter, sets="compare:cell"),
         Slot("standings", "What the seeds show", _standings, "table"),
         Slot("parallel", "Axes and outcomes side by side", _parallel),
     ),
