@@ -92,7 +92,7 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
         return [synthetic, f"Its grid has run ([results](results.md)), but the result files do not have {names}."]
     measure = published.result.measure()
     name, origin = name_measure(measure), published.origin
-    if item.kind == "figure" and measure.name not in item.needs:
+    if measure.name not in item.needs:
         also = sorted({*item.needs} - {*lacking})
         origin += f". The result files have {_list_code(also)}, too" if also else ""
     if planned.make is not None:
