@@ -16,7 +16,7 @@ PLAN = "run the same `ablate run` again, or restore the file"
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
 """Advice about trials whose results cannot be read, a damaged plan, and trials whose attempts disagree."""
 
-MOST_FILES = 5
+MOST_FILES = 50
 """Damaged files of a kind that are told one by one."""
 
 MADE_BY = """
