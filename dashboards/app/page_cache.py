@@ -24,9 +24,6 @@ class PageCache(Generic[T]):
         self._pages: OrderedDict[PageKey, Future[T]] = OrderedDict()
         self._slots = BoundedSemaphore(_AT_ONCE)
 
-    def __contains__(self, key: PageKey) -> bool:
-        return key in self._pages
-
     def get(self, key: PageKey) -> Future[T] | None:
         return self._pages.get(key)
 

@@ -8,8 +8,7 @@ import polars as pl
 SHARE: Final = "share of 1"  # the unit of what lies between 0 and 1
 _SIGNED: Final = "weight, signed"
 _LENGTH: Final = "length of a vector"
-OWN: Final = "the number's own"
-"""The unit of numbers that each have another one; figures leave it out."""
+_OWN: Final = "the number's own"
 
 
 class ProbeLabel(NamedTuple):
@@ -18,6 +17,11 @@ class ProbeLabel(NamedTuple):
     title: str
     unit: str  # empty where nothing is known of it
     probe: str  # as a spec lists it; empty where it is one of the user's own
+
+    @property
+    def axis_unit(self) -> str:
+        """The unit on an axis; empty also for numbers that each have another one."""
+        return "" if self.unit == _OWN else self.unit
 
 
 _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -44,12 +48,12 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "gradient_spikes": ("spikes of the gradient norm", "steps", "GradientNorms"),
     "ground_mass": ("weight beside the keys (ground state or sink)", "weight", "GroundMass"),
     "importance": ("attention that a position draws", SHARE, "SinkShare"),
-    "number": ("learned number", OWN, "LearnedNumbers"),
+    "number": ("learned number", _OWN, "LearnedNumbers"),
     "other_key_norm": ("norm of other keys", _LENGTH, "FirstKey"),
     "other_qk_cosine": ("cosine of queries and other keys", "-1 to 1", "FirstKey"),
     "other_value_norm": ("norm of other values", _LENGTH, "FirstKey"),
-    "predicted": ("predicted number, mean over tokens", OWN, "PredictedNumbers"),
-    "predicted_sd": ("predicted number, s.d. over tokens", OWN, "PredictedNumbers"),
+    "predicted": ("predicted number, mean over tokens", _OWN, "PredictedNumbers"),
+    "predicted_sd": ("predicted number, s.d. over tokens", _OWN, "PredictedNumbers"),
     "qk_logit_mean": ("logits of visible pairs, mean", "nats", "QKLogits"),
     "qk_logit_sd": ("logits of visible pairs, s.d.", "nats", "QKLogits"),
     "raw_importance": ("attention that a position draws, signed", _SIGNED, "SinkShare"),

@@ -73,7 +73,8 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
 
     paper, _, name = item.partition(":")
     grids = load_paper(paper)
-    number = int(name.removeprefix("table")) if grids.item(name).name.startswith("table") else None
+    grids.item(name)  # an unknown one raises here, not below
+    number = int(name.removeprefix("table")) if name.startswith("table") else None
     try:
         grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
     except NotFoundError as error:

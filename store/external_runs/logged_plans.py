@@ -146,10 +146,10 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
     return list(lines.values())
 
 
-Baseline = str | Mapping[str, object]  # a label, or levels on some axes
+LoggedBaseline = str | Mapping[str, object]  # a label, or levels on some axes
 
 
-def judge(layout: Layout, grid: str, baseline: Baseline | None, measure: Mapping[str, Any] | None) -> None:
+def judge(layout: Layout, grid: str, baseline: LoggedBaseline | None, measure: Mapping[str, Any] | None) -> None:
     """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
     named = baseline.strip() if isinstance(baseline, str) else baseline
@@ -206,7 +206,7 @@ def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict
     }
 
 
-def _find_baselines(lines: Sequence[Line], wanted: Baseline | None) -> dict[str, Any]:
+def _find_baselines(lines: Sequence[Line], wanted: LoggedBaseline | None) -> dict[str, Any]:
     """Return fields of a header: the cell of a label; of levels the cell that has them, or one per other levels.
 
     If one cell has the levels, all others are compared with it; else each with the one of its other levels.
@@ -219,12 +219,9 @@ def _find_baselines(lines: Sequence[Line], wanted: Baseline | None) -> dict[str,
     bases = [cell for cell, levels in cells.items() if asked.items() <= levels.items()]
     if len(bases) == 1:
         return {"baseline": bases[0]}
-    found: dict[str, str] = {}
-    for cell in cells.keys() - {*bases}:
-        own = [cells[cell].get(name) for name in matched]
-        for base in reversed(bases):
-            if [cells[base].get(name) for name in matched] == own:
-                found[cell] = base
+    others = {cell: tuple(levels.get(name) for name in matched) for cell, levels in cells.items()}
+    by_others = {others[base]: base for base in reversed(bases)}
+    found = {cell: by_others[own] for cell, own in others.items() if cell not in bases and own in by_others}
     if not found:
         return {"baseline": None, "matched": matched}
     return {"baseline": bases[0], "baselines": dict(sorted(found.items())), "matched": matched}

@@ -26,8 +26,8 @@ def test_eight_pages_are_made_at_the_same_time_and_the_others_wait() -> None:
     assert not begun.acquire(timeout=0.2)
     go.set()
     assert {page.result() for page in pages} == {8}
-    assert ("19",) in cache
-    assert ("0",) not in cache  # the oldest of more than 16
+    assert cache.get(("19",)) is pages[19]
+    assert cache.get(("0",)) is None  # the oldest of more than 16
 
 
 def test_an_error_is_raised_by_the_reader() -> None:

@@ -12,7 +12,7 @@ from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import capitalise, count, join_words, number
 from dashboards.data.grid_context import CellLook
-from dashboards.data.probe_labels import OWN, PROBES, clip_interval, probe_label
+from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
@@ -99,7 +99,7 @@ def _title(reading: probe_curves.ProbeReading) -> str:
     what = probe_label(reading.name)
     at = [f"{axis} {value:g}" for axis, value in reading.at.items() if value is not None]
     where = f" ({', '.join(at)})" if at else ""
-    return f"{what.title}{where}" + (f", {what.unit}" if what.unit not in ("", OWN) else "")
+    return f"{what.title}{where}" + (f", {what.axis_unit}" if what.axis_unit else "")
 
 
 def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
@@ -213,8 +213,7 @@ def _heads(view: PageView) -> SlotContent:
         ("n " + pl.col("n").cast(pl.String)).alias("note"),
     )
     diverging = bool((found["value"] < 0).any())
-    unit = probe_label(reading.name).unit
-    ramp = heat_ramp(drawn["value"], reading.name if unit in ("", OWN) else unit, diverging=diverging)
+    ramp = heat_ramp(drawn["value"], probe_label(reading.name).axis_unit or reading.name, diverging=diverging)
     caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
     return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
 

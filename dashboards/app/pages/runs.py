@@ -132,7 +132,8 @@ def _runs(view: PageView) -> SlotContent:
     answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
     if view.address.by:
         return _group_rows(shown, view.address)._replace(answer=answer)
-    shown = _sort(shown, _full_name(about, found, view.address.sort))
+    order = _full_name(about, found, view.address.sort)
+    shown = _sort(shown, order)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
@@ -142,7 +143,7 @@ def _runs(view: PageView) -> SlotContent:
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
-    listed = _mark_order(columns(shown.drop("trial"), heads), _full_name(about, found, view.address.sort))
+    listed = _mark_order(columns(shown.drop("trial"), heads), order)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
     caption = kept + _caption(about, shown)
     keys = (catch_user_error(partial(key_of, view.store, begins))[0] for begins in view.address.selected)

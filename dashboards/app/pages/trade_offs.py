@@ -88,10 +88,11 @@ def _first_cost(view: PageView) -> str:
     if costs := known_costs(view.store, about.grid):
         return costs[0]
     found, measure = measurements(view.store, about.grid), measures.judged_by(view)
-    others = [text for text, (name, at) in found.items() if not measures.is_of(measure, name, at)]
-    others = [text for text in others if text not in COST_WORDS]  # such a name means the cost
-    others.sort(key=lambda text: found[text][0] not in _LOGGED_COSTS)
-    return next((text for text in others if _varies(view, *found[text])), "train_s")
+    for text, (name, at) in sorted(found.items(), key=lambda each: each[1][0] not in _LOGGED_COSTS):
+        means_cost = text in COST_WORDS  # in an address, such a name is no measurement
+        if not means_cost and not measures.is_of(measure, name, at) and _varies(view, name, at):
+            return text
+    return "train_s"
 
 
 def _varies(view: PageView, name: str, at: Mapping[str, float]) -> bool:
