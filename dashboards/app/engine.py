@@ -200,16 +200,19 @@ class Engine:
         return navigation.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
     def save_query(self, clicks: int | None, name: str | None, text: str | None, path: str) -> Any:
-        """Keep the query in the editor as `ablate sql --save` does."""
+        """Keep the query in the editor as `ablate sql --save` does, under its name in small letters without blanks."""
         if not clicks:
             raise PreventUpdate
         campaign, _ = self.place(path)
         layout = Layout(self.campaigns.root(campaign))
         if not (text or "").strip() or len(text or "") > _LONGEST_QUERY:
             return [f"A query of 1 to {_LONGEST_QUERY:,} characters can be saved."]
-        _, problem = catch_user_error(lambda: QUERIES.save(layout, name or "", text or ""))
-        saved = html.A(f"Saved as {name}", href=f"/{quote(campaign)}/sql?saved={name}")
-        return [problem or saved]
+        file = "-".join((name or "").lower().split())
+        _, problem = catch_user_error(lambda: QUERIES.save(layout, file, text or ""))
+        if problem is not None:
+            return [problem]
+        set_props("saved-queries", {"children": navigation.saved_queries(campaign, QUERIES.every(layout))})
+        return [html.A(f"Saved as {file}", href=f"/{quote(campaign)}/sql?saved={file}")]
 
     def update(
         self,

@@ -1,6 +1,6 @@
 """Frame of every page: campaigns, pages, age of the results, saved views, keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -90,6 +90,14 @@ def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[C
     ]
     listed = html.Ul(links) if links else html.P("No view is saved yet.", className="note")
     return [listed, *([html.P(words, className="note", role="status")] if words else [])]
+
+
+def saved_queries(campaign: str, queries: Mapping[str, str]) -> Component:
+    """Link the saved queries of a campaign, by name."""
+    if not queries:
+        return html.P(["None yet: ", html.I("Save"), " below the query keeps one."], className="note")
+    page = f"/{quote(campaign)}/sql?saved="
+    return html.Ul([html.Li(html.A(name, href=page + name, title=query)) for name, query in queries.items()])
 
 
 def live(report: IngestReport, campaign: str) -> Component:

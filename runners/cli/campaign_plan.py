@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned
+from grid.names import shorten
 from runners.monitoring.trial_locations import STATES, State
 from runners.output import format_count
 from runners.planning.duration import Estimate, PlannedWorkers, estimate
@@ -134,6 +135,8 @@ def _add_hours(found: Resolution, cells: int, times: Estimate, to_do: int) -> Re
 SHOWN_CELLS = 10
 AXIS_WIDTH = 80
 """Most characters of the labels of an axis."""
+LABEL_WIDTH = 50
+"""Most characters of the label of a cell: its line has 96 then."""
 
 
 def plan_lines(plan: RunPlan) -> Iterator[str]:
@@ -182,14 +185,15 @@ def _list_labels(labels: Sequence[str]) -> str:
 
 
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
-    """Yield a table of the first cells: label, key of the first trial, parameters."""
+    """Yield a table of the first cells: label, key of the first trial, parameters. Long labels lose their middle."""
     shown = cells[:SHOWN_CELLS]
-    widest = max(len(each.label) for each in shown)
+    labels = shorten([each.label for each in shown], LABEL_WIDTH)
+    widest = max(map(len, labels))
     counted = shown[0].parameters is not None
     yield f"    {'cell':<{widest}}  first trial" + ("  parameters  of the operator" if counted else "")
-    for each in shown:
+    for label, each in zip(labels, shown, strict=True):
         numbers = f"  {each.parameters:>10,}  {each.operator_parameters:>15,}" if counted else ""
-        yield f"    {each.label:<{widest}}  {each.key[:11]}{numbers}"
+        yield f"    {label:<{widest}}  {each.key[:11]}{numbers}"
     if len(cells) > len(shown):
         yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --json has all"
 

@@ -361,10 +361,11 @@ def test_keys_run_a_query_and_its_columns_can_be_chosen(
         page.wait_for_function("() => document.activeElement.tagName === 'TEXTAREA'")
         page.get_by_text("6 rows, 2 columns").wait_for()
         assert page.locator(".code-paint b").all_inner_texts() == ["select", "from"]
-        page.locator("#query-name").fill("seeds")
+        page.locator("#query-name").fill("Seeds per cell")
         page.locator("#save-query").click()
-        page.get_by_text("Saved as seeds").wait_for()
-        assert QUERIES.text(Layout(root), "seeds").startswith("select label, seed")
+        page.get_by_text("Saved as seeds-per-cell").wait_for()
+        assert QUERIES.text(Layout(root), "seeds-per-cell").startswith("select label, seed")
+        page.locator("#saved-queries a").filter(has_text="seeds-per-cell").wait_for()
         assert "6 rows, 2 columns" in page.locator("#slot-result .caption").inner_text()
         assert page.locator(".control").filter(has_text="Colour").count() == 1
         page.goto(f"{site.url}/runs/sql?query=select+lable+from+grid_trial&chart=bars")

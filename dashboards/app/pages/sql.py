@@ -7,6 +7,7 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import LONGEST, Address, write_query
+from dashboards.app.navigation import saved_queries
 from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
 from dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
@@ -142,11 +143,10 @@ def _schema(view: PageView) -> SlotContent:
     def item(words: str, query: str, address: SqlAddress) -> Component:
         return html.Li(html.A(words, href=here + write_query(address), title=query))
 
-    saved = [item(name, query, SqlAddress(saved=name)) for name, query in QUERIES.every(view.store.layout).items()]
-    how = html.P(["None yet: ", html.I("Save"), " below the query keeps one."], className="note")
     examples = [item(words, query, SqlAddress(query=query)) for words, query in EXAMPLES.items()]
     parts: list[Component] = [html.H3("Examples"), html.Ul(examples)]
-    parts += [html.H3("Saved queries"), html.Ul(saved) if saved else how]
+    saved = saved_queries(view.campaign, QUERIES.every(view.store.layout))
+    parts += [html.H3("Saved queries"), html.Div(saved, id="saved-queries")]
     types = _list_columns(view.store)
     own = types.keys() - {each.name for each in relations()}
     for kind, title in _RELATION_KINDS.items():
