@@ -154,7 +154,9 @@ def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
     return f"Cells: {'; '.join(counts)}.{power}\n"
 
 
-def _size(value: float, measure: GridMeasure) -> str:
+def _size(value: float | None, measure: GridMeasure) -> str:
+    if value is None:
+        return ""
     return f"{value:.2g}" if measure.scale == "linear" else f"{100 * math.expm1(value):.2g} %"
 
 
@@ -193,11 +195,12 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
             f"{_change(row['low'], measure)} to {_change(row['high'], measure)}",
             format_p(row["p"]) or "",
             format_p(row["p_holm"]) or "",
+            _size(row["detectable"], measure),
         )
         for row in found.rows(named=True)
     ]
     level = f"{100 * (1 - measure.alpha):g} % interval"
-    heads = ("component", "difference", level, "p", f"p (Holm over {found.height})")
+    heads = ("component", "difference", level, "p", f"p (Holm over {found.height})", "found with 80 % power")
     return f"With a component less without it, n = {found['n'][0]} seeds.\n\n{table(heads, rows)}"
 
 
@@ -211,10 +214,11 @@ def _write_effects(result: GridResult, measure: GridMeasure) -> str:
             f"{_change(row['corrected_low'], measure)} to {_change(row['corrected_high'], measure)}",
             format_p(row["p_holm"]) or "",
             row["verdict"],
+            _size(row["detectable"], measure),
         )
         for row in found.rows(named=True)
     ]
-    heads = ("axis", "levels", "difference", "corrected interval", "p (Holm)", "verdict")
+    heads = ("axis", "levels", "difference", "corrected interval", "p (Holm)", "verdict", "found with 80 % power")
     said = f"{_say_measure(result, measure)} Averaged over the other axes; one value per seed, n = {found['n'][0]}"
     return f"{said}; p by Holm over {format_count(found.height, 'comparison')}.\n\n{table(heads, rows)}"
 

@@ -16,6 +16,7 @@ import polars as pl
 from store.files.code_aliases import current_core
 from store.statistics.design import CROSS, SEED, Design, build, check, contrasts, fit, read_factors, usable
 from store.statistics.paired_differences import Floats, or_null, summarise, t_interval
+from store.statistics.power import detectable
 from store.statistics.scales import Scale, back, margin, percent, response, varies
 from store.statistics.verdict import ROBUST_PAIRS, Better, few, judge
 
@@ -23,7 +24,7 @@ EFFECTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("factor", "level", "against"), pl.String),
     **dict.fromkeys(("order", "n"), pl.Int64),
     **dict.fromkeys(("effect", "low", "high", "corrected_low", "corrected_high", "percent"), pl.Float64),
-    **dict.fromkeys(("p", "p_holm"), pl.Float64),
+    **dict.fromkeys(("p", "p_holm", "detectable"), pl.Float64),
     "family": pl.Int64,
     "verdict": pl.String,
 }
@@ -123,7 +124,8 @@ def _judge(found: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[tuple
     words, p, p_holm, level = judge(summary, rope=rule.rope, alpha=rule.alpha, better=rule.better)
     words = np.where(rule.mixed, "no verdict", words)
     intervals = *t_interval(summary, rule.alpha), *t_interval(summary, np.where(rule.mixed, np.nan, level))
+    sizes = detectable(summary.sd, summary.n, alpha=rule.alpha / len(found))
     for at, each in enumerate(found):
         numbers = [summary.mean[at], *(end[at] for end in intervals)]
-        numbers += [percent(summary.mean[at], back(each.base, rule.scale), rule.scale), p[at], p_holm[at]]
+        numbers += [percent(summary.mean[at], back(each.base, rule.scale), rule.scale), p[at], p_holm[at], sizes[at]]
         yield *each.about, each.effects.size, *map(or_null, numbers), len(found), str(words[at])

@@ -54,6 +54,9 @@ def test_each_level_is_compared_by_the_paired_t_test_of_scipy() -> None:
         interval = expected.confidence_interval(0.95)
         assert row["p"] == pytest.approx(expected.pvalue)
         assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+        error, critical = row["effect"] / expected.statistic, stats.t.ppf(1 - 0.05 / 6, 5)
+        power = stats.nct(5, row["detectable"] / error)
+        assert power.sf(critical) + power.cdf(-critical) == pytest.approx(0.8)
     assert found.effects["p_holm"].to_list() == pytest.approx(_holm(found.effects["p"].to_list()))
     other = contrasts(values, ("head", "constant", "layer")).effects
     assert other.filter(level="constant")["effect"][0] == pytest.approx(
