@@ -44,8 +44,35 @@ _WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undeci
 def make_results_page() -> dict[str, str]:
     """Write the page and its pictures, by path below docs/."""
     pictures: dict[str, str] = {}
-    sections = [_fill(about, pictures) for about in sorted(RESULTS.glob("*/about.md"), key=_place)]
-    return {"results.md": fill_template("results", {"sections": "\n".join(sections)}), **pictures}
+    places = sorted(RESULTS.glob("*/about.md"), key=_place)
+    texts = {
+        "summary": "\n".join(map(_summarise, places)).rstrip("\n"),
+        "sections": "\n".join(_fill(about, pictures) for about in places),
+    }
+    return {"results.md": fill_template("results", texts), **pictures}
+
+
+def _summarise(about: Path) -> str:
+    """Count the verdicts of every grid at its planned measure; its section is the heading before its first table."""
+    text = about.read_text(encoding="utf-8")
+    title, rows = text.partition("\n")[0].lstrip("# "), []
+    for call in _CALL.finditer(text):
+        if call[1] != "verdicts" or " " in call[2]:
+            continue
+        result = read(about.parent, call[2])
+        found = _verdicts(result, measure := result.measure())
+        heading = re.findall(r"^#+ (.+)$", text[: call.start()], re.MULTILINE)[-1]
+        anchor = re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        counts = [str(found.filter(verdict=word).height or "") for word in _WORDS[:5]]
+        rows.append((f"[{heading}](#{anchor})", call[2], *counts, _range_found(found, measure)))
+    heads = (title, "grid", *(word.partition(",")[0] for word in _WORDS[:5]), "undecided cells find")
+    return table(heads, rows)
+
+
+def _range_found(found: pl.DataFrame, measure: GridMeasure) -> str:
+    """Return the smallest and the largest difference that undecided cells would have shown with 80 % power."""
+    sizes = found.filter(verdict="undecided")["detectable"].drop_nulls().sort().to_list()
+    return " to ".join(dict.fromkeys(_size(each, measure) for each in (*sizes[:1], *sizes[-1:])))
 
 
 def _place(about: Path) -> tuple[bool, str]:
@@ -148,9 +175,8 @@ def name_measure(measure: GridMeasure) -> str:
 def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
     """Count the cells by verdict; of the undecided ones, say which differences their seeds would have shown."""
     counts = [f"{found.filter(verdict=word).height} {word}" for word in _WORDS if word in found["verdict"]]
-    sizes = found.filter(verdict="undecided")["detectable"].sort().to_list()
-    power = f" With 80 % power, the seeds of undecided cells find {_size(sizes[0], measure)}" if sizes else ""
-    power += f" to {_size(sizes[-1], measure)}." if len(sizes) > 1 else "." if sizes else ""
+    sizes = _range_found(found, measure)
+    power = f" With 80 % power, the seeds of undecided cells find {sizes}." if sizes else ""
     return f"Cells: {'; '.join(counts)}.{power}\n"
 
 
