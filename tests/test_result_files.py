@@ -6,11 +6,14 @@ from typing import Any
 
 import polars as pl
 import pytest
+from gallery_campaign import Harm, Made, spec_of, write_gallery
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
+from dashboards.papers.paper_tables import read_beside
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.resolve import load_paper, paper_files
+from store.analysis.grid_results import open_result
 from store.analysis.verdicts import judge_runs, measure_of, verdicts
 from store.store import Store
 
@@ -50,6 +53,26 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
         found = judge_runs(result.runs(rules), result.baselines, rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
     assert result.cost["trials"] == (result.rows.unique("trial")["status"] == "ok").sum() > 0
+
+
+def test_a_result_opens_as_a_store_with_the_values_of_the_campaign(tmp_path: Path, files: Any) -> None:
+    rows: list[Any] = [("evaluation", "mse", {"sigma_f": f, "sigma_x": 1.0}, None, None) for f in (3.0, 5.0)]
+    rows += [("probe", "sink_share", {"eps": 0.2}, layer, head) for layer in (0, 1) for head in (0, 1)]
+    specs = {name: {"operator": spec_of(name, {}), "task": {"kind": "linear_functions"}} for name in ("softmax", "ssa")}
+    made = [Made(name, spec, {"operator": name}, rows) for name, spec in specs.items()]
+    root = write_gallery(tmp_path / "runs", {"table1-cpu": made}, Harm(seeds=(0, 1, 2)))
+    with Store.open(root) as store:
+        expected = read_beside(store, "table1-cpu", "003", 1)
+        table = "SELECT cell, any_value(spec)::VARCHAR FROM trial GROUP BY cell"
+        by_cell = {cell: json.loads(spec) for cell, spec in store.sql(table).rows()}
+        probes = store.sql("SELECT trial, layer, head, point, value FROM last_probe('sink_share') ORDER BY ALL")
+    files.collect(root, tmp_path / "results")
+    with open_result(tmp_path / "results", "table1-cpu", by_cell) as store:
+        found = read_beside(store, "table1-cpu", "003", 1)
+        assert not found["mean"].is_null().all()
+        assert_frame_equal(found.drop("differs"), expected.drop("differs"))
+        again = store.sql("SELECT trial, layer, head, point, value FROM v_probe WHERE name = 'sink_share' ORDER BY ALL")
+        assert_frame_equal(again, probes)
 
 
 def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path: Path, files: Any) -> None:

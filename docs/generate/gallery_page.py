@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from markdown import fill_template
 from PIL import Image
-from result_files import GridResult, read
 from results_page import RESULTS, draw, name_measure, name_picture
 
 from dashboards.data.formatting import join_words
@@ -19,6 +18,7 @@ from dashboards.papers.item import Item
 from dashboards.papers.items import ITEMS
 from grid import PaperGrids, PaperItem
 from runners.cli.resolve import load_paper, paper_files
+from store.analysis.grid_results import GridResult, read
 from store.published.tables import papers
 
 _PICTURES: Final = Path(__file__).parent.parent / "gallery"

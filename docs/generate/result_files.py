@@ -14,20 +14,19 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import polars as pl
-
-from grid.errors import AblateError, NotFoundError, StoreError
+from grid.errors import AblateError
 from runners.attempts.submission_record import Submission, submission_records
-from store.analysis.verdicts import GridMeasure, measure_of, runs
+from store.analysis.grid_results import OF_RUN, GridResult, read
+from store.analysis.verdicts import measure_of, runs
 from store.files.layout import Layout
+from store.files.result_files import SCHEMA
 from store.store import Store
 
+__all__ = ["GridResult", "collect", "read"]
+
 SPECS: Final = Path(__file__).parent.parent.parent / "specs"
-SCHEMA: Final = 1
-"""Version of the files."""
-_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
 _VALUES: Final = """
 SELECT cell, seed, source, name, point::JSON::VARCHAR AS point, value FROM v_final
 WHERE grid = $grid AND source = 'evaluation'
@@ -45,55 +44,6 @@ SELECT count(DISTINCT trial) AS trials, sum(wall_s) / 3600 AS hours, list(DISTIN
        list(DISTINCT versions::VARCHAR ORDER BY versions::VARCHAR) AS versions
 FROM attempt SEMI JOIN (FROM grid_trial WHERE grid = $grid) USING (trial) WHERE status = 'ok'
 """
-
-
-class GridResult(NamedTuple):
-    """The runs of one grid."""
-
-    header: dict[str, Any]
-    cost: dict[str, Any]
-    rows: pl.DataFrame
-
-    def measure(self) -> GridMeasure:
-        fields = self.header["measure"]
-        return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
-
-    def runs(self, measure: GridMeasure) -> pl.DataFrame:
-        """Return the planned runs with their `value` of the measure, as `store.statistics.compare` takes them."""
-        planned = self.rows.select(*_RUN).unique(["cell", "seed"], maintain_order=True)
-        named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
-        points = [json.loads(point) for point in named["point"]]
-        at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])
-        values = named.filter(at).select("cell", "seed", "value")
-        return planned.join(values, on=["cell", "seed"], how="left", maintain_order="left", validate="1:1")
-
-    @property
-    def baselines(self) -> str | dict[str, str]:
-        """The baseline cell, or that of each cell."""
-        several: dict[str, str] = self.header.get("baselines") or {}
-        return several or str(self.header["baseline"])
-
-
-def read(folder: Path, grid: str) -> GridResult:
-    """Read the result of a grid.
-
-    Raises:
-        NotFoundError: the folder has no such grid; names those that it has.
-        StoreError: the files have another version, or are damaged.
-    """
-    known = sorted(path.stem for path in folder.glob("*.json"))
-    if grid not in known:
-        raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
-    place, again = folder / f"{grid}.json", "collect the results of the campaign again"
-    try:
-        about = json.loads(place.read_text(encoding="utf-8"))
-        if about["schema"] != SCHEMA:
-            raise StoreError(
-                f"this version reads result files of version {SCHEMA}; {place} has version {about['schema']}: {again}"
-            )
-        return GridResult(about["header"], about["cost"], pl.read_parquet(folder / f"{grid}.parquet"))
-    except (ValueError, KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{place} and its Parquet file are damaged ({error}): {again}") from error
 
 
 def collect(campaign: Path, folder: Path) -> None:
@@ -114,7 +64,7 @@ def collect(campaign: Path, folder: Path) -> None:
                 continue
             about = store.sql("SELECT cell, seed, trial, baseline FROM grid_trial WHERE grid = $grid", {"grid": grid})
             planned = runs(store, grid, measure_of(store, grid, None))
-            planned = planned.join(about, on=["cell", "seed"], how="left", maintain_order="left").select(*_RUN)
+            planned = planned.join(about, on=["cell", "seed"], how="left", maintain_order="left").select(*OF_RUN)
             values = store.sql(_VALUES, {"grid": grid})
             rows = planned.join(values, on=["cell", "seed"], how="left", maintain_order="left_right")
             rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)

@@ -1,11 +1,12 @@
 """The command `papers`: tables and figures of the papers, their grids, and your results beside printed values."""
 
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from grid.errors import NotFoundError
+from grid.errors import NotFoundError, StoreError
 from grid.paper import PaperGrids, PaperItem, PaperScale
 from runners.cli.options import Flag, Json
 from runners.cli.published import doubts, flat, write_cells
@@ -22,12 +23,14 @@ from runners.output import (
 )
 from store.files.atomic import read_json
 from store.files.layout import Layout
+from store.files.result_files import read_about, result_file
 from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import polars as pl
 
     from grid import Grid
+    from store.store import Store
 
 
 def papers(
@@ -92,15 +95,54 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
         with Store.open(root) as store:
             if grid in store.grids():
                 warnings = read_warnings(store, grid, quiet=as_json)
-                found = read_beside(store, grid, grids.number, number)
-                if as_json:
-                    write_frame("papers", found, as_json=True, warnings=warnings)
-                else:
-                    write_beside(found)
+                _write_own(read_beside(store, grid, grids.number, number), as_json=as_json, warnings=warnings)
                 return
-    _write_printed(grids.number, number, as_json=as_json)
-    published = f"{PUBLISHED / paper / grid}.parquet has runs of it; " if _is_published(paper, grid) else ""
-    tell(f"{root} has no results of {grid}; {published}`ablate run {item} --scale {scale}` trains it")
+    how = f"{root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it"
+    place = result_file(paper, grid)
+    if place is None:
+        _write_printed(grids.number, number, as_json=as_json)
+        tell(how)
+        return
+    seeds = _write_published(place, grids, grid, number, as_json=as_json)
+    tell(f"ours: {format_count(seeds, 'seed')} of {place.with_suffix('.parquet')}; {how}")
+
+
+def _write_published(place: Path, grids: PaperGrids, grid: str, table: int, *, as_json: bool) -> int:
+    """Write the result of a grid beside a table, or below it where nothing is comparable; return how many seeds."""
+    from dashboards.papers.paper_tables import read_beside
+    from store.analysis.grid_results import open_result
+
+    specs = {planned.cell: planned.trial.data() for planned in grids.grids[grid].cells()}
+    with open_result(place.parent, grid, specs) as store:
+        found = read_beside(store, grid, grids.number, table)
+        if as_json or not found["mean"].is_null().all():
+            _write_own(found, as_json=as_json, warnings=[])
+        else:
+            _write_printed(grids.number, table, as_json=False)
+            why = Counter(found["why"]).most_common(1)[0][0]
+            tell(f"no value of ours stands beside a printed one: {why}; the grid's own measure follows")
+            _write_means(store, grid)
+        return len(store.grid(grid)["seeds"])
+
+
+def _write_own(found: "pl.DataFrame", *, as_json: bool, warnings: Sequence[str]) -> None:
+    if as_json:
+        write_frame("papers", found, as_json=True, warnings=warnings)
+    else:
+        write_beside(found)
+
+
+def _write_means(store: "Store", grid: str) -> None:
+    """Write the mean of the grid's measure over seeds, by cell."""
+    from dashboards.data.captions import describe_measure
+    from dashboards.data.grid_context import averages
+    from store.analysis.verdicts import measure_of
+
+    measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"]["unit"]
+    means = dict(averages(store, grid, measure).select("cell", "value").iter_rows())
+    cells = store.progress(grid).iter_rows(named=True)
+    rows = [(row["label"], row["ok"], round_value(means.get(row["cell"]))) for row in cells]
+    write_table(("cell", "seeds", describe_measure(measure, unit)), rows)
 
 
 def _write_printed(paper: str, table: int, *, as_json: bool) -> None:
@@ -112,14 +154,6 @@ def _write_printed(paper: str, table: int, *, as_json: bool) -> None:
         write_frame("papers", flat(cells), as_json=True)
     else:
         write_cells(cells)
-
-
-def _is_published(paper: str, grid: str) -> bool:
-    return all((PUBLISHED / paper / f"{grid}.{end}").exists() for end in ("json", "parquet"))
-
-
-PUBLISHED: Final = Path("results")
-"""Where a repository keeps the results of its grids, as `docs/results.md` shows them."""
 
 
 class ItemState(NamedTuple):
@@ -137,6 +171,8 @@ class ItemState(NamedTuple):
     flops: float | None
     """Floating-point operations of all of its training steps; None if they were not counted."""
     about: str
+    published_hours: float | None = None
+    """Wall time of the runs in `results/`; None if it has none that this version reads."""
 
 
 def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
@@ -160,13 +196,23 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
     states: Counter[str] = Counter(trial_state(layout, key).status if layout.exists() else "pending" for key in keys)
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
-    word = _word(states)
+    word, hours = _word(states), _published_hours(name, grid.name)
     header = layout.grid_header(grid.name)
     if word == "planned" and header.exists() and read_json(header).get("overrides"):
         word = "other settings"
-    elif word == "planned" and _is_published(name, grid.name):
+    elif word == "planned" and hours is not None:
         word = "published"
-    return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title)
+    return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title, hours)
+
+
+def _published_hours(paper: str, grid: str) -> float | None:
+    """Return the wall time of the runs in `results/`; None if it has none that this version reads."""
+    place = result_file(paper, grid)
+    if place is None or not place.with_suffix(".parquet").exists():
+        return None
+    with suppress(StoreError):
+        return float(read_about(place)["cost"]["hours"])
+    return None
 
 
 def _word(states: Counter[str]) -> str:
@@ -195,7 +241,7 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
     rows = [
         [
             f"{each.paper}:{each.item}",
-            each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done",
+            _describe_state(each),
             each.cells,
             each.trials,
             *([each.flops and f"{each.flops:.1e}"] if counted else []),
@@ -213,6 +259,13 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
         f"{format_count(other, 'item')} without a grid{'; `ablate papers PAPER` lists all items' if several else ''}; "
         "`ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )
+
+
+def _describe_state(each: ItemState) -> str:
+    hours = each.published_hours
+    if each.state == "published" and hours is not None:
+        return f"published, {f'{hours:.2g} h' if hours >= 1 else f'{60 * hours:.0f} min'}"
+    return each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done"
 
 
 def write_beside(frame: "pl.DataFrame") -> None:

@@ -1,8 +1,11 @@
 """`ablate papers`, and items of papers as specs of `plan` and `run`."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, spec_of, write_gallery
 
@@ -10,6 +13,8 @@ from runners.cli.app import execute
 from runners.cli.papers import item_states
 from runners.cli.resolve import locate_spec
 from store.files.atomic import write_json
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_an_item_is_a_grid_of_its_papers_file() -> None:
@@ -51,21 +56,64 @@ def test_states_come_from_the_campaign(tmp_path: Path, monkeypatch: pytest.Monke
     assert (states["table5"].state, states["figure10"].state) == ("with table1", "no grid")
 
 
+def copy_result(paper: str, grid: str, folder: Path) -> Path:
+    """Copy a published result of this repository below `folder`; return the place of its header."""
+    (folder / "results" / paper).mkdir(parents=True)
+    for end in ("json", "parquet"):
+        shutil.copy(ROOT / "results" / paper / f"{grid}.{end}", folder / "results" / paper)
+    return folder / "results" / paper / f"{grid}.json"
+
+
 def test_a_grid_of_results_is_published_until_it_runs_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "results" / "ssa").mkdir(parents=True)
-    (tmp_path / "results" / "ssa" / "table1-cpu.json").touch()
-    assert {each.item: each.state for each in item_states("ssa", "cpu", tmp_path, count=False)}["table1"] == "planned"
-    (tmp_path / "results" / "ssa" / "table1-cpu.parquet").touch()
-    states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
-    assert (states["table1"], states["table6"]) == ("published", "planned")
-    assert execute(["papers", "ssa:table1"]) == 0
-    assert "results/ssa/table1-cpu.parquet has runs of it; `ablate run ssa:table1" in capsys.readouterr().err
+    place = copy_result("attention_sink", "table12-cpu", tmp_path)
+    states = {each.item: each for each in item_states("attention_sink", "cpu", tmp_path / "c", count=False)}
+    assert (states["table12"].state, states["table6"].state) == ("published", "planned")
+    assert states["table12"].published_hours == json.loads(place.read_text())["cost"]["hours"]
+    assert execute(["papers", "attention_sink"]) == 0
+    assert "published, 4 min" in capsys.readouterr().out
+    assert execute(["papers", "attention_sink:table12", "--json"]) == 0
+    told = capsys.readouterr()
+    (own,) = [row for row in json.loads(told.out)["data"] if row["cell"] == "sum 0.1" and row["row"] == "Valid loss"]
+    rows = pl.read_parquet(place.with_suffix(".parquet")).filter(label="sum 0.1", name="validation_loss")
+    assert (own["n"], own["mean"]) == (3, pytest.approx(rows["value"].mean()))
+    assert "ours: 3 seeds of results/attention_sink/table12-cpu.parquet; campaigns/attention_sink has no" in told.err
 
 
-def test_without_results_a_table_shows_the_printed_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_that_nothing_printed_is_comparable_with_follow_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    copy_result("attention_sink", "table6-cpu", tmp_path)
+    assert execute(["papers", "attention_sink:table6"]) == 0
+    told = capsys.readouterr()
+    assert "no value of ours stands beside a printed one: no cell of the grid has batch" in told.err
+    assert re.search(r"^batch=32 +3 +2.04$", told.out, re.MULTILINE)
+
+
+def test_results_of_another_version_are_not_called_published_and_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = copy_result("attention_sink", "table6-cpu", tmp_path)
+    place.with_suffix(".parquet").write_bytes(b"torn")
+    assert execute(["papers", "attention_sink:table6"]) == 6
+    assert "table6-cpu.json and its Parquet file are damaged" in capsys.readouterr().err
+    pl.DataFrame({"trial": ["a"]}).write_parquet(place.with_suffix(".parquet"))
+    assert execute(["papers", "attention_sink:table6"]) == 6
+    place.write_text('{"schema": 2}')
+    assert execute(["papers", "attention_sink:table6"]) == 6
+    assert "results/attention_sink/table6-cpu.json has version 2" in capsys.readouterr().err
+    states = {each.item: each for each in item_states("attention_sink", "cpu", tmp_path / "c", count=False)}
+    assert (states["table6"].state, states["table6"].published_hours) == ("planned", None)
+
+
+def test_without_results_a_table_shows_the_printed_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert execute(["papers", "ssa:table5", "--campaign", str(tmp_path / "none"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["data"]
     assert [row["paper_table"] for row in told] == ["T5"] * 11

@@ -1,0 +1,126 @@
+"""The runs of a grid in a result file, as rows and as a store."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import polars as pl
+
+from grid.errors import NotFoundError
+from store.analysis.verdicts import GridMeasure
+from store.database.connection import open_live
+from store.database.readonly import locked_connection
+from store.files.layout import Layout
+from store.files.result_files import damaged, read_about
+from store.store import Store
+
+OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
+"""Columns of the rows that are of a run and of no measurement."""
+
+
+class GridResult(NamedTuple):
+    """The runs of one grid."""
+
+    header: dict[str, Any]
+    cost: dict[str, Any]
+    rows: pl.DataFrame
+
+    def measure(self) -> GridMeasure:
+        fields = self.header["measure"]
+        return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
+
+    def runs(self, measure: GridMeasure) -> pl.DataFrame:
+        """Return the planned runs with their `value` of the measure, as `store.statistics.compare` takes them."""
+        planned = self.rows.select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
+        named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
+        points = [json.loads(point) for point in named["point"]]
+        at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])
+        values = named.filter(at).select("cell", "seed", "value")
+        return planned.join(values, on=["cell", "seed"], how="left", maintain_order="left", validate="1:1")
+
+    @property
+    def baselines(self) -> str | dict[str, str]:
+        """The baseline cell, or that of each cell."""
+        several: dict[str, str] = self.header.get("baselines") or {}
+        return several or str(self.header["baseline"])
+
+
+def read(folder: Path, grid: str) -> GridResult:
+    """Read the result of a grid.
+
+    Raises:
+        NotFoundError: the folder has no such grid; names those that it has.
+        StoreError: the files have another version, or are damaged.
+    """
+    known = sorted(path.stem for path in folder.glob("*.json"))
+    if grid not in known:
+        raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
+    place = folder / f"{grid}.json"
+    about = read_about(place)
+    try:
+        rows = pl.read_parquet(folder / f"{grid}.parquet")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(place, error) from error
+    return GridResult(about["header"], about["cost"], rows)
+
+
+@contextmanager
+def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]]) -> Iterator[Store]:
+    """Open the result of a grid as the store of a campaign, with the specs of its cells, which the files do not have.
+
+    What the files do not have is null there: sizes of models, tokens and the noise of test items. Raises as `read`.
+    """
+    result = read(folder, grid)
+    given = pl.DataFrame(
+        {"cell": list(specs), "spec": [json.dumps(spec) for spec in specs.values()]},
+        schema={"cell": pl.String, "spec": pl.String},
+    )
+    with TemporaryDirectory() as root:
+        layout = Layout(Path(root))
+        with open_live(layout.live) as connection:
+            connection.register("result", result.rows.with_row_index("place").to_arrow())
+            connection.register("given", given.to_arrow())
+            try:
+                connection.execute(_HEADER, {"header": json.dumps(result.header)})
+                connection.execute(_ROWS)
+            except duckdb.Error as error:
+                raise damaged(folder / f"{grid}.json", error) from error
+        with Store(layout, locked_connection(layout.live), None) as store:
+            yield store
+
+
+_HEADER: Final = """
+INSERT INTO grid BY NAME
+SELECT h->>'grid' AS grid, (h->>'cells')::BIGINT AS cells, (h->>'trials')::BIGINT AS trials,
+       (h->'seeds')::BIGINT[] AS seeds, h->>'baseline' AS baseline, h->'measure' AS measure, h->'rules' AS rules,
+       h->'base' AS base, h AS header
+FROM (SELECT $header::JSON AS h);
+"""
+_ROWS: Final = f"""
+CREATE TEMP TABLE run AS
+SELECT {", ".join(OF_RUN)}, min(place) AS position FROM result GROUP BY ALL;
+INSERT INTO grid_trial BY NAME
+SELECT grid, trial, cell, label, operator, seed, axes::JSON AS axes, position, run.baseline FROM run, grid;
+INSERT INTO trial BY NAME
+SELECT trial, cell, operator, seed, spec->>'$.task.kind' AS task, spec, status, (status <> 'pending')::INT AS attempts,
+       budget::BIGINT AS step, wall_s
+FROM run LEFT JOIN (SELECT cell, spec::JSON AS spec FROM given) USING (cell);
+INSERT INTO attempt BY NAME
+SELECT trial, 1 AS attempt, code, false AS alive, status, budget::BIGINT AS step, wall_s, [] AS shards, '' AS signature
+FROM run WHERE status IN ('ok', 'failed');
+INSERT INTO counted BY NAME SELECT trial, attempt FROM attempt;
+CREATE TEMP TABLE measured AS
+SELECT trial, 1 AS attempt, coalesce(budget, 0)::BIGINT AS step, source, name, value, 0 AS shard,
+       point::JSON::MAP(VARCHAR, DOUBLE) AS point
+FROM result WHERE value IS NOT NULL;
+INSERT INTO evaluation BY NAME SELECT * EXCLUDE (source), 0 AS items FROM measured WHERE source = 'evaluation';
+INSERT INTO probe BY NAME
+SELECT * EXCLUDE (source) REPLACE (
+           map_from_entries(list_filter(map_entries(point), lambda e: e.key NOT IN ('layer', 'head'))) AS point),
+       point['layer'] AS layer, point['head'] AS head
+FROM measured WHERE source = 'probe';
+"""

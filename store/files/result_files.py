@@ -1,0 +1,41 @@
+"""Results of grids that a repository keeps: `results/PAPER/GRID.json`, and a Parquet file of the runs beside it."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from grid.errors import StoreError
+
+RESULTS: Final = Path("results")
+"""Where a repository keeps the results of its grids, as `docs/results.md` shows them."""
+SCHEMA: Final = 1
+"""Version of the files."""
+
+
+def result_file(paper: str, grid: str) -> Path | None:
+    """Find the result of a grid of a paper, such as "ssa" and "table1-cpu", below the working directory."""
+    place = RESULTS / paper / f"{grid}.json"
+    return place if place.exists() else None
+
+
+def read_about(place: Path) -> dict[str, Any]:
+    """Read the header and the cost of a grid.
+
+    Raises:
+        StoreError: the file has another version, or is damaged.
+    """
+    try:
+        about = json.loads(place.read_text(encoding="utf-8"))
+        if about["schema"] != SCHEMA:
+            raise StoreError(
+                f"this version reads result files of version {SCHEMA}; {place} has version {about['schema']}: "
+                "collect the results of the campaign again"
+            )
+        return {"header": about["header"], "cost": about["cost"]}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise damaged(place, error) from error
+
+
+def damaged(place: Path, error: Exception) -> StoreError:
+    """Return the error of a file that cannot be read."""
+    return StoreError(f"{place} and its Parquet file are damaged ({error}): collect the results of the campaign again")
