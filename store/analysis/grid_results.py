@@ -15,7 +15,7 @@ from store.analysis.verdicts import GridMeasure
 from store.database.connection import open_live
 from store.database.readonly import locked_connection
 from store.files.layout import Layout
-from store.files.result_files import damaged, read_about
+from store.files.result_files import damage_error, read_about
 from store.store import Store
 
 OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
@@ -64,7 +64,7 @@ def read(folder: Path, grid: str) -> GridResult:
     try:
         rows = pl.read_parquet(folder / f"{grid}.parquet")
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise damaged(place, error) from error
+        raise damage_error(place, error) from error
     return GridResult(about["header"], about["cost"], rows)
 
 
@@ -72,7 +72,7 @@ def read(folder: Path, grid: str) -> GridResult:
 def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]]) -> Iterator[Store]:
     """Open the result of a grid as the store of a campaign, with the specs of its cells, which the files do not have.
 
-    What the files do not have is null there: sizes of models, tokens and the noise of test items. Raises as `read`.
+    Sizes of models, tokens and the noise of test items are null there: the files do not have them. Raises as `read`.
     """
     result = read(folder, grid)
     given = pl.DataFrame(
@@ -88,7 +88,7 @@ def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]])
                 connection.execute(_HEADER, {"header": json.dumps(result.header)})
                 connection.execute(_ROWS)
             except duckdb.Error as error:
-                raise damaged(folder / f"{grid}.json", error) from error
+                raise damage_error(folder / f"{grid}.json", error) from error
         with Store(layout, locked_connection(layout.live), None) as store:
             yield store
 

@@ -33,9 +33,9 @@ def read_about(place: Path) -> dict[str, Any]:
             )
         return {"header": about["header"], "cost": about["cost"]}
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise damaged(place, error) from error
+        raise damage_error(place, error) from error
 
 
-def damaged(place: Path, error: Exception) -> StoreError:
+def damage_error(place: Path, error: Exception) -> StoreError:
     """Return the error of a file that cannot be read."""
     return StoreError(f"{place} and its Parquet file are damaged ({error}): collect the results of the campaign again")
