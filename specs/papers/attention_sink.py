@@ -265,7 +265,10 @@ def figure8(scale: PaperScale) -> Grid:
     return _over(_base(scale), over("model.norm_position", ["pre", "post"]), scale, baseline={"norm_position": "pre"})
 
 
-_PUBLIC = "public checkpoints, which no grid trains: `probe_checkpoint` measures one in a local directory"
+_PUBLIC = (
+    "public checkpoints, which no grid trains: `probe_checkpoint` measures one in a local directory, as docs/probes.md "
+    "shows"
+)
 
 paper = PaperGrids(
     "004",

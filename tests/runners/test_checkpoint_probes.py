@@ -1,15 +1,19 @@
 """Public checkpoints: layers are those that transformers computes, and their probes are logged as a run."""
 
 import gc
+import json
+import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 import transformers
 from hugging_face import gpt2_config, llama_config, save_model
 from teachers import prose
+from tokenizers import decoders, models, pre_tokenizers
 
 from grid.errors import SpecError
 from runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
@@ -117,6 +121,23 @@ def test_one_checkpoint_is_measured_at_several_lengths(tmp_path: Path) -> None:
     assert campaign.sql("SELECT count(DISTINCT label) FROM grid_trial").item() == 2
     with pytest.raises(SpecError, match="label of its own"):
         probe_checkpoint(tmp_path / "tiny", prose(tmp_path), LAYERS, campaign, label="tiny, 4 tokens")
+
+
+def test_the_example_of_the_page_measures_a_local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "probes.md").read_text()
+    (example,) = re.findall(r"^## Public checkpoints.*?```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "models" / "gpt2", gpt2_config(n_positions=64, vocab_size=257))
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab={each: at for at, each in enumerate(sorted(letters))}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    tokenizer.save("models/gpt2/tokenizer.json")
+    lines = [json.dumps({"text": f"This is document {at}. " * 20}) for at in range(400)]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines))
+    exec(example, {})
+    assert Campaign("campaigns/checkpoints").probes("sink_share")["label"].unique().to_list() == ["gpt2"]
 
 
 def test_nothing_of_a_model_stays_in_memory(tmp_path: Path) -> None:
