@@ -1,7 +1,7 @@
 """docs/gallery.md: every figure and table of the papers, measured where `results/` has its grid.
 
-A table that is a view of another item's grid leads to the picture of that grid. So does such a figure if the result
-files have its measurements. `python -m benchmarks.gallery` draws the other pictures.
+A table that is a view of another item's grid leads to the picture of that grid, unless that shows another quantity. So
+does such a figure if the result files have its measurements. `python -m benchmarks.gallery` draws the other pictures.
 """
 
 import re
@@ -22,6 +22,9 @@ from store.analysis.grid_results import GridResult, read
 from store.published.tables import papers
 
 _PICTURES: Final = Path(__file__).parent.parent / "gallery"
+_ACCURACIES: Final = ("lm_eval.", "multiple_choice_acc_full.", "minimal_pairs.")
+"""Names of accuracies, instead of which small models are compared by their losses."""
+_OF_OTHERS: Final = {"002-table-7": "TinyLlama and cosmo are models of others, which nothing here measures."}
 _SMALL: Final = {"paper": "", "gpu": "small models, ", "cpu": "small models, "}
 
 
@@ -92,13 +95,24 @@ def _show(item: Item, planned: PaperItem, published: Published | None) -> list[s
         return [synthetic, f"Its grid has run ([results](results.md)), but the result files do not have {names}."]
     measure = published.result.measure()
     name, origin = name_measure(measure), published.origin
-    if measure.name not in item.needs:
-        also = sorted({*item.needs} - {*lacking})
-        origin += f". The result files have {_list_code(also)}, too" if also else ""
+    also = sorted({*item.needs} - {*lacking}) if measure.name not in item.needs else []
+    if planned.of and item.kind == "table" and _is_of_another_quantity(item, measure.name):
+        files = (
+            f"The result files have {_list_code(also)}." if also else f"The result files lack {_list_code(lacking)}."
+        )
+        ran = f"Not drawn; its grid `{published.grid}` has run: {origin}."
+        return [f"{ran} {_OF_OTHERS.get(item.key, files)}"]
+    origin += f". The result files have {_list_code(also)}, too" if also else ""
     if planned.make is not None:
         return [f"![{item.title}, measured]({published.picture})", f"Measured: {name}; {origin}."]
     other = re.sub(r"(\d+)", r" \1", planned.of)
     return [f"Measured with {other}: [{name}]({published.picture}) of the grid `{published.grid}`; {origin}."]
+
+
+def _is_of_another_quantity(item: Item, measured: str) -> bool:
+    """Return True if a picture of what was measured shows nothing of the item's models or its quantity."""
+    accuracies = all(name.startswith(_ACCURACIES) for name in item.needs)
+    return item.key in _OF_OTHERS or (measured not in item.needs and not accuracies)
 
 
 def _measured_origin(item: Item) -> str | None:

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
 FOLDER = ROOT / "docs" / "gallery"
 PICTURES = {path.stem: path for path in FOLDER.glob("*.png")}
+UNDRAWN = ("000-table-4", "000-table-5", "002-table-5", "002-table-7", "003-table-5")
+"""Tables whose grid has run with another measure, or without their models."""
 REMEDY = "run `python docs/generate/all.py`, then `python -m benchmarks.gallery`, and commit docs/"
 
 
@@ -37,6 +39,8 @@ def test_every_item_is_measured_drawn_or_not_drawn_for_a_reason() -> None:
             drawn = f"![{item.title}, {origin}](gallery/{item.key}.png)" in section
             measured = bool(ran) and f"(results/{folder}-{ran[0]}.svg)" in section and "Measured" in section
             left_out = item.kind == "table" and not ran and "Not drawn: " in section
+            if item.key in UNDRAWN:
+                left_out = f"Not drawn; its grid `{ran[0]}` has run" in section and "Measured" not in section
             assert drawn != measured or left_out, (item.key, REMEDY)
             assert not measured or ran, item.key
 
