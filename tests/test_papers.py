@@ -12,6 +12,7 @@ from grid import Grid, PaperItem, PaperScale
 from grid.paper import SCALES
 from runners.cli.resolve import load_paper, paper_files
 from runners.trial import Trial
+from store.files.result_files import PAPERS, VIEWS
 from store.published.tables import cells
 from variants import integral, integral_control, softmax, ssa
 
@@ -36,6 +37,16 @@ def trials(name: str, item: str, scale: PaperScale) -> list[Trial]:
 
 BESIDE = {("003", "confirmation")}
 """Grids that ask what a table leaves open."""
+
+
+def test_result_files_know_papers_and_views_as_their_specs_have_them() -> None:
+    assert {load_paper(name).number: name for name in paper_files()} == PAPERS
+    views: dict[str, dict[int, int]] = {}
+    for number, item in items():
+        if item.of and item.name.startswith("table"):
+            view, of = (int(name.removeprefix("table")) for name in (item.name, item.of))
+            views.setdefault(number, {})[view] = of
+    assert views == VIEWS
 
 
 def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() -> None:

@@ -11,11 +11,22 @@ RESULTS: Final = Path("results")
 SCHEMA: Final = 1
 """Version of the files."""
 
+PAPERS: Final = {"000": "affine_scaled", "001": "principled", "002": "integral", "003": "ssa", "004": "attention_sink"}
+"""Folders below it and files of `specs/papers`, by the number of the paper."""
+VIEWS: Final = {"000": {4: 1, 5: 1}, "002": {2: 9, 3: 10, 4: 12, 5: 1, 7: 1}, "003": {4: 2, 5: 1}, "004": {4: 13}}
+"""By paper: tables that the grid of another one has measured, and that one."""
+
 
 def result_file(paper: str, grid: str) -> Path | None:
     """Find the result of a grid of a paper, such as "ssa" and "table1-cpu", below the working directory."""
     place = RESULTS / paper / f"{grid}.json"
     return place if place.exists() else None
+
+
+def find_published(number: str, table: int) -> tuple[str, str] | None:
+    """Find the grid of a table of a paper: the item, such as "ssa:table5", and its grid, such as "table1-cpu"."""
+    paper, grid = PAPERS[number], f"table{VIEWS.get(number, {}).get(table, table)}-cpu"
+    return (f"{paper}:table{table}", grid) if result_file(paper, grid) else None
 
 
 def read_about(place: Path) -> dict[str, Any]:

@@ -104,6 +104,19 @@ def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
     assert empty["why"] == "no cell of the grid is sparsemax"
 
 
+def test_a_missing_row_leads_to_the_grid_of_results(at: At, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lead = "no cell of the grid is sparsemax; results/ has its grid: `ablate papers ssa:table1`"
+    search = "?paper=003&item=table 1"
+    assert lead not in words(show_slot(at(search), "item"))
+    (tmp_path / "results" / "ssa").mkdir(parents=True)
+    (tmp_path / "results" / "ssa" / "table1-cpu.json").touch()
+    told = words(show_slot(at(search), "item"))
+    assert lead in told
+    assert "it is this model; results/" not in told  # nobody trains the models of others
+    assert "`ablate papers ssa:table4`" not in words(show_slot(at("?paper=003&item=table 4"), "item"))
+
+
 def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> None:
     value = find_printed("Softmax", "4")
     rows = [[("evaluation", "mse", {"sigma_f": 4, "sigma_x": 1}, value * (1 + each))] for each in (-0.1, 0.0, 0.2)]

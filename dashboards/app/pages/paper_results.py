@@ -18,6 +18,7 @@ from dashboards.papers import paper_tables
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
 from store.analysis.published_comparison import WORDS, compare_published
+from store.files.result_files import find_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
@@ -75,7 +76,11 @@ def _show_item(view: PageView) -> SlotContent:
         "printed value is unknown. Bold: own cells that are not shown to be worse than the best."
     )
     sheet = table_sheet(data, paper_tables.columns_of(cells))
-    parts = [_table(sheet, _bands(data), _missing_rows(data))]
+    trained = {row for row, each in zip(data["row"], found, strict=True) if each.cell.operator is not None}
+    missing = _missing_rows(data)
+    lead = _lead_to_results(chosen, about.grid)
+    missing |= {row: f"{missing[row]}; {lead}" for row in missing if lead and row in trained}
+    parts = [_table(sheet, _bands(data), missing)]
     have = data.height - data["mean"].null_count()
     answer = f"{have} of {count(data.height, 'printed value')} {'has' if have == 1 else 'have'} a value of yours beside"
     return SlotContent(caption=caption, data=data.rename(_OWN), parts=parts, files=files, answer=f"{answer} them.")
@@ -146,7 +151,13 @@ def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], Sequence[str]]:
     return bands
 
 
-def _missing_rows(data: pl.DataFrame) -> Mapping[str, str]:
+def _lead_to_results(chosen: Item, grid: str) -> str:
+    """Name the command that shows the grid of a table from `results/`; empty if it has none, or `grid` is the one."""
+    found = find_published(chosen.paper, chosen.number) if chosen.number is not None else None
+    return f"results/ has its grid: `ablate papers {found[0]}`" if found is not None and found[1] != grid else ""
+
+
+def _missing_rows(data: pl.DataFrame) -> dict[str, str]:
     """Say why a row has no value of the grid's: by row, the reasons of its cells."""
     rows = data.group_by("row", maintain_order=True).agg(
         pl.col("mean").is_null().all().alias("missing"), pl.col("why").drop_nulls().unique(maintain_order=True)
