@@ -189,9 +189,9 @@ def _quietly(transformers: Any) -> Iterator[None]:
 def _hash(directory: Path) -> str:
     if not directory.is_dir():
         known = sorted(path.parent.name for path in directory.parent.glob(f"*/{_CONFIG}"))
+        beside = f"; {directory.parent} has {known}" if known else ""
         raise SpecError(
-            f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors; "
-            f"{directory.parent} has {known or 'no model'}"
+            f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors{beside}"
         )
     weights = sorted(directory.glob("*.safetensors"))
     if not weights or not (directory / _CONFIG).is_file():
