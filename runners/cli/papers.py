@@ -138,7 +138,7 @@ def _write_means(store: "Store", grid: str) -> None:
     from dashboards.data.grid_context import averages
     from store.analysis.verdicts import measure_of
 
-    measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"]["unit"]
+    measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"].get("unit", "")
     means = dict(averages(store, grid, measure).select("cell", "value").iter_rows())
     cells = store.progress(grid).iter_rows(named=True)
     rows = [(row["label"], row["ok"], round_value(means.get(row["cell"]))) for row in cells]

@@ -87,12 +87,19 @@ def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]])
             try:
                 connection.execute(_HEADER, {"header": json.dumps(result.header)})
                 connection.execute(_ROWS)
-            except duckdb.Error as error:
+            except _DAMAGED as error:
                 raise damage_error(folder / f"{grid}.json", error) from error
         with Store(layout, locked_connection(layout.live), None) as store:
             yield store
 
 
+_DAMAGED: Final = (
+    duckdb.BinderException,
+    duckdb.ConstraintException,
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+)
+"""Columns or fields are missing, or are not what they should be; other errors are of the disk or the memory."""
 _HEADER: Final = """
 INSERT INTO grid BY NAME
 SELECT h->>'grid' AS grid, (h->>'cells')::BIGINT AS cells, (h->>'trials')::BIGINT AS trials,
