@@ -170,18 +170,19 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
         "LIMIT 1",
         {"key": key},
     ).row(0)
-    final = store.sql(
-        """
-        SELECT DISTINCT name, point, value FROM v_final
-        WHERE trial = $key AND source = 'evaluation' AND NOT coalesce(map_contains(point, 'position'), false)
-        ORDER BY name, point
-        """,
-        {"key": key},
-    )
-    values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
-    name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     measure = store.grid(grid)["measure"] if grid else None
     own = (measure["name"], measure.get("point") or {}) if measure and "name" in measure else None
+    final = store.sql(
+        """
+        SELECT DISTINCT name, point, source, value FROM v_final
+        WHERE trial = $key AND (source = 'evaluation' OR name = $measure)
+          AND NOT coalesce(map_contains(point, 'position'), false)
+        ORDER BY name, point, source DESC
+        """,  # of two sources, the evaluation is last and counts
+        {"key": key, "measure": own and own[0]},
+    )
+    values = {(name, json.dumps(plain(point))): (point, value) for name, point, _, value in final.rows()}
+    name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     at_seed = "" if seed is None else f"  seed {seed}"
     return _ComparedTrial(key, name, campaign, label, at_seed, own, json.loads(text), values)
 

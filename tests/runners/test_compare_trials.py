@@ -98,6 +98,16 @@ def test_many_results_fit_a_screen_with_the_grids_own_first(
         assert f"... {120 - len(rows)} more, " in "\n".join(lines)
 
 
+def test_a_measure_that_is_a_training_metric_is_first(tmp_path: Path, ablate: Ablate) -> None:
+    campaign = Logged(tmp_path).grid("own", baseline="a", measure={"name": "loss", "better": "lower"})
+    for at, label in enumerate("ab"):
+        with campaign.start("own", label=label, seed=0, config={"axis": label}) as run:
+            run.log(1, loss=2.0 + at / 4)
+            run.evaluate(1, "mse", float(at), items=1)
+    lines = ablate("compare", "a", "b", "--campaign", tmp_path).out.splitlines()
+    assert [line.split() for line in lines[-2:]] == [["loss", "2", "2.25", "0.25"], ["mse", "0", "1", "1"]]
+
+
 def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
     campaign, _ = both
     keys = [key(campaign, "SSA", 0), key(campaign, "SSA", 1), key(campaign, "SSA", 2)]
