@@ -39,6 +39,10 @@ _READABLE = 20
 """Columns are left out before labels become shorter than this."""
 _SHORTEST = 8
 """Least characters of a shortened label."""
+_SHORTEST_TEXT = 6
+"""The same where a row is a line."""
+_MOST_ROWS = 50
+"""Rows of a frame that fit a terminal."""
 _NUMBER = re.compile(r"(?=.*[-+.<]|\d{1,3}(,\d{3})+$)<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
 """A formatted number such as 28,704, or an interval."""
 _EXACT = 1e15
@@ -103,6 +107,34 @@ def write_frame(
         write_table(frame.columns, frame.rows())
 
 
+def write_rows(frame: "pl.DataFrame") -> None:
+    """A frame as a table; where lines have a width, each of several rows is a line, whose texts lose their middle.
+
+    On a terminal it has the first rows alone. No number is broken, and columns are left out last.
+    """
+    if frame.height < 2 or not _is_narrow():
+        write_table(frame.columns, frame.rows())
+        return
+    shown = frame.head(_MOST_ROWS) if sys.stdout.isatty() else frame
+    room = (console := _open_console()).width
+    columns = [[escape_control(" ".join(_cell(each).split())) for each in (column.name, *column)] for column in shown]
+    numeric = [_is_numeric([*column], labelled=False) for column in shown]
+    ranges = {at: _range(texts, _WORD, whole=True) for at, texts in enumerate(columns)}
+    ranges |= {at: (min(_SHORTEST_TEXT, most), most) for at, (_, most) in ranges.items() if not numeric[at]}
+    blanks = 2 if _measure([""] * len(columns), [most for _, most in ranges.values()], [*ranges], 2) <= room else 1
+    chosen = _choose_widths(ranges, room, blanks, (1, 0))
+    for at, width in chosen.items():
+        if not numeric[at]:
+            short = shorten(columns[at], width)  # or whole, if they became equal
+            columns[at] = [text if len(text) <= width else f"{text[: width - 1]}…" for text in short]
+    titles, *cells = zip(*columns, strict=True)
+    _print_rows(console, _open_table(titles, chosen, numeric, blanks), [[row[at] for at in chosen] for row in cells])
+    if left_out := [titles[at] for at in ranges if at not in chosen]:
+        write_prose(f"left out at {room} columns: {', '.join(left_out)}")
+    if shown.height < frame.height:
+        write(f"and {format_count(frame.height - shown.height, 'more row')}; --csv has all")
+
+
 def write_table(
     headings: Sequence[str],
     rows: Sequence[Sequence[object]],
@@ -120,8 +152,6 @@ def write_table(
     beside labels. With `blocks` they follow below, and words stay whole. With `brief` the last column, a text, ends
     where the line does.
     """
-    from rich.table import Table
-
     room = (console := _open_console()).width
     cells, titles = [[escape_control(_cell(each)) for each in row] for row in rows], [*map(escape_control, headings)]
     numeric = [_is_numeric([row[at] for row in rows], labelled=0 < labels <= at) for at in range(len(headings))]
@@ -140,9 +170,7 @@ def write_table(
     ranges = {at: _range(texts, word, whole=whole[at]) for at, texts in columns.items()}
     chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
     console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
-    for at, width in chosen.items():
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
+    table = _open_table(titles, chosen, numeric, blanks)
     if brief and len(headings) - 1 in chosen:
         table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
     lines = _print_rows(console, table, [[row[at] for at in chosen] for row in cells])
@@ -158,6 +186,15 @@ def _open_console() -> "Console":
     from rich.console import Console
 
     return Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
+
+
+def _open_table(titles: Sequence[str], chosen: Mapping[int, int], numeric: Sequence[bool], blanks: int) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
+    for at, width in chosen.items():
+        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
+    return table
 
 
 def _print_rows(console: "Console", table: "Table", rows: Sequence[Sequence[str]]) -> int:

@@ -15,7 +15,7 @@ from grid.suggestions import suggest_name
 from runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from runners.cli.verdict_text import find_cells, format_page, keep_cells
-from runners.output import format_count, tell, write, write_frame, write_json, write_table
+from runners.output import format_count, tell, write, write_frame, write_json, write_rows, write_table
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout
 from store.files.saved_texts import QUERIES, is_name
@@ -113,6 +113,8 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         write(str(shown.parquet.resolve()))
     elif shown.md:
         sys.stdout.write(encode(frame, "md").decode())
+    elif not (shown.as_json or shown.as_csv):
+        write_rows(frame)
     else:
         write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
 

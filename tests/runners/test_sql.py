@@ -56,6 +56,25 @@ def test_a_result_has_four_formats(campaign: Path, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.splitlines()[1:] == ["| --- | --: |", "| SSA | 2 |", "| softmax | 2 |"]
 
 
+def test_a_row_is_a_line_of_the_terminal_and_keeps_its_numbers(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = "grid, cell, trial, label, 'a text of words' as why, seed, i + 0.123456 as x"
+    many = f"select {columns} from grid_trial, range(20) t(i)"
+    assert ask(campaign, many) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 81  # piped
+    monkeypatch.setenv("COLUMNS", "80")
+    assert ask(campaign, many) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 81
+    assert max(map(len, lines)) <= 80
+    assert {line.split()[-1] for line in lines[1:]} == {f"{at}.123456" for at in range(20)}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert ask(campaign, many) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[-1]) == (52, "and 30 more rows; --csv has all")
+
+
 def test_saved_queries_are_listed_and_replaced(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for query, words in (("select 1 as one", "saved; `ablate sql one` runs it"), ("select 2 as two", "replaced")):
         assert ask(campaign, "--save", "one", query) == 0
