@@ -178,8 +178,10 @@ def write_verdicts(
     n = len(columns)
     write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height and (matched := _find_matched(header, best_over)):
-        write_prose(f"ablate effects compares levels of {', '.join(matched)}, which this table does not")
+    if shown.height and sum(len(axis["labels"]) > 1 for axis in header["axes"]) > 1:
+        matched = ", ".join(_find_matched(header, best_over))
+        more = f", and compares levels of {matched}, which this table does not" if matched else ""
+        write_prose(f"ablate effects averages each component over the other axes{more}")
 
 
 def _heading(

@@ -304,7 +304,7 @@ def test_long_labels_become_a_column_for_each_axis(
     rows = [line.rstrip() for line in lines if line.startswith(("SSA", "softmax"))]
     words = ("baseline", "better", "worse", "equivalent", "undecided", "unproven", "no verdict")
     assert all(len(line) <= 80 and line.endswith(words) for line in rows)
-    assert lines[-3].startswith("left out at 80 columns: geometric mean")
+    assert lines[-4].startswith("left out at 80 columns: geometric mean")
 
 
 def test_the_baseline_has_its_runs_and_their_mean_whatever_became_of_other_cells(
@@ -352,7 +352,10 @@ def test_baselines_and_candidates_have_the_order_of_the_spec(tmp_path: Path, abl
     said = ablate("table", "--campaign", tmp_path).out.splitlines()
     order = ["softmax · head · 1", "softmax · head · 2", "softmax · layer · 1", "softmax · layer · 2"]
     assert [line.partition("  ")[0] for line in said if line.startswith("softmax")] == order
-    assert said[-2].startswith("ablate effects compares levels of gate, lr")
+    averages = "ablate effects averages each component over the other axes"
+    assert f"{averages}, and compares levels of gate, lr, which" in " ".join(said)
+    write_campaign(tmp_path / "one", operators=("softmax", "SSA"), factors={"lr": (1, 2)}, seeds=range(3), **SMALL)
+    assert ablate("table", "--campaign", tmp_path / "one").out.splitlines()[-2] == averages
     rows = ablate("export", "cells", "-", "--format", "csv", "--campaign", tmp_path).out.splitlines()
     labels_of = [line.split(",")[2] for line in rows if ",loss," in line]
     assert labels_of == [*order, *(label.replace("softmax", "SSA") for label in order)]
