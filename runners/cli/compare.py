@@ -83,7 +83,9 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         write_json("compare", {"spec": texts if is_pair else spec, "results": data}, warnings)
         return
     if len(runs) > _MOST_COMPARED:
-        raise SpecError(f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add conditions, or --json")
+        raise SpecError(
+            f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add a condition such as seed=0, or --json"
+        )
     fields, lines = [each for each in spec if not _follows(*each, spec)], len(runs)
     runs, specs = _shorten_names(runs), list({run.key: at for at, run in enumerate(runs)}.values())
     columns[2:] = columns[2:] if is_pair else [run.name for run in runs]

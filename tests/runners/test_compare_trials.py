@@ -109,10 +109,12 @@ def test_a_measure_that_is_a_training_metric_is_first(tmp_path: Path, ablate: Ab
 
 
 def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
-    campaign, _ = both
+    campaign, other = both
     keys = [key(campaign, "SSA", 0), key(campaign, "SSA", 1), key(campaign, "SSA", 2)]
     asked = ablate("compare", "operator=SSA", "--json", "--campaign", campaign.root).out
     assert asked == ablate("compare", *keys, "--json", "--campaign", campaign.root).out
+    words = ("label=softmax", "label=SSA", "label=Integral", "--campaign", campaign.root, "--campaign", other.root)
+    assert "got 18: add a condition such as seed=0" in ablate("compare", *words, code=2).err
     assert "means 1" in ablate("compare", "operator=SSA", "seed=1", "--campaign", campaign.root, code=2).err
 
 
