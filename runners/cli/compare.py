@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.options import Campaigns, Json
 from runners.cli.resolve import find_several, open_campaign, read_warnings
+from runners.cli.verdict_text import sort_by_plan
 from runners.output import format_count, name_measure, write, write_json, write_table
 from store.export.plain import plain
 
@@ -62,17 +62,13 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
 
 def _in_plan_order(store: "Store", keys: list[str]) -> list[str]:
     """Sort keys of trials as `ablate table --sort plan` lists their cells, then by the plan's seeds; others follow."""
-    from store.database.queries import in_plan_order
-
     if len(keys) < 2:
         return keys
     found = store.sql(
         "SELECT grid, cell, trial FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position",
         {"keys": keys},
     )
-    grids = found.partition_by("grid", maintain_order=True)
-    ordered = [in_plan_order(store.sql, store.grid(part["grid"][0]), part)["trial"] for part in grids]
-    return [*dict.fromkeys([*chain.from_iterable(ordered), *keys])]
+    return [*dict.fromkeys([*sort_by_plan(store, found)["trial"], *keys])]
 
 
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:

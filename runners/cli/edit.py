@@ -9,6 +9,7 @@ from grid.errors import SpecError
 from grid.names import some
 from runners.cli.options import Campaign, Json, WholeGrid
 from runners.cli.resolve import choose_grid, find_several, open_campaign
+from runners.cli.verdict_text import sort_by_plan
 from runners.output import format_count, tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 _TAGGED = """
     SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial,
-           CASE WHEN NOT EXISTS (FROM note n WHERE n.trial = a.trial) THEN a.grid END AS noted_grid
+           g.cell, CASE WHEN NOT EXISTS (FROM note n WHERE n.trial = a.trial) THEN a.grid END AS noted_grid
     FROM v_annotation a JOIN grid_trial g USING (grid, trial) WHERE $grid IS NULL OR grid = $grid
     ORDER BY grid, position
 """
-"""Trials with tags or notes, in the order of the plan."""
+"""Trials with tags or notes, in the order of execution."""
 
 
 def tag(
@@ -48,7 +49,8 @@ def tag(
     if not add and not remove:
         with open_campaign(campaign) as store:
             keys = find_several(store, query) if query else None
-            rows = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
+            found = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
+            rows = sort_by_plan(store, found).drop("cell")
         rows = rows if keys is None else rows.filter(rows["trial"].is_in(keys))
         if as_json:
             write_json("tag", rows.drop("noted_grid").rows(named=True))

@@ -101,6 +101,19 @@ def label_cells(store: "Store", grid: str) -> dict[str, str]:
     return dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
 
 
+def sort_by_plan(store: "Store", rows: "pl.DataFrame") -> "pl.DataFrame":
+    """Sort rows with columns grid and cell by the grid, then as `label_cells` lists cells; equal ones keep their order.
+
+    The rows of a grid are next to each other.
+    """
+    import polars as pl
+
+    from store.database.queries import in_plan_order
+
+    grids = rows.partition_by("grid", maintain_order=True)
+    return pl.concat([in_plan_order(store.sql, store.grid(part["grid"][0]), part) for part in grids] or [rows])
+
+
 def write_title(
     store: "Store",
     header: Mapping[str, Any],

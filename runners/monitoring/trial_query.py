@@ -65,12 +65,17 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
 def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
     """Return grid and key of the trials that `words` match. Raises as `select` does."""
     names: dict[str, list[tuple[str, str]]] = {}
-    for grid, path, name in store.sql("SELECT grid, path, name FROM axis").rows():
+    levels: dict[str, list[str]] = {}
+    for grid, path, name, labels in store.sql(
+        "SELECT grid, path, name, labels FROM axis ORDER BY grid, position"
+    ).rows():
         names.setdefault(grid, []).append((path, name))
+        for field in {path, name}:
+            levels.setdefault(field, []).extend(labels)
     rows = [_candidate(row, names.get(row["grid"], ())) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, set[str]] = {}
     for word in split_quoted(words):
-        field, values = _parse(word, rows)
+        field, values = _parse(word, rows, levels)
         wanted.setdefault(field, set()).update(values)
     matching = [
         (row.grid, row.trial)
@@ -97,8 +102,11 @@ def _candidate(row: Mapping[str, Any], axes: Sequence[tuple[str, str]]) -> Candi
     return Candidate(row["grid"], row["trial"], values)
 
 
-def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
-    """Split a word into its field and the value as the campaign writes it; of a note all that contain the value."""
+def _parse(word: str, rows: Sequence[Candidate], levels: Mapping[str, list[str]]) -> tuple[str, list[str]]:
+    """Split a word into its field and the value as the campaign writes it; of a note all that contain the value.
+
+    `levels` are the labels of each axis, in the order of the spec.
+    """
     labels = {label for row in rows for label in row.values["label"]}
     field, equals, value = word.partition("=")
     if not equals or word in labels:
@@ -107,7 +115,9 @@ def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
     if field not in known:
         names = ", ".join(name for name in known if "." not in name)
         raise NotFoundError(f"trials have no field {field!r}; they have {names}{suggest_name(field, known)}")
-    values = sorted({each for row in rows for each in row.values.get(field, ())}, key=lambda each: (len(each), each))
+    there = {each for row in rows for each in row.values.get(field, ())}
+    declared = [each for each in dict.fromkeys(levels.get(field, ())) if each in there]
+    values = [*declared, *sorted(there.difference(declared), key=lambda each: (len(each), each))]
     equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)][:1]
     if field == "note":
         equal = [each for each in values if value.casefold() in each.casefold()]
@@ -116,9 +126,11 @@ def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, list[str]]:
                 f"no note contains {value!r}; {len(values)} notes are there, and `ablate tag` lists them"
             )
     if not equal:
-        there = ", ".join(values[:_SHOWN]) + (" and others" if len(values) > _SHOWN else "")
+        listed = ", ".join(values[:_SHOWN]) + (" and others" if len(values) > _SHOWN else "")
         near = suggest_name(value, values)
-        raise NotFoundError(f"no trial has {field}={value}; {f'there are {there}{near}' if there else 'none has any'}")
+        raise NotFoundError(
+            f"no trial has {field}={value}; {f'there are {listed}{near}' if listed else 'none has any'}"
+        )
     return field, equal
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import Campaign, write_campaign
+from synthetic import Campaign, publish_grid, write_campaign
 
 from grid.errors import NotFoundError
 from runners.cli.app import execute
@@ -75,6 +75,15 @@ def test_every_listing_takes_a_tag(campaign: Campaign, ablate: Ablate) -> None:
     assert [row["label"] for row in found["data"]] == ["SSA"]
     listed = json.loads(ablate("tag", "--json", "--campaign", campaign.root).out)["data"]
     assert [(row["label"], row["seed"], row["tags"]) for row in listed] == [("SSA", 0, "good")]
+
+
+def test_tags_and_levels_are_listed_in_the_order_of_the_spec(tmp_path: Path, ablate: Ablate) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"width": (128, 64)}, seeds=range(2))
+    publish_grid(campaign.layout, campaign.header, campaign.lines[::-1])
+    assert run(campaign, "tag", "--grid", "quickstart", "+good") == 0
+    lines = ablate("tag", "--campaign", campaign.root).out.splitlines()[1:]
+    assert [line.partition("  ")[0] for line in lines] == ["softmax · 128", "softmax · 64", "SSA · 128", "SSA · 64"]
+    assert "there are 128, 64" in ablate("tag", "width=1", "+a", "--campaign", campaign.root, code=3).err
 
 
 def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None:
