@@ -212,7 +212,7 @@ def fits(headings: Sequence[str], rows: Sequence[Sequence[object]], labels: int)
     columns = zip(headings, *rows, strict=True)
     widths = [max(_width(escape_control(_cell(each))) for each in column) for column in columns]
     widths[:labels] = [min(width, _READABLE) for width in widths[:labels]]
-    return sum(widths) + len(widths) - 1 <= (get_terminal_size().columns if _is_narrow() else _WIDE)
+    return sum(widths) + len(widths) - 1 <= line_width(_WIDE)
 
 
 def _shorten_columns(cells: Sequence[list[str]], labels: int, most: int) -> None:
@@ -270,10 +270,15 @@ def _is_narrow() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
+def line_width(otherwise: int) -> int:
+    """Columns of the terminal; `otherwise` if lines may be longer."""
+    return get_terminal_size().columns if _is_narrow() else otherwise
+
+
 def write_prose(text: str, hanging: int = 2) -> None:
     """A sentence of the result, broken between words at the width of the terminal; later lines are moved right."""
     indent = " " * (len(text) - len(text.lstrip()) + hanging)
-    width = get_terminal_size().columns if _is_narrow() else max(len(text), 1)
+    width = line_width(max(len(text), 1))
     for line in wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]:
         write(line)
 

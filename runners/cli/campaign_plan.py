@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 from grid import Grid, Planned
 from grid.names import shorten
 from runners.monitoring.trial_locations import STATES, State
-from runners.output import format_count
+from runners.output import format_count, line_width
 from runners.planning.duration import Estimate, PlannedWorkers, estimate
 from runners.planning.power import Resolution, resolution_lines, resolutions
 from runners.planning.preflight import Preflight
@@ -135,8 +135,10 @@ def _add_hours(found: Resolution, cells: int, times: Estimate, to_do: int) -> Re
 SHOWN_CELLS = 10
 AXIS_WIDTH = 80
 """Most characters of the labels of an axis."""
-LABEL_WIDTH = 50
-"""Most characters of the label of a cell: its line has 96 then."""
+CELL_WIDTH = 96
+"""Characters of the line of a cell where there is no terminal."""
+_NUMBERS, _SHORTEST = 46, 8
+"""Characters beside the label of a cell, and the least that its label keeps."""
 
 
 def plan_lines(plan: RunPlan) -> Iterator[str]:
@@ -187,7 +189,7 @@ def _list_labels(labels: Sequence[str]) -> str:
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
     """Yield a table of the first cells: label, key of the first trial, parameters. Long labels lose their middle."""
     shown = cells[:SHOWN_CELLS]
-    labels = shorten([each.label for each in shown], LABEL_WIDTH)
+    labels = shorten([each.label for each in shown], max(line_width(CELL_WIDTH) - _NUMBERS, _SHORTEST))
     widest = max(map(len, labels))
     counted = shown[0].parameters is not None
     yield f"    {'cell':<{widest}}  first trial" + ("  parameters  of the operator" if counted else "")

@@ -63,7 +63,9 @@ def test_a_plan_writes_the_tuples_of_an_axis_in_brackets(tmp_path: Path) -> None
     assert "  axis rate: (0.9, 0.95), (0.9, 0.999)" in lines
 
 
-def test_long_labels_of_a_plan_lose_their_middle_and_stay_distinct(tmp_path: Path) -> None:
+def test_long_labels_of_a_plan_lose_their_middle_and_stay_distinct(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [f"{'a long label of a cell, ' * 4}{number}" for number in range(3)]
     rates = over("operator.rate", [0.1, 0.2, 0.3], labels=names)
     lines = lines_of(tmp_path, Grid("long", ToyTrial(), [rates], seeds=[0]))
@@ -71,6 +73,10 @@ def test_long_labels_of_a_plan_lose_their_middle_and_stay_distinct(tmp_path: Pat
     labels = [line.strip().rsplit("  ", 1)[0] for line in cells]
     assert len(set(labels)) == 3
     assert max(map(len, labels)) <= 50
+    monkeypatch.setenv("COLUMNS", "80")
+    grid = Grid("long", ToyTrial(), [rates], seeds=[0])
+    plan = plan_campaign(tmp_path, [grid], PlanOptions(parameters=lambda _: (28_704, 132)))
+    assert {len(line) for line in plan_lines(plan) if "28,704" in line} == {80}
 
 
 def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_path: Path) -> None:
