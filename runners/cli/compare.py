@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import label_of
 from runners.cli.options import Campaigns, Json
 from runners.cli.resolve import find_several, open_campaign, read_warnings
 from runners.cli.verdict_text import sort_by_plan
@@ -86,8 +87,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     runs, specs = _shorten_names(runs), list({run.key: at for at, run in enumerate(runs)}.values())
     columns[2:] = columns[2:] if is_pair else [run.name for run in runs]
     if len(fields) < len(runs) > 2:
-        trials = [(run.name, run.label, *(values[at] for _, values in fields)) for at, run in enumerate(runs)]
-        lines = write_table(["trial", "cell", *(path for path, _ in fields)], trials, blocks=True)
+        lines = _write_trials(runs, fields)
     else:
         write("\n".join(f"{run.name}  {run.label or 'in no grid'}{run.at_seed}" for run in runs))
     if is_pair:
@@ -113,6 +113,23 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
         write(f"left out: {words}; --json has all")
+
+
+def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, Sequence[str]]]) -> int:
+    """Write a row per trial with `fields`, and its label unless they repeat it; return the number of lines."""
+    from grid.columns import BETWEEN
+
+    labels = [(run.label or "").split(BETWEEN) for run in runs]
+    common = [part for part in labels[0] if all(part in parts for parts in labels)]
+    shown = [{label_of(json.loads(of[at])) for _, of in fields if of[at] != _ABSENT} for at in range(len(runs))]
+    parts = [{part.rpartition("=")[2] for part in label if part not in common} for label in labels]
+    repeats = any(parts) and all(found <= values for found, values in zip(parts, shown, strict=True))
+    if repeats and common:
+        write(f"all trials: {', '.join(common)}")
+    headings = ["trial", *([] if repeats else ["cell"]), *(path for path, _ in fields)]
+    names = [[run.name] if repeats else [run.name, run.label] for run in runs]
+    rows = [(*name, *(values[at] for _, values in fields)) for at, name in enumerate(names)]
+    return write_table(headings, rows, blocks=True) + (repeats and len(common) > 0)
 
 
 def _shorten_names(runs: "Sequence[_ComparedTrial]") -> "list[_ComparedTrial]":

@@ -125,7 +125,16 @@ def test_trials_of_a_query_are_in_the_order_of_the_plan(tmp_path: Path, ablate: 
         with campaign.start("rates", label=f"{label} {rate}", seed=0, config=axes, axes=axes) as run:
             run.evaluate(1, "mse", rate, items=1)
     lines = ablate("compare", "operator=b", "seed=0", "--campaign", tmp_path).out.splitlines()
-    assert [line.split()[2] for line in lines[1:4]] == ["0.1", "0.2", "0.3"]
+    assert [line.split()[1] for line in lines[1:4]] == ["0.1", "0.2", "0.3"]
+
+
+def test_a_label_is_left_out_where_columns_repeat_it(tmp_path: Path, ablate: Ablate) -> None:
+    root = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"width": (8, 16, 32)}, seeds=range(3)).root
+    first, head, *rows = ablate("compare", "operator=SSA", "seed=0", "--campaign", root).out.splitlines()
+    assert (first, head.split()) == ("all trials: SSA", ["trial", "operator.width"])
+    assert [row.split()[1] for row in rows[:3]] == ["8", "16", "32"]
+    head, row, *_ = ablate("compare", "operator=SSA", "width=8", "--campaign", root).out.splitlines()
+    assert (head.split(), row.split()[1:]) == (["trial", "cell", "seed"], ["SSA", "·", "8", "0"])
 
 
 def test_what_follows_from_a_kind_and_what_is_equal_is_left_out() -> None:
