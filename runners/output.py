@@ -36,7 +36,8 @@ _LONG_WORD = 40
 _WIDE = 200
 """Columns where there is no terminal, and COLUMNS does not say."""
 _READABLE = 20
-"""Columns are left out before labels become shorter than this."""
+_READABLE_LEVEL = 12
+"""Columns are left out before a label becomes shorter than this, or labels in several columns."""
 _SHORTEST = 8
 """Least characters of a shortened label."""
 _SHORTEST_TEXT = 6
@@ -211,7 +212,7 @@ def fits(headings: Sequence[str], rows: Sequence[Sequence[object]], labels: int)
     """Return True if `write_table` can show these columns whole, but for readable parts of the first `labels` ones."""
     columns = zip(headings, *rows, strict=True)
     widths = [max(_width(escape_control(_cell(each))) for each in column) for column in columns]
-    widths[:labels] = [min(width, _READABLE) for width in widths[:labels]]
+    widths[:labels] = [min(width, _least_label(labels)) for width in widths[:labels]]
     return sum(widths) + len(widths) - 1 <= line_width(_WIDE)
 
 
@@ -254,15 +255,19 @@ def _fit(
     def fits(shown: Sequence[int], most: int) -> bool:
         return _measure(titles, [min(width, most) for width in widths[:labels]] + [*widths[labels:]], shown, 1) <= room
 
-    shown = [*range(len(titles))]
+    shown, least = [*range(len(titles))], _least_label(labels)
     for at in spare:
-        if not fits(shown, _READABLE):
+        if not fits(shown, least):
             shown.remove(at)
     for at in reversed(spare):  # a narrow column may fit in the place of a wide one
-        if at not in shown and fits(more := sorted([*shown, at]), _READABLE):
+        if at not in shown and fits(more := sorted([*shown, at]), least):
             shown = more
     levels = range(max(widths[:labels], default=0), _SHORTEST, -1)
     return shown, next((most for most in levels if fits(shown, most)), _SHORTEST)
+
+
+def _least_label(labels: int) -> int:
+    return _READABLE if labels == 1 else _READABLE_LEVEL
 
 
 def _is_narrow() -> bool:

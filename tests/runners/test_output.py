@@ -105,6 +105,17 @@ def test_spare_columns_go_first_then_the_first_column_breaks(
     assert lines[1].startswith("    word")
 
 
+def test_a_label_beside_others_is_shortened_before_the_mean_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    row = ("Principled with a gate per query", "64", "0.03", "0.04159", "-40.4", "real, size unproven")
+    write_table(["operator", "width", "lr", "mean", "%", "verdict"], [row], spare=(3,), labels=3)
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    assert line.split()[-5:] == ["0.04159", "-40.4", "real,", "size", "unproven"]
+    assert len(line) <= 60
+
+
 def test_long_labels_lose_their_middle_and_stay_different(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
