@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from grid.errors import SpecError
-from grid.names import some
 from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
-from runners.cli.resolve import MOST_NAMED, choose_grid, open_campaign, open_grid
+from runners.cli.resolve import choose_grid, open_campaign, open_grid
 from runners.cli.verdict_text import (
     find_cells,
     keep_cells,
@@ -123,7 +122,7 @@ def table(
     ----------
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
-        a query that only this cell fits: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'.
+        a query: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'. Of several cells, the reason of each.
     """
     import polars as pl
 
@@ -192,30 +191,33 @@ def _compare_cells(
     return verdicts(store, grid, measure=measure._asdict()), bases
 
 
-def _find_cell(store: "Store", grid: str, words: str) -> str:
-    """Return the key of the one cell that `words` mean. Raise NotFoundError if they mean none, SpecError if several."""
+def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
+    """Return the keys of the cells that `words` mean. Raise NotFoundError if they mean none."""
     from runners.monitoring.trial_query import split_quoted
 
     names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     parts = split_quoted([words])
-    found = exact or begun or find_cells(store, grid, words.split() if parts == [words] else parts)
-    if len(found) > 1:
-        several = some([names[cell] for cell in found], MOST_NAMED)
-        raise SpecError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}")
-    return found[0]
+    return exact or begun or find_cells(store, grid, words.split() if parts == [words] else parts)
 
 
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from store.analysis.explain_verdict import why, why_text
+    from store.analysis.verdicts import verdicts
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
-        raise SpecError("--why is about one cell of one campaign; leave --best-over, --csv and more campaigns out")
+        raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
-        found = why(store, grid, _find_cell(store, grid, words), measure=judged_by.find(store, grid)._asdict())
+        cells, measure = _find_cells(store, grid, words), judged_by.find(store, grid)._asdict()
+        several = verdicts(store, grid, measure=measure).rows(named=True) if len(cells) > 1 else []
+        rows = [row for row in several if row["cell"] in cells]
+        found = None if rows else why(store, grid, cells[0], measure=measure)
     if of.as_json:
-        write_json("why", found, warnings)
+        write_json("why", rows if found is None else found, warnings)
+    elif found is None:
+        for row in rows:
+            write_prose(f"{row['label']}: {row['verdict']}; {row['reason']}")
     else:
         write(f"{found['label']}, grid {grid}")
         for line in why_text(found):

@@ -269,8 +269,11 @@ def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: C
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
     assert ablate("table", "--why", "Principled · 0.003", "--campaign", campaign).out.startswith("Principled · 0.003")
     assert "is not closed" in ablate("table", "--why", "operator='SSA", "--campaign", campaign, code=2).err
-    several = ablate("table", "--why", "SSA", "--campaign", campaign, code=2).err
-    assert "5 fit 'SSA': SSA · 0.0001, SSA · 0.0003" in several
+    rows = json.loads(ablate("table", "operator=SSA", "--sort", "plan", "--json", "--campaign", campaign).out)["data"]
+    for words in ("SSA", "operator=SSA"):
+        lines = ablate("table", "--why", words, "--campaign", campaign).out
+        reasons = [f"{row['label']}: {row['verdict']}; {row['reason']}" for row in rows]
+        assert " ".join(lines.split()) == " ".join(reasons)
 
 
 def test_levels_with_blanks_are_quoted_in_a_query(long_campaign: Path, ablate: Callable) -> None:
