@@ -106,6 +106,8 @@ def find_choice(name: str, *families: str) -> tuple[str, type[Choice]]:
             return of, member
     known = [row.name for row in kinds(*families)]
     what = " or ".join(families)
+    if by := [kind for kind, probe in Probe.members().items() if name in {row.name for row in probe.rows}]:
+        raise NotFoundError(f"there is no {what} {name!r}; a probe records it: `ablate probes {by[0]}` explains it")
     raise NotFoundError(f"there is no {what} {name!r}; `ablate {families[0]}s` lists them{suggest_name(name, known)}")
 
 

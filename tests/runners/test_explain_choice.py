@@ -118,3 +118,4 @@ def test_the_probes_command_lists_and_explains(ablate: Callable) -> None:
     assert any("measures an output gate" in line for line in data["needs"])
     assert "gate_sparsity" in ablate("probes", "gate_sparsity").out
     ablate("probes", "needle", code=3)
+    assert "`ablate probes attention_entropy`" in ablate("probes", "entropy_last", code=3).err
