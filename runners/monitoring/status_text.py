@@ -54,14 +54,9 @@ class Status(NamedTuple):
     """Axes of each grid with a long label, and the labels of each cell on them."""
 
     def keep(self, store: Store, grid: str | None, trials: Sequence[tuple[str, str]]) -> "Status":
-        """Keep only the cells, the running trials and the failures in `grid` (None: any) of `trials` (grid, key)."""
-        wanted, keys = set(trials), {key for _, key in trials}
-        rows = store.sql("SELECT grid, trial, cell FROM grid_trial").rows()
-        cells = {(grid, cell) for grid, trial, cell in rows if (grid, trial) in wanted}
-        grids = {
-            name: frame.filter(pl.col("cell").is_in([cell for grid, cell in cells if grid == name]))
-            for name, frame in self.grids.items()
-        }
+        """Count only `trials` (grid, key) by cell; keep those that run, and the failures in `grid` (None: any)."""
+        keys = {key for _, key in trials}
+        grids = {name: cells(store, name, self.where, [key for of, key in trials if of == name]) for name in self.grids}
         at_work = tuple(each for each in self.where.at_work if each.trial in keys)
         kept = {name: frame for name, frame in grids.items() if len(frame)}
         failures = count_failures(store, grid, self.where.retrying, keys)
@@ -111,25 +106,37 @@ def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid:
     return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids), levels)
 
 
-def cells(store: Store, grid: str, where: TrialLocations) -> pl.DataFrame:
+def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | None = None) -> pl.DataFrame:
     """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags.
 
-    The store counts trials that it knows as done; `where` has the others.
+    The store counts trials that it knows as done; `where` has the others. Of trials beside `only` nothing is counted.
     """
-    frame = store.progress(grid)
+    frame, chosen = store.progress(grid), {"grid": grid, "only": only}
+    of_these = "grid = $grid AND ($only IS NULL OR list_contains(CAST($only AS VARCHAR[]), trial))"
+    if only is not None:
+        counted = store.sql(
+            "SELECT g.cell, count(*) AS planned, count(*) FILTER (WHERE t.status = 'ok') AS ok, count(u.trial) AS "
+            f"unreadable FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u USING (grid, trial) "
+            f"WHERE {of_these} GROUP BY g.cell",
+            chosen,
+        )
+        order = frame.columns
+        frame = (
+            frame.drop("planned", "ok", "unreadable").join(counted, on="cell", maintain_order="left").select(order)
+        )
     trials = store.sql(
-        "SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND t.status <> 'ok'",
-        {"grid": grid},
+        f"SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE {of_these} AND t.status <> 'ok'",
+        chosen,
     )
     tags = store.sql(
         "SELECT cell, array_to_string(list_sort(list_distinct(flatten(list(tags)))), ' ') AS tags FROM v_annotation "
-        "WHERE grid = $grid GROUP BY cell",
-        {"grid": grid},
+        f"WHERE {of_these} GROUP BY cell",
+        chosen,
     )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
-    counted = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in STATE_OF_COLUMN.items())
-    counts = trials.join(states, on="trial").group_by("cell").agg(*counted)
+    by_state = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in STATE_OF_COLUMN.items())
+    counts = trials.join(states, on="trial").group_by("cell").agg(*by_state)
     shown = [*frame.columns, *(name for name in STATE_OF_COLUMN if name not in frame.columns)]
     return (
         frame.rename({"ok": "known"})

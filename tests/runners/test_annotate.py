@@ -97,6 +97,7 @@ def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None
     assert "good" in shown
     assert "SSA seed 2: loss spikes" in shown
     assert "on grid quickstart: for the appendix" in shown
+    assert "quickstart: 1 of 1 trial done" in ablate("status", "tag=good", "--campaign", campaign.root).out
     data = json.loads(ablate("status", "--json", "--campaign", campaign.root).out)["data"]
     assert [row["note"] for row in data["notes"]] == ["for the appendix", "loss spikes"]
     assert {row["label"]: row["tags"] for row in data["grids"]["quickstart"]} == {"softmax": "", "SSA": "good"}
