@@ -105,7 +105,7 @@ def write_frame(
 
         sys.stdout.write(csv_text(frame))
     else:
-        write_table(frame.columns, frame.rows())
+        write_table(frame.columns, frame.rows(), labels=int(frame.columns[:1] == ["label"]))
 
 
 def write_rows(frame: "pl.DataFrame") -> None:

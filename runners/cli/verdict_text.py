@@ -180,16 +180,16 @@ def write_verdicts(
     """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
     if chosen is not None:
         cells = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
-        write_table(chosen.columns, [[*map(_chosen_cell, chosen.columns, row)] for row in cells])
+        lines = [[*map(_chosen_cell, chosen.columns, row)] for row in cells]
+        write_table(chosen.columns, lines, labels=int(chosen.columns[0] == "label"))
         return
     grid, measure = header["grid"], header["measure"]
     rows = [*bases, *shown.rows(named=True)]
     columns, names = name_cells(store, grid, rows)
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
-    lines = [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
-    n = len(columns)
-    write_table(headings, lines, spare=(n + 1, n + 4, n, n + 3), labels=n)
+    n, named = len(columns), [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
+    write_table(headings, named, spare=(n + 1, n + 4, n, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height and sum(len(axis["labels"]) > 1 for axis in header["axes"]) > 1:
         matched = ", ".join(_find_matched(header, best_over))

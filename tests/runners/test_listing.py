@@ -253,6 +253,15 @@ def test_columns_are_chosen_by_name(campaign: Path, ablate: Callable) -> None:
     )
 
 
+@pytest.mark.parametrize(("command", "rows"), [("table", 10), ("curves --by steps", 20)])
+def test_a_chosen_label_is_shortened_not_broken(command: str, rows: int, long_campaign: Path, ablate: Callable) -> None:
+    words = (*command.split(), "operator=SSA", "--columns", "label,low,high,value,p")
+    lines = [line for line in ablate(*words, "--campaign", long_campaign).out.splitlines() if line.startswith("SSA")]
+    assert len(lines) == rows
+    assert any("…" in line for line in lines)
+    assert all(len(line) <= 100 and len(line.rsplit(maxsplit=4)) == 5 for line in lines)
+
+
 def test_columns_are_chosen_by_heading_and_keep_title_and_baseline(campaign: Path, ablate: Callable) -> None:
     whole = ablate("table", "operator=SSA", "--campaign", campaign).out.splitlines()
     chosen = "label,n,difference,95 % interval,p (Holm)"
