@@ -193,7 +193,7 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
         WHERE trial = $key AND (source = 'evaluation' OR name = $measure)
           AND NOT coalesce(map_contains(point, 'position'), false)
         ORDER BY name, point, source DESC
-        """,  # of two sources, the evaluation is last and counts
+        """,  # the evaluation is last, so it counts
         {"key": key, "measure": own and own[0]},
     )
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, _, value in final.rows()}

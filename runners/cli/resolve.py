@@ -14,6 +14,7 @@ from grid.names import some
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
 from runners.cli.options import GridFlags, require_one_format
+from runners.cli.verdict_text import sort_by_plan
 from runners.output import slow_notice, tell
 from store.files.atomic import read_json
 from store.files.layout import Layout
@@ -202,8 +203,9 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
     found = find_several(store, words)
     if len(found) > 1:
-        query = "SELECT trial, label, seed FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position"
-        rows = store.sql(query, {"keys": found}).unique("trial", maintain_order=True).rows()
+        query = "SELECT * FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position"
+        listed = sort_by_plan(store, store.sql(query, {"keys": found})).unique("trial", maintain_order=True)
+        rows = listed.select("trial", "label", "seed").rows()
         named = some([f"{key[:8]} {label} seed {seed}" for key, label, seed in rows], MOST_NAMED)
         raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}; add words until it is one")
     return found[0]

@@ -109,7 +109,7 @@ def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid:
 def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | None = None) -> pl.DataFrame:
     """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags.
 
-    The store counts trials that it knows as done; `where` has the others. Of trials beside `only` nothing is counted.
+    The store counts trials that it knows as done; `where` has the others. With `only`, other trials are not counted.
     """
     frame, chosen = store.progress(grid), {"grid": grid, "only": only}
     of_these = "grid = $grid AND ($only IS NULL OR list_contains(CAST($only AS VARCHAR[]), trial))"

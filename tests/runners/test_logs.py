@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from submission_files import FIRST
-from synthetic import Campaign, write_campaign, write_end, write_start
+from synthetic import Campaign, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError
 from runners.monitoring.logs import follow
@@ -63,12 +63,15 @@ def test_the_log_of_an_attempt_is_shown(campaign: Campaign, logs: Callable) -> N
 
 def test_several_trials_are_named_in_the_order_of_the_plan(tmp_path: Path, ablate: Callable) -> None:
     rates = [0.01, 0.003, 0.001]
-    planned = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=(3,), factors={"lr": rates}).lines
+    campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=(3,), factors={"lr": rates})
+    planned = campaign.lines
     named = ", ".join(f"{line['trial'][:8]} {line['label']} seed 3" for line in planned)
     assert named in ablate("logs", "seed=3", "--campaign", tmp_path / "c", code=2).err
     cells = ", ".join(repr(line["label"]) for line in planned)
     with Store.open(tmp_path / "c") as store, pytest.raises(NotFoundError, match=cells):
         verdicts(store, "quickstart", baseline="Cog")
+    publish_grid(campaign.layout, campaign.header, planned[::-1])  # executed in another order
+    assert named in ablate("logs", "seed=3", "--campaign", tmp_path / "c", code=2).err
 
 
 def test_what_is_not_there_is_one_sentence(campaign: Campaign, logs: Callable) -> None:
