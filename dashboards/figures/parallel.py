@@ -17,6 +17,7 @@ _SLACK: Final = 1e-3  # part of an axis by which rounded ends of a range may mis
 _LONGEST: Final = 18
 _LETTER: Final = 7  # pixels
 _MOST_TICKS: Final = 12
+_BESIDE: Final = 0.025  # part of the width left of the first axis and right of the last, where a drag may begin
 _FAINT: Final = "59"
 
 
@@ -125,9 +126,12 @@ def draw_parallel(
             figure.add_annotation(y=height, text=text, **note)
     texts = [text for axis in axes[:1] for text in (*(text for _, text in axis.ticks), cut(axis.name, _LONGEST))]
     brushes = [{**axis._asdict(), "places": [*axis.places]} for axis in axes]
-    figure.update_layout(dragmode="select", meta={"axes": brushes}, newselection={"line": {"color": INK}})
-    figure.update_layout(margin_l=16 + _LETTER * max(map(len, texts), default=0), margin_r=36)
-    figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
+    # "any" would widen a straight drag along an axis to the whole width, in which no axis is meant
+    figure.update_layout(dragmode="select", selectdirection="d", newselection={"line": {"color": INK}})
+    figure.update_layout(meta={"axes": brushes}, margin_r=16)
+    figure.update_layout(margin_l=_LETTER * max(map(len, texts), default=0))
+    beside = _BESIDE * (len(axes) - 1)
+    figure.update_xaxes(range=[-beside, len(axes) - 1 + beside], visible=False)
     return figure.update_yaxes(range=[-0.05, 1.14], visible=False)
 
 

@@ -79,26 +79,31 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
         assert ranges(page) == [zoomed, traces]
 
 
-def test_a_box_on_a_parallel_axis_becomes_a_filter_in_the_address(page: Page, site: Site) -> None:
+@pytest.mark.parametrize(("place", "shift", "axis"), [(0, -14, "operator"), (-1, 0, "mse")])
+def test_a_straight_drag_along_a_parallel_axis_becomes_a_filter_of_that_axis(
+    page: Page, site: Site, place: int, shift: int, axis: str
+) -> None:
     page.goto(f"{site.url}/runs/trade-offs?grid=quickstart&against=loss")
     plot = page.locator("#slot-parallel .js-plotly-plot")
     page.wait_for_selector("#slot-parallel .main-svg")
-    cells = page.locator("#slot-parallel .state", has_text="2 of 3 cells")
     for _ in range(20):  # parts that arrive later move the figure under the pointer, or out of the window
         plot.scroll_into_view_if_needed()
         x, top, middle = plot.evaluate(
-            """(plot) => { const box = plot.querySelector('.nsewdrag').getBoundingClientRect(); const { xaxis, yaxis } =
-            plot._fullLayout; return [box.x + xaxis.d2p(0), box.y + yaxis.d2p(1.05), box.y + yaxis.d2p(0.4)]; }"""
+            """(plot, place) => { const box = plot.querySelector('.nsewdrag').getBoundingClientRect();
+            const { xaxis, yaxis } = plot._fullLayout; const axis = (place + plot.layout.meta.axes.length) %
+            plot.layout.meta.axes.length;
+            return [box.x + xaxis.d2p(axis), box.y + yaxis.d2p(1.05), box.y + yaxis.d2p(0.4)]; }""",
+            place,
         )
-        page.mouse.move(x + 30, top)
+        page.mouse.move(x + shift, top)
         page.mouse.down()
-        page.mouse.move(x + 2, middle, steps=5)
+        page.mouse.move(x + shift, middle, steps=5)
         page.mouse.up()
         with suppress(TimeoutError):
-            cells.wait_for(timeout=5000)
+            page.wait_for_url(f"**/trade-offs?*brush={axis}%3D*..*", timeout=5000)
             break
-    assert cells.is_visible()
-    page.wait_for_url("**/trade-offs?*brush=operator%3D*..*")
+    assert f"brush={axis}%3D" in page.url
+    page.locator("#slot-parallel .state", has_text="of 3 cells with").wait_for()
     assert plot.evaluate("(plot) => plot.layout.selections.length") == 0
 
 
