@@ -119,6 +119,17 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
     return " ".join(sentences)
 
 
+def lead_by_axes(effects: pl.DataFrame, verdicts: pl.DataFrame) -> bool:
+    """True if the effects of axes are the finding of a grid: one is more certain than the verdict of any cell."""
+    mains = effects.filter(order=1)
+    for known in (["better", "worse"], ["real, size unproven"]):
+        if verdicts["verdict"].is_in(known).any():
+            return False
+        if mains["verdict"].is_in(known).any():
+            return True
+    return False
+
+
 _AXES: Final = {
     "matter": ("One axis matters: {}.", "Axes that matter, the largest first: {}."),
     "real": (

@@ -150,7 +150,8 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> g
     )
     words = {word: mark_verdict(word) for word in ICONS}
     longest = 0 if any(len(name) > _LINE for name in names.values()) else _LINE  # all rows in one form
-    return draw_differences(drawn, CellLook(names, {}), measure, words, unit, longest)
+    figure = draw_differences(drawn, CellLook(names, {}), measure, words, unit, longest)
+    return figure.update_traces(customdata=None)  # rows are no cells that a click could open
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboards.data.captions import rank_axes, summarise_verdicts
+from dashboards.data.captions import lead_by_axes, rank_axes, summarise_verdicts
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
 from dashboards.data.user_errors import catch_user_error, sentence
@@ -82,8 +82,7 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
     inner = ""
     if judged is not None:
-        said = f"{summarise_verdicts(judged, str(about.baseline_name))} {_rank_axes(about)}"
-        inner = tag("p", text(said.rstrip()), class_="lead")
+        inner = tag("p", text(_lead(about, judged)), class_="lead")
     inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
     if judged is not None and about.measure is not None:
         inner += parts.verdict_table(about, about.measure, judged)
@@ -93,12 +92,14 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
     return inner + parts.show_failures(usable, key) + parts.definition(about)
 
 
-def _rank_axes(about: GridContext) -> str:
-    """Say which axes matter, for a grid of several."""
-    measure = about.measure
+def _lead(about: GridContext, judged: pl.DataFrame) -> str:
+    """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
+    said, measure = summarise_verdicts(judged, str(about.baseline_name)), about.measure
     levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))
-    several = levels is not None and levels.effects["factor"].n_unique() > 1
-    return rank_axes(levels.effects, measure) if levels and several and measure else ""
+    if not levels or not measure or levels.effects["factor"].n_unique() < 2:
+        return said
+    axes = rank_axes(levels.effects, measure)
+    return f"{axes} {said}" if lead_by_axes(levels.effects, judged) else f"{said} {axes}"
 
 
 def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:

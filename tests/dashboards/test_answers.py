@@ -18,7 +18,7 @@ from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.app.pages.run import RUN
-from dashboards.data.captions import name_best, rank_axes
+from dashboards.data.captions import lead_by_axes, name_best, rank_axes
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.theme.styles import CellStyle
@@ -118,6 +118,21 @@ def test_axes_are_told_by_verdict() -> None:
         "One axis makes a difference, by an amount not shown to matter: a (on against off −0.020, p 0.01). "
         "B makes no difference that matters. C is not shown to matter."
     )
+
+
+@pytest.mark.parametrize(
+    ("axes", "cells", "leads"),
+    [
+        (["better", "undecided"], ["real, size unproven", "undecided"], True),
+        (["better", "undecided"], ["real, size unproven", "worse"], False),
+        (["real, size unproven"], ["undecided"], True),
+        (["real, size unproven"], ["real, size unproven"], False),
+        (["undecided"], ["undecided"], False),
+    ],
+)
+def test_axes_lead_where_they_are_more_certain_than_cells(axes: list[str], cells: list[str], leads: bool) -> None:
+    effects = pl.DataFrame({"verdict": axes, "order": [1] * len(axes)})
+    assert lead_by_axes(effects, pl.DataFrame({"verdict": cells})) is leads
 
 
 @pytest.fixture(scope="module")

@@ -226,6 +226,11 @@ def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: 
     write_campaign(
         tmp_path, operators=operators, factors=factors, seeds=range(5), effect=effect, noise=0.1, steps=2, sigma_f=(5,)
     )
-    first, second = seen(tmp_path, OVERVIEW, "", ["differences"]).slots["differences"].answer.split("\n")
+    shown = seen(tmp_path, OVERVIEW, "", ["differences"]).slots["differences"]
+    first, second = shown.answer.split("\n")
     assert first.startswith("One axis matters: depth (2 against 1")
     assert second.startswith("No variant is shown to differ from")
+    assert shown.figure is not None
+    assert "depth<br>2 against 1" in shown.figure.layout.yaxis.ticktext  # the axes, not 11 undecided cells
+    assert all(trace.customdata is None for trace in shown.figure.data)  # a click opens no cell
+    assert '<p class="lead">One axis matters' in write_report(tmp_path).read_text(encoding="utf-8")

@@ -163,7 +163,8 @@ def level_effects(view: PageView) -> SeedContrasts | None:
     return forest.effects(view.store, grid_of(view).grid, measures.judged_by(view))
 
 
-def _effects(view: PageView) -> SlotContent:
+def show_effects(view: PageView) -> SlotContent:
+    """Draw the effects of the levels of each axis."""
     measure, found = measures.judged_by(view), level_effects(view)
     if found is None or found.effects.is_empty():
         why = join_sentences(found.notes) if found else ""
@@ -268,7 +269,7 @@ FACTORS = AppPage(
     controls=_controls,
     main=(),
     slots=(
-        Slot("effects", "Main effects", _effects),
+        Slot("effects", "Main effects", show_effects),
         Slot("importance", "Importance", _importance, "table"),
         Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
         Slot("pair", "Two axes together", _pair, half=True),

@@ -10,9 +10,9 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
-from dashboards.app.pages.factors import FactorsAddress, level_effects
+from dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
 from dashboards.app.table_columns import WIDE, WRAP, columns, link
-from dashboards.data.captions import CLAIMS, count_words, name_best, progress_words, rank_axes
+from dashboards.data.captions import count_words, lead_by_axes, name_best, progress_words, rank_axes
 from dashboards.data.formatting import change, count, entry
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
@@ -41,22 +41,21 @@ def _as_compare(view: PageView) -> PageView:
 
 
 def _lead(view: PageView) -> SlotContent:
-    """Show which variant differs, by how much, and if it is real; with the axes of a grid that has several."""
+    """Show which variant differs, by how much, and if it is real; or the axes where they are more certain."""
     about = grid_of(view)
     result, problem = catch_user_error(lambda: judge_view(_as_compare(view)))
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
     best = name_best(about, measure, found, str(about.baseline_label))
-    axes = ""
-    levels, _ = catch_user_error(lambda: level_effects(view._replace(address=FactorsAddress(grid=view.address.grid))))
+    on_factors = view._replace(address=FactorsAddress(grid=view.address.grid))
+    levels, _ = catch_user_error(lambda: level_effects(on_factors))
+    axes, leads = "", False
     if levels is not None and levels.effects["factor"].n_unique() > 1:
-        axes = rank_axes(levels.effects, measure)
-    decided = found["verdict"].is_in([*CLAIMS]).any() or " against " not in axes
-    answer = f"{best}\n{axes}" if decided else f"{axes}\n{best}"  # an axis may be decided where no variant is
-    return differences_of(_as_compare(view))._replace(
-        answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}."
-    )
+        axes, leads = rank_axes(levels.effects, measure), lead_by_axes(levels.effects, found)
+    shown = show_effects(on_factors) if leads else differences_of(_as_compare(view))
+    answer = f"{axes}\n{best}" if leads else f"{best}\n{axes}".strip()
+    return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(found)}.")
 
 
 def _progress_words(view: PageView) -> str:
