@@ -195,10 +195,14 @@ def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
     known = {about.look.names[cell.cell]: cell for cell in about.cells}
     for name in view.address.cells:
         require(f"grid {about.grid!r}", "cell", name, known)
-    cells = [cell for name, cell in known.items() if name in view.address.cells]
-    styles = cell_styles(cells, view.operators, about.baseline)
-    look = CellLook(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})
-    return [cell.cell for cell in cells], look
+    cells = [cell.cell for name, cell in known.items() if name in view.address.cells]
+    return cells, look_of(about, cells, view.operators)
+
+
+def look_of(about: GridContext, cells: Sequence[str], operators: Mapping[str, Style]) -> CellLook:
+    """A look that gives colours to `cells` alone."""
+    styles = cell_styles([cell for cell in about.cells if cell.cell in set(cells)], operators, about.baseline)
+    return CellLook(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})
 
 
 def chosen_words(view: PageView) -> str:

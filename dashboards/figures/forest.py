@@ -12,6 +12,7 @@ from dashboards.data.grid_context import CellLook, best_first, in_order
 from dashboards.figures.canvas import (
     break_name,
     canvas,
+    describe_estimate,
     error_bars,
     finite,
     name_rows,
@@ -19,6 +20,7 @@ from dashboards.figures.canvas import (
     points,
     ratio_ticks,
     rope_of,
+    value_axis,
 )
 from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
@@ -168,12 +170,20 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
 
 def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
-    names = [break_name(look.names[cell]) for cell in found["cell"]]
-    figure = canvas(_height(names), x="share that failed")
-    for place, row in enumerate(found.iter_rows(named=True)):
-        style, hover = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}<extra></extra>"
-        bars = error_bars([row["rate"]], [row["low"]], [row["high"]], style.color)
-        shared = {"hovertemplate": hover, "legendgroup": row["cell"]}
-        figure.add_trace(points([row["rate"]], [place], style, error_x=bars, **shared))
-    name_rows(figure, names)
+    told = [f"{failed} of {ended}" for failed, ended in found.select("failed", "ended").iter_rows()]
+    figure = draw_values(found.rename({"rate": "value"}), look, "share that failed", told)
     return figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
+
+
+def draw_values(found: pl.DataFrame, look: CellLook, title: str, tooltips: Sequence[str] | None = None) -> go.Figure:
+    """A row per cell with its value and interval: cell, value, low, high, and n unless there are `tooltips`."""
+    names = [break_name(look.names[cell]) for cell in found["cell"]]
+    figure = canvas(_height(names), x=title)
+    for place, row in enumerate(found.iter_rows(named=True)):
+        style = look.styles[row["cell"]]
+        told = tooltips[place] if tooltips else describe_estimate((row["value"], row["low"], row["high"], row["n"]))
+        bars = error_bars([row["value"]], [row["low"]], [row["high"]], style.color)
+        shared = {"hovertemplate": f"{told}<extra></extra>", "legendgroup": row["cell"]}
+        figure.add_trace(points([row["value"]], [place], style, error_x=bars, **shared))
+    name_rows(figure, names)
+    return figure.update_xaxes(**value_axis(found, "linear"))

@@ -175,7 +175,9 @@ def test_the_page_prefers_a_probe_that_all_cells_have(tmp_path: Path) -> None:
         heads = show_slot(view, MECHANISM, "heads", "?probe=number.b")
     assert shown.answer.startswith("Entropy of attention differs most between cells, of what the most cells recorded: ")
     assert "Point: mean over seeds. Bar: 95 % t interval" in shown.caption  # one step has no line
-    assert figure(number).layout.yaxis.title.text == "learned number: b"  # each number has another unit
+    assert (
+        figure(number).layout.xaxis.title.text == "learned number: b, at training step 4"
+    )  # each number has another unit
     assert "the number's own" not in str(figure(heads))
 
 
@@ -192,3 +194,22 @@ def test_the_interval_of_a_share_stays_between_0_and_1(tmp_path: Path) -> None:
     assert (share["low"].min(), share["high"].max()) == (0.0, 1.0)
     assert other["low"].min() == 0  # an entropy has no greatest value here
     assert other["high"].max() > 1
+
+
+def test_the_cells_of_the_answer_are_drawn_and_named_beside_a_single_step(tmp_path: Path) -> None:
+    """The two extremes of the probe have the worst measure of 12 cells, of which nine fit."""
+    operators = ["softmax", *(f"op{i}" for i in range(11))]
+
+    def probes(line: Line) -> list[tuple[str, int, int, dict[str, float], float]]:
+        value = {"op9": -50.0, "op10": 50.0}.get(line["operator"], 0.0)
+        return [("entropy", 0, 0, {}, value + 0.1 * line["seed"])]
+
+    planted = Planted(lambda line: 1.0 + operators.index(line["operator"]), probes=probes)
+    with open_view(plant(tmp_path / "runs", operators, range(3), planted), MECHANISM) as view:
+        shown = show_slot(view, MECHANISM, "training")
+        chosen = show_slot(view, MECHANISM, "training", "?cells=op1")
+    assert shown.answer.startswith("Entropy of attention differs most between cells: −49.9 (op9) to 50.1 (op10)")
+    assert list(figure(shown).layout.yaxis.ticktext) == ["softmax", *(f"op{i}" for i in range(6)), "op9", "op10"]
+    assert "Beside these: the cells with the lowest and highest mean of the probe." in shown.caption
+    assert len({trace.marker.color for trace in figure(shown).data}) == 9
+    assert "(op9, not drawn)" in chosen.answer  # cells that were chosen stand alone

@@ -1,22 +1,23 @@
 """Mechanism: what attention does inside the models, by what probes recorded."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from dashboards.app import measures
 from dashboards.app.address import entries
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
-from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
-from dashboards.data.captions import n_words, name_cells
+from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words, look_of
+from dashboards.data.captions import describe_selection, n_words, name_cells
 from dashboards.data.formatting import capitalise, count, join_words, number
-from dashboards.data.grid_context import CellLook
+from dashboards.data.grid_context import MOST_CURVES, CellLook, averages, worth_drawing
 from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from dashboards.data.seed_averages import interval_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
 from dashboards.figures.canvas import is_cut
+from dashboards.figures.forest import draw_values
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import REST
@@ -61,13 +62,33 @@ def _differing(view: PageView) -> pl.DataFrame:
     return found.filter(~pl.col("name").is_in(_COUNTS))
 
 
+def _extremes(view: PageView) -> dict[str, Any] | None:
+    """Return the row of `_differing` of the probe; None if no two cells differ."""
+    rows = _differing(view).drop_nulls("share").filter(pl.col("name") == _probe(view))
+    return None if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0] else rows.row(0, named=True)
+
+
+@memoise
+def _shown(view: PageView) -> tuple[Sequence[str], CellLook, str]:
+    """Return the cells to draw, their look and words: as chosen, else the baseline, the best and the extremes."""
+    about, row = grid_of(view), _extremes(view)
+    cells, look = chosen_cells(view)
+    ends = set() if row is None or view.address.cells else {row["low_cell"], row["high_cell"]}
+    if ends <= {*cells}:
+        return cells, look, chosen_words(view)
+    known = None if about.measure is None else averages(about.store, about.grid, about.measure)
+    best = worth_drawing(about.cells, about.baselines, known, about.measure, MOST_CURVES - len(ends - {*cells}))
+    cells = [cell.cell for cell in about.cells if cell.cell in {*best, *ends}]
+    words = f"{describe_selection(about, best)} Beside these: the cells with the lowest and highest mean of the probe."
+    return cells, look_of(about, cells, view.operators), words
+
+
 def _answer(view: PageView) -> str:
     """Name the cells between which the probe differs most, and the share of variance between cells."""
-    known = _differing(view).drop_nulls("share")
-    rows = known.filter(pl.col("name") == _probe(view))
-    if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0]:
+    row = _extremes(view)
+    if row is None:
         return ""
-    row, names, (drawn, _) = rows.row(0, named=True), grid_of(view).look.names, chosen_cells(view)
+    names, (drawn, *_) = grid_of(view).look.names, _shown(view)
     ends = " to ".join(
         f"{number(row[end])} ({names[cell]}{'' if cell in drawn else ', not drawn'})"
         for end in ("low", "high")
@@ -75,7 +96,7 @@ def _answer(view: PageView) -> str:
     )
     title = probe_label(row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
-    if most and row["cells"] > known["cells"].min():
+    if most and row["cells"] > _differing(view).drop_nulls("share")["cells"].min():
         most += ", of what the most cells recorded"
     return f"{capitalise(title)}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
 
@@ -123,7 +144,7 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
 
     `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
-    (cells, look), step = chosen_cells(view), view.address.step
+    (cells, look, words), step = _shown(view), view.address.step
     holes = _holes(view, cells, without=without, last=last)
     if found.is_empty():
         raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
@@ -132,7 +153,7 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
     when = "Failed trials are left out."
     if last:
         when = "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
-    return f" {when}{holes}{missing}{chosen_words(view)}"
+    return f" {when}{holes}{missing}{words}"
 
 
 def _refuse_bins(view: PageView) -> None:
@@ -152,17 +173,21 @@ def _lines(
     view: PageView, reading: probe_curves.ProbeReading, axis: str, mean: str, *, without: str = "", last: bool = True
 ) -> SlotContent:
     """Draw the probe along `axis`; `mean` says what a line is, `without` and `last` are those of `_notes`."""
-    cells, look = chosen_cells(view)
+    cells, look, _ = _shown(view)
     found = probe_curves.along(view.store, reading, cells, axis)
-    notes, band = _notes(view, found, without=without, last=last), "Band"  # it refuses an empty frame
-    if found["x"].n_unique() == 1:  # a single place has neither a line nor a band
-        mean, band = mean.replace("Line:", "Point:"), "Bar"
-    caption = f"{mean}. {_band_words(found, band)}{notes}"
+    notes = _notes(view, found, without=without, last=last)  # it refuses an empty frame
+    x, alone = "training step" if axis == "step" else axis, found["x"].n_unique() == 1
+    if alone:  # a single place has neither a line nor a band
+        mean = mean.replace("Line:", "Point:")
+    caption = f"{mean}. {_band_words(found, 'Bar' if alone else 'Band')}{notes}"
     found = clip_interval(found, reading.name)
+    data = name_cells(found.rename({"x": x}), grid_of(view))
+    if alone:
+        title = f"{_title(reading)}, at {x} {number(found['x'][0])}"
+        return SlotContent(draw_values(found, look, title), caption, data)
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
-    x = "training step" if axis == "step" else axis
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(reading), drawing=drawing)
-    return SlotContent(figure, caption, name_cells(found.rename({"x": x}), grid_of(view)), _legend(found, look))
+    return SlotContent(figure, caption, data, _legend(found, look))
 
 
 def _training(view: PageView) -> SlotContent:
@@ -200,7 +225,7 @@ def _along(view: PageView) -> SlotContent:
 
 
 def _heads(view: PageView) -> SlotContent:
-    reading, (cells, look) = _reading(view)._replace(layer=None), chosen_cells(view)
+    reading, (cells, look, _) = _reading(view)._replace(layer=None), _shown(view)
     if not _places(view).heads:
         raise Unknown(f"{_probe(view)!r} does not tell heads apart")
     found = probe_curves.by_head(view.store, reading, cells)
@@ -221,7 +246,7 @@ def _heads(view: PageView) -> SlotContent:
 def _against(view: PageView) -> SlotContent:
     about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
-    _, look = chosen_cells(view)
+    _, look, _ = _shown(view)
     cells = [cell.cell for cell in about.cells]
     found = probe_curves.against(view.store, reading, measure, cells)
     if found.is_empty():
