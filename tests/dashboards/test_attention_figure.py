@@ -154,8 +154,8 @@ def test_a_ground_state_is_a_column_of_its_own_and_in_the_sums(tmp_path: Path) -
     half = (weights(0, 0) / 2).astype(np.float16)
     write_maps(layout, trial, half, ground=np.full(half.shape[:3], 0.5, np.float16))
     with open_views(tmp_path / "g") as at:
-        shown = shown_of(ATTENTION.slots[1], at("?seed=0"))
-        mosaic = shown_of(ATTENTION.slots[0], at("?seed=0"))
+        shown = shown_of(ATTENTION.slots[1], at("?cell=softmax&seed=0"))
+        mosaic = shown_of(ATTENTION.slots[0], at("?cell=softmax&seed=0"))
     assert figure(shown).layout.xaxis.ticktext[:2] == ("ground", "a")
     assert np.array(heat(figure(shown)).z)[:, 0] == pytest.approx([0.5] * TOKENS)
     assert "sum to 1. Sums are with ground." in shown.caption
@@ -182,10 +182,10 @@ def test_the_answer_names_the_head_that_differs_most(look: Look) -> None:
     assert farthest(maps_of(one), maps_of(other[:, :, :2, :2])) is None
     apart = np.abs(weights(0, 0)[0].astype(float) - weights(1, 0)[0].astype(float)).sum(-1).mean()
     first, second = look("mosaic").answer.split("\n")
-    assert first.startswith("Layer 0, head 0 differs most from SSA: ")
+    assert first.startswith("Layer 0, head 0 differs most from softmax: ")
     assert number(apart) in first
     assert second.startswith("Layer 0, head 0 looks most at the first token: ")
-    assert "differs" not in look("mosaic", "?beside=softmax").answer
+    assert "differs" not in look("mosaic", "?cell=softmax&beside=softmax").answer
 
 
 def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
@@ -210,12 +210,30 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
 
 
 def test_the_same_head_of_another_cell_stands_beside_it(look: Look, at: Callable[[str], PageView]) -> None:
-    assert look("map", "?head=1.0").caption.startswith("Layer 1, head 0. softmax, seed 0,")
-    assert look("beside", "?head=1.0").caption.startswith("Layer 1, head 0. SSA, seed 0,")
-    assert look("beside", "?head=1.0&beside=softmax").caption.startswith("Layer 1, head 0. softmax, seed 0,")
+    best = "Layer 1, head 0. <script>%{x}</script>, seed 0,"
+    assert look("map", "?head=1.0").caption.startswith(best)  # the best cell beside its baseline
+    assert look("beside", "?head=1.0").caption.startswith("Layer 1, head 0. softmax, seed 0,")
+    assert look("beside", "?head=1.0&cell=softmax").caption.startswith(best)
+    assert look("beside", "?head=1.0&beside=SSA").caption.startswith("Layer 1, head 0. SSA, seed 0,")
     assert "has no cell 'nobody'" in look("beside", "?beside=nobody").message
     controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
     assert controls["beside"].usual == "softmax"
+
+
+def test_the_head_of_the_answer_is_shown_unless_another_is_chosen(tmp_path: Path) -> None:
+    layout = write_probed(tmp_path / "h")
+    with Store.open(tmp_path / "h") as store:
+        trial = with_artefacts(store, "probed", "attention_maps").filter(seed=0)["trial"][-1]
+    changed = weights(0, 0)
+    changed[:, 2] *= 3  # of layer 1; all other heads are as those of softmax
+    write_maps(layout, trial, weights(0, 0))
+    write_arrays(layout, trial, "attention-01", weights=changed)
+    with open_views(tmp_path / "h") as at:
+        slots = {slot.name: shown_of(slot, at("")) for slot in ATTENTION.slots}
+        controls = {control.field: control for control in ATTENTION.controls(at(""))}
+    assert slots["mosaic"].answer.startswith("Layer 1, head 2 differs most from softmax")
+    assert all(slots[name].caption.startswith("Layer 1, head 2.") for name in ("map", "beside"))
+    assert controls["head"].usual == "1.2"
 
 
 @pytest.mark.browser
@@ -232,7 +250,7 @@ def test_no_caption_has_more_than_two_lines(page: Page, serve_site: ServeSite, c
 def test_a_click_on_a_head_shows_its_map(page: Page, serve_site: ServeSite, campaign: Path) -> None:
     caption = "() => document.querySelector('#slot-map .caption')?.textContent"
     with serve_site([campaign]) as site:
-        page.goto(f"{site.url}/mapped/attention?sequence=2")
+        page.goto(f"{site.url}/mapped/attention?cell=softmax&sequence=2")
         page.wait_for_selector("#slot-mosaic .imagelayer image")
         assert "Layer 0, head 0. softmax, seed 0, sequence 2" in page.evaluate(caption)
         box = page.locator("#slot-mosaic .nsewdrag").bounding_box()
@@ -240,7 +258,7 @@ def test_a_click_on_a_head_shows_its_map(page: Page, serve_site: ServeSite, camp
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
         page.wait_for_selector("#slot-mosaic .hoverlayer text")
         page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
-        page.wait_for_url("**/attention?sequence=2&head=1.1")
+        page.wait_for_url("**/attention?cell=softmax&sequence=2&head=1.1")
         page.wait_for_function(f"() => ({caption})().startsWith('Layer 1, head 1.')")
         mosaic, one, other = (page.locator(f"#slot-{name}").bounding_box() for name in ("mosaic", "map", "beside"))
         assert mosaic is not None

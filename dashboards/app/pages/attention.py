@@ -11,6 +11,7 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
 from dashboards.data.formatting import count, join_words, number
+from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.user_errors import Unknown, catch_user_error, require
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
@@ -22,12 +23,14 @@ _KIND: Final = "attention_maps"
 class AttentionAddress(Address):
     """A run, a sequence, a step, and a head."""
 
-    cell: str | None = None  # its name; None is the first that has maps
+    cell: str | None = None  # its name; None is the best that has maps, a baseline only if no other has any
     seed: int | None = None  # None is the cell's first that has maps
     sequence: int = 1  # counted from 1
     step: int | None = None  # None is the last
-    head: str | None = None  # LAYER.HEAD; None is the first of the first layer
-    beside: str | None = None  # the name of the cell beside it; None is the first other one that has maps
+    head: str | None = None  # LAYER.HEAD; None is the one that differs most from the cell beside it
+    beside: str | None = (
+        None  # the cell beside it; None is its baseline, or the best other one that has maps
+    )
 
 
 class AttentionSelection(NamedTuple):
@@ -47,15 +50,27 @@ class AttentionSelection(NamedTuple):
 
 @memoise
 def _runs(view: PageView) -> pl.DataFrame:
-    """List trials with the probe and the names of their cells; finished trials first."""
+    """List trials with the probe and the names of their cells; finished ones, and of these the best cells first."""
     about = grid_of(view)
-    cell, names = pl.col("cell"), dict(about.look.names)
+    cell, names, base = pl.col("cell"), dict(about.look.names), dict(about.baselines)
     places = {cell.cell: i for i, cell in enumerate(about.cells)}
     found = with_artefacts(view.store, about.grid, _KIND).with_columns(
         cell.replace_strict(names, default=None, return_dtype=pl.String).alias("name"),
+        cell.replace_strict(base, default=None, return_dtype=pl.String).alias("baseline"),
         cell.replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
+        cell.replace_strict(_places_by_measure(about), default=None, return_dtype=pl.Int64).alias("rank"),
     )
-    return found.sort(pl.col("status") != "ok", "place", "seed")
+    is_baseline = cell.is_in([*base.values()])
+    return found.sort(pl.col("status") != "ok", is_baseline, "rank", "place", "seed", nulls_last=True)
+
+
+def _places_by_measure(about: GridContext) -> dict[str, int]:
+    """The place of each cell with a value of the grid's measure, the best first."""
+    if about.measure is None:
+        return {}
+    known = averages(about.store, about.grid, about.measure).drop_nulls("value")
+    ordered = known.sort("value", descending=about.measure.better == "higher", maintain_order=True)["cell"]
+    return {cell: place for place, cell in enumerate(ordered)}
 
 
 def _select_run(view: PageView) -> AttentionSelection:
@@ -69,9 +84,8 @@ def _select_run(view: PageView) -> AttentionSelection:
     for field, column in (("cell", "name"), ("seed", "seed")):
         wanted = getattr(address, field)
         if wanted is not None:
-            require(
-                f"{about.grid!r} with attention maps", field, wanted, runs[column].unique(maintain_order=True).to_list()
-            )
+            known = runs.sort("place")[column].unique(maintain_order=True).to_list()
+            require(f"{about.grid!r} with attention maps", field, wanted, known)
             runs = runs.filter(pl.col(column) == wanted)
     for trial, name, seed in runs.select("trial", "name", "seed").head(8).iter_rows():
         files = artefacts(view.store, trial)
@@ -93,12 +107,15 @@ def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
 
 
 def _other_view(view: PageView) -> PageView | None:
-    """The view of the same head, seed and step of another cell; None if no other cell has maps."""
+    """The view of the same seed and step of another cell; None if no other cell has maps."""
     runs, selection, address = _runs(view), _select_run(view), view.address
-    names = runs.filter(pl.col("name") != selection.cell).sort("place")["name"].unique(maintain_order=True).to_list()
+    others = runs.filter(pl.col("name") != selection.cell)
+    names = others["name"].unique(maintain_order=True).to_list()
     if address.beside is None and not names:
         return None
-    name = names[0] if address.beside is None else address.beside
+    base = runs.filter(pl.col("name") == selection.cell)["baseline"][0]
+    name = next(iter(others.filter(pl.col("cell") == base)["name"]), names[0] if names else selection.cell)
+    name = name if address.beside is None else address.beside
     require(f"{grid_of(view).grid!r} with attention maps", "cell", name, [*names, selection.cell])
     rows = runs.filter(pl.col("name") == name)
     seed = selection.seed if selection.seed in rows["seed"] else rows["seed"][0]
@@ -110,7 +127,10 @@ def _other_view(view: PageView) -> PageView | None:
 
 def _other_map(view: PageView) -> SlotContent:
     other = _other_view(view)
-    return SlotContent(message="No other cell has attention maps.") if other is None else _map(other)
+    if other is None:
+        return SlotContent(message="No other cell has attention maps.")
+    head = ".".join(map(str, _head(view, _maps(view)[1])))
+    return _map(other._replace(address=other.address.model_copy(update={"head": head})))
 
 
 def _step_control(selection: AttentionSelection) -> Control:
@@ -123,8 +143,11 @@ def _step_control(selection: AttentionSelection) -> Control:
 
 
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
-    """Return the layer and head of the address. Raises Unknown for a missing one."""
-    said = view.address.head or f"{maps.layers[0]}.0"
+    """Return the layer and head of the address, else those that differ most. Raises Unknown for a missing one."""
+    if view.address.head is None:
+        found = _farthest(view, maps)
+        return (maps.layers[0], 0) if found is None else found[1:3]
+    said = view.address.head
     layer, _, head = said.partition(".")
     if not (layer.isdigit() and head.isdigit() and int(layer) in maps.layers and int(head) < maps.weights.shape[1]):
         raise Unknown(
@@ -134,16 +157,22 @@ def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
-    """Name the head that differs most from the other cell, and the one that looks most at the first token."""
+def _farthest(view: PageView, maps: Maps) -> tuple[str, int, int, float] | None:
+    """Find the head that differs most from the other cell: its name, and as `attention.farthest`; None without one."""
     other, _ = catch_user_error(lambda: _other_view(view))
     shown, _ = catch_user_error(lambda: other and _maps(other))
+    found = shown and attention.farthest(maps, shown[1])
+    return (shown[0].cell, *found) if shown and found else None
+
+
+def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
+    """Name the head that differs most from the other cell, and the one that looks most at the first token."""
     lines = []
-    if shown is not None and (found := attention.farthest(maps, shown[1])):
-        layer, head, apart = found
+    if found := _farthest(view, maps):
+        name, layer, head, apart = found
         lines.append(
-            f"Layer {layer}, head {head} differs most from {shown[0].cell}: on average, the weights of a query "
-            f"differ by {number(apart)} in total."
+            f"Layer {layer}, head {head} differs most from {name}: on average, the weights of a query differ by "
+            f"{number(apart)} in total."
         )
     most = heads.filter(pl.col("first").is_finite()).sort("first", descending=True).head(1)
     for layer, head, first in most.select("layer", "head", "first").iter_rows():
@@ -202,7 +231,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("seed", "Seed", "choice", options(seeds), usual=str(selection.seed), resets=("step",)),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
         _step_control(selection),
-        Control("head", "Head", "choice", heads, "Or click on one", usual=next(iter(heads))),
+        Control("head", "Head", "choice", heads, "Or click on one", usual=".".join(map(str, _head(view, maps)))),
         *([Control("beside", "Beside", "choice", options(names), usual=other)] if other else []),
     )
 
