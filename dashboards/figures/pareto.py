@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,8 +12,8 @@ import polars as pl
 from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, points, value_axis
-from dashboards.theme.styles import DIVERGING, MUTED, REST, shared_style
+from dashboards.figures.canvas import canvas, finite, one_line, points, value_axis
+from dashboards.theme.styles import MUTED, REST, shared_style
 from store import Store
 from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
@@ -25,9 +26,10 @@ _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
 _MOST_NAMES: Final = 12
 _FRAME: Final = (1000, 400)  # pixels of the usual frame, in which names are placed
 _LETTER: Final = (7, 16)  # pixels of a letter of a name
+_RADIUS: Final = 8  # pixels of a point
 _BESIDE: Final = ("top right", "bottom right", "top left", "bottom left")
-FRONT: Final = shared_style(DIVERGING[0])
-"""The line along the best, whose colour no cell has."""
+FRONT: Final = shared_style(MUTED)
+"""The line along the best, whose colour no cell and no verdict has."""
 Row = Mapping[str, Any]
 
 
@@ -87,19 +89,8 @@ def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objectiv
     return [place in best for place in places]
 
 
-def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:
-    """True if a bar reaches beyond the frame, on axes that are logarithmic or not."""
-    return any(goes_on(frame, _SCALES[of]) for frame, of in zip(_sides(found.frame), log, strict=True))
-
-
-def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The values on both axes with the intervals that are drawn: of cells on the line."""
-    drawn = frame.with_columns(pl.when("step").then(pl.col("x_low", "x_high", "low", "high")))
-    return drawn.select(value="x", low="x_low", high="x_high"), drawn.select("value", "low", "high")
-
-
 def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
-    """A point with both intervals per cell, and the line that steps from best to best.
+    """A point per cell, whose tooltip has both intervals, and the line that steps from best to best.
 
     Dominated cells are faint, those that lack seeds of others are ringed. `titles` are of the axes x and y, without
     arrows; `log` says which of them are logarithmic.
@@ -107,13 +98,16 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
     best = found.frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
-    line = {"color": FRONT.color, "width": 2.5, "shape": "hv" if found.x.better == "lower" else "vh"}
+    shape: Literal["hv", "vh"] = "hv" if found.x.better == "lower" else "vh"
+    line = {"color": FRONT.color, "width": 2, "shape": shape}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
     named = best["cell"].to_list() if best.height <= _MOST_NAMES else []
     names = dict(zip(named, one_line([look.names[cell] for cell in named], 30), strict=True))
-    axes = [value_axis(frame, _SCALES[of]) for frame, of in zip(_sides(found.frame), log, strict=True)]
-    sides = place_names(best, names, axes)
+    none = pl.lit(None, pl.Float64)
+    values = [found.frame.select(value=name, low=none, high=none) for name in ("x", "value")]
+    axes = [value_axis(each, _SCALES[of]) for each, of in zip(values, log, strict=True)]
+    sides = place_names(found.frame, names, axes, shape)
     groups: dict[str, list[Row]] = {}  # cells without a style of their own together: a thousand of them stay quick
     for row in found.frame.drop_nulls(["x", "value"]).to_dicts():
         alone = look.styles[row["cell"]] != REST
@@ -129,21 +123,32 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     return figure.update_xaxes(**axes[0], zeroline=False).update_yaxes(**axes[1])
 
 
-def place_names(found: pl.DataFrame, names: Mapping[str, str], axes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The side of its point where each name lies in the frame and on no other; a name without such a side has none."""
-    placed, taken = dict[str, str](), list[tuple[float, float, float, float]]()
+def place_names(
+    found: pl.DataFrame, names: Mapping[str, str], axes: Sequence[Mapping[str, Any]], shape: str = "hv"
+) -> dict[str, str]:
+    """The side of its point where each name lies in the frame and on nothing else; a name without one has none.
+
+    Names keep off each other, off all points, and off the line of cells with `names`, which steps in `shape`.
+    """
+    placed = dict[str, str]()
     if not all("range" in axis for axis in axes):
         return placed
-    for cell, *values in found.filter(pl.col("cell").is_in(list(names))).select("cell", "x", "value").iter_rows():
-        at = [
-            size
-            * (((math.log10(value) if axis["type"] == "log" else value) - axis["range"][0]) / np.ptp(axis["range"]))
-            for value, axis, size in zip(values, axes, _FRAME, strict=True)
-        ]
-        width, height = _LETTER[0] * len(names[cell]), _LETTER[1]
+    places = {
+        cell: [_pixels(value, axis, size) for value, axis, size in zip(at, axes, _FRAME, strict=True)]
+        for cell, *at in found.select("cell", "x", "value").iter_rows()
+        if len(finite(at)) == 2
+    }
+    taken = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in places.values()]
+    line = sorted(places[cell] for cell in names if cell in places)
+    for (x, y), (u, v) in pairwise(line):
+        corner = (u, y) if shape == "hv" else (x, v)
+        for a, b in ((x, y), (u, v)):
+            taken.append((min(a, corner[0]), min(b, corner[1]), max(a, corner[0]), max(b, corner[1])))
+    for cell in (cell for cell in places if cell in names):
+        (x, y), width, height = places[cell], _LETTER[0] * len(names[cell]), _LETTER[1]
         for side in _BESIDE:
-            left = at[0] + (8 if "right" in side else -8 - width)
-            low = at[1] + (2 if "top" in side else -2 - height)
+            left = x + (8 if "right" in side else -8 - width)
+            low = y + (2 if "top" in side else -2 - height)
             box = (left, low, left + width, low + height)
             clear = (box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in taken)
             if left >= 0 and box[2] <= _FRAME[0] and all(clear):
@@ -151,6 +156,12 @@ def place_names(found: pl.DataFrame, names: Mapping[str, str], axes: Sequence[Ma
                 taken.append(box)
                 break
     return placed
+
+
+def _pixels(value: float, axis: Mapping[str, Any], size: int) -> float:
+    """Where a value stands on an axis of `size` pixels."""
+    units = math.log10(value) if axis["type"] == "log" else value
+    return float(size * (units - axis["range"][0]) / np.ptp(axis["range"]))
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:
@@ -161,14 +172,10 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides
     style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + ("66" if standing == "dominated" else "")
     x, y = ([row[name] for row in rows] for name in ("x", "value"))
-    ends = [[row[name] if row["step"] else None for row in rows] for name in ("x_low", "x_high", "low", "high")]
-    bar: dict[str, Any] = {"color": style.color + "73", "thickness": 1.2, "width": 3}
     found = points(x, y, style, mode="markers+text")
     return found.update(
         customdata=[[row["cell"], _describe(row, look)] for row in rows],
         hovertemplate="%{customdata[1]}<extra></extra>",
-        error_x=error_bars(x, ends[0], ends[1], **bar),
-        error_y=error_bars(y, ends[2], ends[3], **bar),
         text=[names[row["cell"]] if row["cell"] in sides else "" for row in rows],
         textposition=[sides.get(row["cell"], _BESIDE[0]) for row in rows],
         textfont={"color": MUTED, "size": 12},

@@ -213,7 +213,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     assert found
 
 
-def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(tmp_path: Path) -> None:
+def test_intervals_are_in_tooltips_and_the_usual_cost_is_one_that_varies(tmp_path: Path) -> None:
     costs = {"softmax": 100, "zeta": 200, "alpha": 300}
 
     def cost(line: Line) -> dict[str, float]:
@@ -230,8 +230,10 @@ def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(t
         "2 of 3 cells are best of both on average: zeta and softmax.\nShown by tests over seeds: "
     )
     assert shown.figure is not None
-    drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
-    assert drawn == {100: True, 200: True, 300: False}
+    points = {round(trace.x[0]): trace for trace in shown.figure.data if trace.mode == "markers+text"}
+    assert all(trace.error_y.visible is None for trace in points.values())  # 30 of them cross each other
+    assert "<br>0.987 (0.787 to 1.24)<br>300<br>" in points[300].customdata[0][1]
+    assert "The pointer tells the 95 % t intervals" in shown.hint
 
 
 def test_the_usual_cost_of_a_logged_grid_is_one_that_varies(tmp_path: Path) -> None:
@@ -256,6 +258,28 @@ def test_no_name_of_a_cell_covers_another_one() -> None:
     assert placed == {"a": "top right", "b": "bottom right", "c": "top left", "d": "bottom left", "f": "top left"}
 
 
+def test_names_keep_off_points_and_the_line() -> None:
+    axes = [{"type": "linear", "range": [0.0, 10.0]}] * 2
+    found = pl.DataFrame({"cell": ["a", "point"], "x": [5.0, 5.2], "value": [5.0, 5.2]})
+    assert place_names(found, {"a": "a name"}, axes) == {"a": "bottom right"}
+    found = pl.DataFrame({"cell": ["a", "b"], "x": [5.0, 5.2], "value": [5.0, 6.0]})
+    assert place_names(found, {"a": "a name", "b": ""}, axes)["a"] == "bottom right"  # above it the line goes up
+
+
+def test_cells_of_the_line_have_colours_and_are_first_in_the_table(tmp_path: Path) -> None:
+    """Of 12 cells the first is best, and the last, which is worst, costs least."""
+    names = [f"op{place}" for place in range(12)]
+    cost = dict.fromkeys(names, 200.0) | {"op0": 100.0, "op11": 1.0}
+    planted = Planted(
+        lambda line: 1.0 + names.index(line["operator"]), cost=lambda line: {"train_s": cost[line["operator"]]}
+    )
+    found = seen(plant(tmp_path / "runs", names, range(3), planted), TRADE_OFFS)
+    assert found.frame("standings")["variant"].to_list()[:3] == ["op0", "op11", "op1"]
+    for slot in ("scatter", "parallel"):
+        assert "op11" in [key.name for key in found.slots[slot].legend]
+        assert len([key for key in found.slots[slot].legend if key.name.startswith("op")]) == MOST_CURVES
+
+
 def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) -> None:
     names = [f"operator {place}" for place in range(MOST_CURVES + 3)]
     cost = {name: 100.0 * place for place, name in enumerate(names, start=1)}
@@ -272,7 +296,7 @@ def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Se
     kept = scatter(root, "?brush=operator=zeta..alpha&brush=mse=0.45..0.9")
     assert kept.data["variant"].to_list() == ["zeta"]
     found = seen(root, TRADE_OFFS, "?brush=operator=zeta..alpha")
-    assert found.frame("standings")["variant"].to_list() == ["zeta", "alpha"]
+    assert found.frame("standings")["variant"].to_list() == ["alpha", "zeta"]  # the best first
     assert "2 of 4 cells with operator zeta..alpha" in found.slots["parallel"].message
     whole, figure = usual.slots["parallel"].figure, found.slots["parallel"].figure
     assert whole is not None

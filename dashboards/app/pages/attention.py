@@ -28,9 +28,7 @@ class AttentionAddress(Address):
     sequence: int = 1  # counted from 1
     step: int | None = None  # None is the last
     head: str | None = None  # LAYER.HEAD; None is the one that differs most from the cell beside it
-    beside: str | None = (
-        None  # the cell beside it; None is its baseline, or the best other one that has maps
-    )
+    beside: str | None = None  # the cell beside it; None is its baseline, or the best other one that has maps
 
 
 class AttentionSelection(NamedTuple):

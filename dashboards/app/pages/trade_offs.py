@@ -8,14 +8,15 @@ import polars as pl
 from dashboards.app import measures
 from dashboards.app.address import entries
 from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
+from dashboards.app.run_groups import look_of
 from dashboards.app.table_columns import FOLD, WRAP, columns, link
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words
-from dashboards.data.grid_context import in_order
+from dashboards.data.grid_context import MOST_CURVES, CellLook, in_order
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
-from dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, is_cut, trade_offs
+from dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, trade_offs
 from dashboards.figures.pivot import table
 from dashboards.theme.styles import REST
 from store.analysis.measurements import measurements, text_of
@@ -115,6 +116,14 @@ def _compare(view: PageView) -> TradeOffs:
     return trade_offs(view.store, about.grid, measure, against.quantity, cells)
 
 
+@memoise
+def _colours(view: PageView) -> CellLook:
+    """A look that gives its colours to the cells of the line first, the best first, then to those of other pages."""
+    about, measure = grid_of(view), measures.judged_by(view)
+    best = _compare(view).frame.filter("step").sort("value", descending=measure.better == "higher")["cell"]
+    return look_of(about, list(dict.fromkeys([*best, *about.drawn]))[:MOST_CURVES], view.operators)
+
+
 def _logs(view: PageView) -> tuple[bool, bool]:
     return _against(view).way.scale == "log", measures.judged_by(view).scale == "log"
 
@@ -127,14 +136,13 @@ def _scatter(view: PageView) -> SlotContent:
     if frame.is_empty():
         return SlotContent(message="No cell has both values yet.")
     title = ", ".join(filter(None, (measure.name, measures.unit(view))))  # arrows say what is better
-    figure = draw_trade_offs(found, about.look, (against.title, title), log)
+    look = _colours(view)
+    figure = draw_trade_offs(found, look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
         f"{measures.words(view)} against {against.title} ({found.x.better} is better); "
-        f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(found)}; bars "
-        f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
-        f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
+        f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(found)}. "
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
         f"is another matter: {said} (paired tests, see the table). Faint: dominated. {measures.warn_of_guess(view)}"
     )
@@ -142,7 +150,7 @@ def _scatter(view: PageView) -> SlotContent:
         caption += f" Ringed: {count(lacking, 'cell')} without some seeds that others have."
     if not against.way.known and view.address.against_better is None:
         caption += f" The direction of {against.title} is unknown; lower is taken as better."
-    legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
+    legend = [cell_key(look, cell) for cell in frame["cell"] if look.styles[cell] != REST]
     if others := frame.height - len(legend):
         caption += f" Grey: {count(others, 'other cell')}."
         legend.append(Key(REST, "other cells", "rest", str(others)))
@@ -155,7 +163,7 @@ def _scatter(view: PageView) -> SlotContent:
         proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
         answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
-    hint = "The pointer tells the intervals of the others."
+    hint = f"The pointer tells the {(1 - measure.alpha) * 100:g} % t intervals of each cell alone."
     data = name_cells(frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measures.columns(view))
 
@@ -206,7 +214,8 @@ def _parallel(view: PageView) -> SlotContent:
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
-    figure = parallel.draw_parallel(kept, axes, about.look, ranges)
+    look = _colours(view)
+    figure = parallel.draw_parallel(kept, axes, look, ranges)
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     message = ""
@@ -218,15 +227,15 @@ def _parallel(view: PageView) -> SlotContent:
         f"A line per cell, {count(kept.height, 'cell')}, {n_words(kept)} seeds: its level on each axis in the "
         f"grid's order, then {words}: {_averages(found)}. Faint: cells without a colour of their own.{left_out}"
     )
-    here = set(kept["cell"])
-    legend = [cell_key(about.look, cell) for cell in about.drawn if cell in here]
+    legend = [cell_key(look, cell) for cell in kept["cell"] if look.styles[cell] != REST]
     hint = "Drag over a part of an axis to keep the cells inside."
     return SlotContent(figure, caption, name_cells(rows, about), legend, message, hint)
 
 
 def _standings(view: PageView) -> SlotContent:
-    about = grid_of(view)
-    found = _keep_brushed(view)
+    about, measure = grid_of(view), measures.judged_by(view)
+    found = _keep_brushed(view).sort("value", descending=measure.better == "higher", maintain_order=True)
+    found = found.sort(pl.col("standing") != "on the front", ~pl.col("step"), maintain_order=True)
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
@@ -237,7 +246,7 @@ def _standings(view: PageView) -> SlotContent:
         f"Dominated: another cell is shown to be better in both{exact} (Holm over {cells * (cells - 1):,} ordered "
         "pairs). On the front: against each other cell it is shown to be better in one of the two (Holm over "
         f"{count(cells, 'cell')}). One-sided t tests paired by seed, of three shared seeds or more. A note says why a "
-        "claim is cautious or missing."
+        "claim is cautious or missing. First: cells on the front, then those of the line, the best first."
     )
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
