@@ -18,7 +18,7 @@ from dash.exceptions import PreventUpdate
 from dashboards.app import frame, navigation
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import AS_ABOVE, AppPage, Control, PageView, Slot, SlotContent, html, options
+from dashboards.app.page import AS_ABOVE, AppPage, Control, PageView, Slot, SlotContent, explain_names, html, options
 from dashboards.app.page_cache import PageCache, PageKey
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require
@@ -346,7 +346,7 @@ def _say_once(slots: dict[str, SlotContent]) -> dict[str, SlotContent]:
 def shown_of(slot: Slot, view: PageView) -> SlotContent:
     """Make the content of a slot, or the sentence of its error; a bug of one slot leaves the others standing."""
     try:
-        content, problem = catch_user_error(lambda: slot.make(view))
+        content, problem = catch_user_error(lambda: explain_names(slot.make(view), view.about))
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("the part %r of a page failed", slot.name)
         return SlotContent(

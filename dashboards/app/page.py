@@ -12,6 +12,7 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
+from dashboards.data.formatting import BETWEEN
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
@@ -81,6 +82,23 @@ class SlotContent(NamedTuple):
     measured: Mapping[str, str] = MappingProxyType({})
     """Columns of one value that files have beside `data`, such as the measure, its unit and its direction."""
     above: str = ""  # one line above the answer, such as the progress of a grid
+
+
+def explain_names(shown: SlotContent, about: GridContext | None) -> SlotContent:
+    """Say in the caption of a figure that has short names of cells what their last parts stand for."""
+    if shown.figure is None or about is None or not about.parts:
+        return shown
+    axes = (*shown.figure.select_xaxes(), *shown.figure.select_yaxes())
+    texts = [
+        shown.answer,
+        *(key.name for key in shown.legend),
+        *(note.text for note in shown.figure.layout.annotations),
+    ]
+    texts += [text for axis in axes for text in axis.ticktext or axis.categoryarray or ()]
+    told = "\n".join(text.replace("<br>", BETWEEN) for text in texts)
+    if not any(name in told for name in about.look.names.values()):
+        return shown
+    return shown._replace(caption=f"{about.explained_names} {shown.caption}")
 
 
 class Pick(NamedTuple):

@@ -43,6 +43,11 @@ class GridContext(NamedTuple):
         return str((self.header["measure"] or {}).get("unit") or "")
 
     @property
+    def explained_names(self) -> str:
+        """What the last parts of short names stand for; empty where names speak for themselves."""
+        return f"Names end with {BETWEEN.join(self.parts)}." if self.parts else ""
+
+    @property
     def baseline(self) -> str | None:
         """Its cell key."""
         found: str | None = self.header["baseline"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.data.captions import ICONS, describe_measure, name_cells, paired_words, progress_words, verdict_words
-from dashboards.data.formatting import BETWEEN, MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
+from dashboards.data.formatting import MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import sentence
@@ -40,7 +40,7 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
         )
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
     words += [f"All are {about.common}."] if about.common else []
-    words += [f"Names end with {BETWEEN.join(about.parts)}."] if about.parts else []
+    words += filter(None, [about.explained_names])
     bases = baseline_cells(header)
     labels = [cell.label for cell in about.cells if cell.cell in bases]
     are = "The baseline is" if len(labels) == 1 else "Baselines are"

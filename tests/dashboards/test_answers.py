@@ -11,8 +11,9 @@ from dashboard_site import ServeSite, Site
 from hypothesis import given, strategies as st
 from known_campaign import Line, Planted, plant, seen
 from playwright.sync_api import Page
-from synthetic import plan_lines
+from synthetic import plan_lines, write_campaign
 
+from dashboards import write_report
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
@@ -206,3 +207,13 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     ways = str(seen(root, RUN, f"?run={runs['SSA', 2]}", only=["what"]).slots["what"].parts)
     assert f"run={runs['softmax', 2][:8]}" in ways
     assert f"run={runs['softmax', 1][:8]}" not in ways
+
+
+def test_figures_with_short_names_say_what_these_end_with(tmp_path: Path) -> None:
+    factors = {"width": ["width=16", "width=32"]}
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, seeds=range(3), steps=2, sigma_f=(5,))
+    overview, factors_page, curves = (seen(tmp_path, page).slots for page in (OVERVIEW, FACTORS, CURVES))
+    for shown in (overview["differences"], overview["progress"], curves["curves"]):
+        assert shown.caption.startswith("Names end with width. ")
+    assert "Names end" not in factors_page["pivot"].caption  # its axes are named
+    assert "Names end with width." in write_report(tmp_path).read_text(encoding="utf-8")
