@@ -313,7 +313,7 @@ def _parts(page: AppPage, content: _Content) -> Any:
     slots = [frame.slot(slot, content.slots[slot.name], content.path, content.look) for slot in page.slots]
     columns = " halves" if any(slot.half for slot in page.slots) else ""
     return html.Div(
-        [html.Div([title, controls], className="head"), *slots], className=f"parts page-{page.name}{columns}"
+        [html.Div([title, *controls], className="head"), *slots], className=f"parts page-{page.name}{columns}"
     )
 
 

@@ -45,8 +45,13 @@ class Looks(NamedTuple):
     root: str = ""  # the campaign, for the Python of a figure
 
 
-def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:
-    """Put the controls of a page in a row; others than `main` are behind "More", which is open if one is changed."""
+def controls(
+    given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None
+) -> list[Component]:
+    """Put the controls of a page in a row, and others than `main` below, where "More" shows them.
+
+    They are shown at first if one is changed.
+    """
     shown, rest, changed = [], [], False
     for each in given:
         value = values.get(each.field)
@@ -57,10 +62,13 @@ def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collecti
             rest.append(_control(each, value))
             empty = not value and not each.usual
             changed |= not empty and value != each.usual and str(value) != next(iter(each.options), None)
-    if rest:
-        more = html.Div(rest, className="controls")
-        shown.append(html.Details([html.Summary("More"), more], className="more", open=changed))
-    return html.Div(shown, className="controls", role="group", **{"aria-label": "What is shown"})
+    row = {"className": "controls", "role": "group"}
+    if not rest:
+        return [html.Div(shown, **row, **{"aria-label": "What is shown"})]
+    pressed = {"aria-expanded": str(changed).lower(), "aria-controls": "more"}
+    shown.append(html.Button("More", type="button", className="more", **pressed))
+    below = html.Div(rest, **row, id="more", hidden=not changed, **{"aria-label": "More of what is shown"})
+    return [html.Div(shown, **row, **{"aria-label": "What is shown"}), below]
 
 
 def _control(control: Control, value: Any) -> Component:
@@ -91,7 +99,8 @@ def _control(control: Control, value: Any) -> Component:
         inner = dcc.Slider(**props, updatemode="mouseup", tooltip={"always_visible": True, "placement": "bottom"})
     else:
         inner = dcc.Input(**props, type="number" if control.kind == "number" else "text", debounce=True)
-    return html.Label([html.Span(control.label), inner], className=f"control {control.kind}", title=control.hint)
+    label = control.label if control.span is None else "{} ({:g} to {:g})".format(control.label, *control.span)
+    return html.Label([html.Span(label), inner], className=f"control {control.kind}", title=control.hint)
 
 
 def control_props(control: Control, value: Any) -> dict[str, Any]:
@@ -103,8 +112,8 @@ def control_props(control: Control, value: Any) -> dict[str, Any]:
         return {"options": [{"label": control.label, "value": "1"}], "value": ["1"] if value else []}
     if control.kind == "slider":
         low, high, step = control.span or (0.0, 1.0, 0.01)
-        marks = {low: f"{low:g}", high: f"{high:g}"}
-        return {"min": low, "max": high, "step": step, "value": low if value is None else float(value), "marks": marks}
+        # without marks, which the number below the place of the slider would cover
+        return {"min": low, "max": high, "step": step, "value": low if value is None else float(value), "marks": None}
     if control.kind not in ("choice", "choices"):
         return {"value": value}
     many = control.kind == "choices"
@@ -170,11 +179,11 @@ def words(shown: SlotContent, hide: Collection[str], *, is_half: bool = False) -
     """Show the words of a slot and its legend; what does not fit into two lines is behind "i"."""
     parts: list[Component] = [html.P(shown.above, className="note")] if shown.above else []
     if shown.answer:
-        first, _, second = shown.answer.partition("\n")
+        first, _, second = _keep_units(shown.answer).partition("\n")
         parts += [html.P(first, className="answer"), *([html.P(second)] if second else [])]
     if shown.message:
-        parts.append(html.P(shown.message, className="state"))
-    if said := " ".join(filter(None, (shown.caption, shown.hint))):
+        parts.append(html.P(_keep_units(shown.message), className="state"))
+    if said := _keep_units(" ".join(filter(None, (shown.caption, shown.hint)))):
         first, rest = split_caption(said, NARROW_LINES) if is_half else split_caption(said)
         more = [html.Details([html.Summary("i", title="More about this"), html.P(rest)], className="info")]
         parts.append(html.Div([html.Span(first), *(more if rest else [])], className="caption"))
@@ -182,6 +191,11 @@ def words(shown: SlotContent, hide: Collection[str], *, is_half: bool = False) -
         keys = [_key(each, shown=each.name not in hide) for each in shown.legend]
         parts.append(html.Div(keys, className="legend", role="group"))
     return [*parts, *shown.parts]
+
+
+def _keep_units(text: str) -> str:
+    """The text in which no line ends between a number and its per cent."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _key(given: Key, *, shown: bool) -> Component:

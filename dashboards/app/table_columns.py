@@ -10,8 +10,8 @@ from dashboards.data.result_table import align_numbers
 WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
 """A column of long texts."""
 WIDE: Final = {**WRAP, "flex": 2}
-FOLD: Final = {"cellRenderer": "AblateFold", "wrapText": True, "autoHeight": True, "minWidth": 110, "flex": 3}
-"""A column of long texts, each of which opens on a click."""
+FOLD: Final = {"cellRenderer": "AblateFold", "wrapText": True, "autoHeight": True, "width": 110}
+"""A column of long texts, each of which opens on a click, over the width of the table."""
 BY_SIZE: Final = {"type": "rightAligned", "comparator": {"function": "ablateOrder"}}
 """A column of numbers that are written as texts, such as '−23 %' or '× 4.2'."""
 

@@ -1,6 +1,7 @@
 """The answer at the top of a page: the verdict that matters, the axes by size, captions of two lines."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from playwright.sync_api import Page
 from synthetic import plan_lines, write_campaign
 
 from dashboards import write_report
+from dashboards.app.frame import control_props, controls, words
+from dashboards.app.page import Control, SlotContent
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
@@ -179,6 +182,40 @@ def test_a_row_of_verdicts_has_its_interval_and_opens_its_reason(page: Page, sit
     assert not reason.is_visible()
     table.get_by_text("Why").first.click()
     reason.wait_for()
+    paragraph, row = reason.bounding_box(), table.locator(".ag-row").first.bounding_box()
+    assert paragraph is not None
+    assert row is not None
+    assert paragraph["width"] > 0.9 * row["width"]  # over the whole row, not in its column
+    assert paragraph["x"] >= row["x"]
+    names = table.locator(".ag-cell[col-id=variant]").evaluate_all("(cells) => cells.map((each) => each.clientHeight)")
+    assert max(names[1:]) < 40  # one line
+
+
+@pytest.mark.browser
+def test_more_controls_leave_title_and_others_in_their_place(page: Page, site: Site) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{site.url}/runs/compare")
+    page.wait_for_selector(".slot .main-svg")
+    places = """() => [...document.querySelectorAll("h1, .controls:not(#more) .control")].map(
+        (each) => [each.offsetLeft, each.offsetTop])"""
+    before = page.evaluate(places)
+    assert not page.locator("#more").is_visible()
+    page.get_by_role("button", name="More").click()
+    assert page.locator("#more").is_visible()
+    assert page.evaluate(places) == before
+    assert len(before) == 3
+
+
+def test_numbers_of_pages_are_typeset(root: Path) -> None:
+    shown = str(words(SlotContent(answer="a −3.1 %", caption="within 5 % of b", message="5 % or less"), ()))
+    assert shown.count(r"\xa0%") == 3
+    assert " %" not in shown
+    facts = str(seen(root, COMPARE, "", ["why"]).slots["why"].parts)
+    assert "−" in facts
+    assert re.search(r"[\s'(]-\d", facts) is None
+    slider = Control("smooth", "Smoothing", "slider", usual=0.9, span=(0.0, 0.99, 0.01))
+    assert control_props(slider, 0.9)["marks"] is None  # the number below the place covers no other
+    assert "Smoothing (0 to 0.99)" in str(controls([slider], {}))
 
 
 def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_effect_first(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from dashboards.theme.styles import shared_style
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
+_NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 MOST_CELLS: Final = 32  # cells of a forest plot and of a matrix of all pairs; of more, some are chosen
 
 
@@ -121,7 +123,7 @@ def list_verdicts(view: PageView) -> SlotContent:
 
 
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    "variant": link("compare", "cell", minWidth=200, flex=2, wrapText=True, autoHeight=True),
+    "variant": link("compare", "cell", minWidth=200, flex=1, wrapText=True, autoHeight=True),
     **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "reason": FOLD,
@@ -136,7 +138,7 @@ def _why(view: PageView) -> SlotContent:
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
-    rows = [html.Div([html.Dt(topic), html.Dd(said)]) for topic, said in topics]
+    rows = [html.Div([html.Dt(topic), html.Dd(_NEGATIVE.sub("\N{MINUS SIGN}", said))]) for topic, said in topics]
     return SlotContent(caption=caption, data=data, parts=[html.Dl(rows, className="facts")])
 
 

@@ -43,6 +43,12 @@
     control("hide", [...new Set(off)]);
   }
 
+  function more(button) {
+    const rest = document.getElementById("more");
+    rest.hidden = !rest.hidden;
+    button.setAttribute("aria-expanded", String(!rest.hidden));
+  }
+
   async function load(details) {
     const place = details.querySelector("[data-source]");
     if (!place || !details.open) return;
@@ -180,6 +186,7 @@
     else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
     else if (at("#page summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
+    else if (at("button.more")) more(at("button.more"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
     else if (at("button[data-copy]")) copy(at("button[data-copy]"));
     else if (at("a[href]")) go(event, at("a[href]"));
@@ -323,11 +330,18 @@
       ? "–"
       : window.React.createElement("a", { href: inside(props.page, [[props.names, props.value]]) }, String(props.value));
 
-  // a click opens the text below its first words
+  // a click opens the text below its first words, as wide as the part of the row in view
+  const unfold = ({ currentTarget: details }) => {
+    const cell = details.closest(".ag-cell"), view = details.closest(".ag-center-cols-viewport");
+    cell.classList.toggle("unfolded", details.open);
+    const width = `${view.clientWidth - 24}px`, left = `${view.scrollLeft - cell.offsetLeft}px`;
+    Object.assign(details.querySelector("p").style, { width, left });
+  };
   parts.AblateFold = (props) => {
     if (!props.value) return "–";
-    const summary = window.React.createElement("summary", null, "Why");
-    return window.React.createElement("details", { className: "fold" }, summary, window.React.createElement("p", null, String(props.value)));
+    const draw = window.React.createElement;
+    const text = draw("p", null, String(props.value).replace(/ %/g, "\u00a0%"));
+    return draw("details", { className: "fold", onToggle: unfold }, draw("summary", null, "Why"), text);
   };
 
   // an interval, the thin one that decides, and the difference on the axis of the forest plot; the margin is shaded
