@@ -106,15 +106,16 @@ class Engine:
         there = self._kept.get(key)
         if there is not None and there.done() and there.exception() is None:
             _require_options(page, there.result()[1], address)
-        if not key[1] or there is not None or not (keeps or search):
-            return  # nothing can be read yet, it is there, or there is nothing to check
+        check = page.check if search else None
+        if not key[1] or not (keeps or search) or (there is not None and check is None):
+            return  # nothing can be read yet, there is nothing to check, or it is there
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
-            controls = _controls(page, view) if search and page.checks else None
-            if search:
-                page.check(view)
-                _require_options(page, controls or (), address)
-            if keeps:
+            controls = _controls(page, view) if search and page.checks and there is None else None
+            if check is not None:
+                check(view)
+            _require_options(page, controls or (), address)
+            if keeps and there is None:
                 self._kept.start(partial(_make_page, page, view, controls, opened.pop_all()), key)
 
     def _key(self, campaign: str, page: AppPage, address: Address) -> PageKey:
@@ -349,9 +350,8 @@ def shown_of(slot: Slot, view: PageView) -> SlotContent:
         content, problem = catch_user_error(lambda: explain_names(slot.make(view), view.about))
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("the part %r of a page failed", slot.name)
-        return SlotContent(
-            message=f"This part failed ({type(error).__name__}); the terminal of the dashboard shows where."
-        )
+        said = f"This part failed ({type(error).__name__}); the terminal of the dashboard shows where."
+        return SlotContent(message=said)
     return SlotContent(message=problem or "") if content is None else content
 
 

@@ -162,7 +162,7 @@ class AppPage(NamedTuple):
     listed: bool = True  # true if the navigation shows it; others are reached by links
     checks: bool = True  # true if making the controls is cheap enough to check an address by them
     named: Sequence[str] = ()  # fields whose values are options of their controls, or nothing can be shown
-    check: Callable[[PageView], object] = lambda _: None  # raises AblateError if no part of the page can be shown
+    check: Callable[[PageView], object] | None = None  # raises AblateError if the address names what is not there
 
 
 def options(names: Iterable[str]) -> dict[str, str]:

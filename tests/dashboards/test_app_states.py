@@ -210,6 +210,12 @@ MISSING += (
     "mechanism?probe=nope",
     "trade-offs?against=nope",
     "factors?pair=nope",
+    "runs?filter=foo=1",
+    "runs?sort=zzz",
+    "runs?by=zzz",
+    "runs?by=seed&sort=zzz",
+    "trade-offs?brush=foo",
+    "trade-offs?brush=mse=0..nope",
 )
 
 
@@ -239,6 +245,9 @@ def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None
     engine.show("/runs/curves", "?metric=nope", "light")
     with pytest.raises(Unknown, match="page Curves has no metrics 'nope'"):
         engine.begin("runs", engine.page_named("curves"), "?metric=nope")
+    engine.show("/runs/runs", "?sort=zzz", "light")
+    with pytest.raises(Unknown, match="has no column 'zzz'"):
+        engine.begin("runs", engine.page_named("runs"), "?sort=zzz")
 
 
 def test_a_page_with_an_address_of_its_own_is_made_once_from_the_first_request_on(runs: Path) -> None:

@@ -23,6 +23,7 @@ from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.attention import ATTENTION
 from dashboards.data.formatting import number
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.attention import (
     MOST_TOKENS,
     Maps,
@@ -202,11 +203,16 @@ def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
         ("?cell=nobody", "has no cell 'nobody'; it has softmax, SSA"),
         ("?sequence=3", f"got [2, {HEADS}, {TOKENS}, {TOKENS}] and sequence 3"),
         ("?head=<script>", "got '<script>'"),
+        ("?head=9.9", "got '9.9'"),
     ],
 )
-def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, search: str, said: str) -> None:
+def test_an_address_that_names_what_is_not_there_gets_a_sentence(
+    look: Look, at: Callable[[str], PageView], search: str, said: str
+) -> None:
     for slot in ("mosaic", "map"):
         assert said in look(slot, search).message
+    with pytest.raises(Unknown):  # so that the page is answered with 404
+        ATTENTION.controls(at(search))
 
 
 def test_the_same_head_of_another_cell_stands_beside_it(look: Look, at: Callable[[str], PageView]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, options
+from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
 from dashboards.app.table_columns import columns, link
 from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import BETWEEN, count, join_words, number
@@ -118,6 +118,7 @@ def _values(about: GridContext, name: str, at: Mapping[str, float]) -> pl.DataFr
     )
 
 
+@memoise
 def _runs(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = trials(about)
@@ -163,7 +164,10 @@ def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
         (pl.col("status") == "ok").sum().alias("ok"),
         pl.col(numbers).mean(),
     )
-    order = address.sort if address.sort.removeprefix("-") in means.columns else ""
+    name = address.sort.removeprefix("-")
+    order = address.sort if name in means.columns else ""
+    if name and not order:
+        require("the table", "column", name, found.columns)
     shown = _sort(means, order)
     names = {name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns}
     listed = _mark_order(columns(shown.drop("trial"), names), order)
@@ -261,5 +265,6 @@ RUNS = AppPage(
     address=RunsAddress,
     controls=_controls,
     main=("filter", "by", "sort"),
+    check=_runs,
     slots=(Slot("runs", "Runs", _runs, "table", picks=_PICKS, row="trial", selects="selected", sorts="sort"),),
 )

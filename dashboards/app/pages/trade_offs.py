@@ -284,6 +284,7 @@ TRADE_OFFS = AppPage(
     named=("measure",),
     controls=_controls,
     main=("measure", "against"),
+    check=lambda view: view.address.brush and _keep_brushed(view),
     slots=(
         Slot("scatter", "Measure against cost", _scatter, sets="compare:cell"),
         Slot("standings", "What the seeds show", _standings, "table"),
