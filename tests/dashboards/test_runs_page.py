@@ -213,7 +213,21 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
     assert found[name].is_sorted()
     assert (means["SSA"]["trials"], means["SSA"]["ok"]) == (6, 4)
     assert means["SSA"][name] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].mean())
-    assert "has no column 'colour'" in show(view, "?by=colour").message
+    assert means["SSA"]["± SD"] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].std())
+    assert not {"depth", "attempts", "seed"} & set(found.columns)  # a mean of levels says nothing
+    assert "± SD: standard deviation over these trials." in show(view, "?by=operator").caption
+    assert found.equals(show(view, "?by=operator&sort=mse").data)
+    for search in ("?by=colour", "?by=seed&sort=colour"):
+        assert "has no column 'colour'" in show(view, search).message
+
+
+def test_names_of_cells_are_left_out_where_columns_of_axes_say_the_same(view: PageView) -> None:
+    def shown(search: str) -> bool:
+        return not next(column for column in show(view, search).columns if column["field"] == "label").get("hide")
+
+    assert shown("")  # no column says depth, which does not vary
+    assert not shown("?columns=operator&columns=status (axis)&columns=depth")
+    assert shown("?columns=operator")
 
 
 @pytest.mark.browser

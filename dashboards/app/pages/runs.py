@@ -15,6 +15,7 @@ from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import catch_user_error, require
+from grid.names import label_of
 from store.analysis.measurements import measurements, text_of
 from store.database import quoting
 from store.database.queries import agrees
@@ -23,6 +24,7 @@ ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
 _EXACT: Final = "params.value == null ? '–' : d3.format('.6~g')(params.value)"
+_SPREAD: Final = "± SD"  # the column of the spread of the measure in a group
 ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}  # beside the word of a status
 
 
@@ -70,6 +72,15 @@ def trials(about: GridContext) -> pl.DataFrame:
     return in_order(
         found.insert_column(0, pl.Series("run", short, dtype=pl.String)), [cell.cell for cell in about.cells], "seed"
     )
+
+
+def _axes_name_cells(about: GridContext, found: pl.DataFrame) -> bool:
+    """True if every part of the names of cells is a level in a column of `found`, which then says the same."""
+    axes = [name for name in _axis_columns(about) if name in found.columns]
+    for label, *levels in found.select("label", *axes).unique().iter_rows():
+        if not {part.partition("=")[2] or part for part in label.split(BETWEEN)} <= set(map(label_of, levels)):
+            return False
+    return True
 
 
 def _column_of(text: str, found: pl.DataFrame) -> str:
@@ -131,9 +142,10 @@ def _runs(view: PageView) -> SlotContent:
     labels = {about.look.names[cell.cell]: cell.label for cell in about.cells}  # figures write a cell in short
     shown = keep_rows(whole.with_columns(cell="label"), view.address.filter, labels).drop("cell")
     answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
-    if view.address.by:
-        return _group_rows(shown, view.address)._replace(answer=answer)
     order = _full_name(about, found, view.address.sort)
+    if view.address.by:
+        measure = "" if about.measure is None else _full_name(about, found, about.measure.name)
+        return _group_rows(about, shown, view.address.by, order, measure)._replace(answer=answer)
     shown = _sort(shown, order)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
@@ -142,6 +154,8 @@ def _runs(view: PageView) -> SlotContent:
         if shown[name].dtype.is_float():
             heads[name] |= {"valueFormatter": {"function": _EXACT}}
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
+    if _axes_name_cells(about, whole):
+        heads["label"]["hide"] = True
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
     listed = _mark_order(columns(shown.drop("trial"), heads), order)
@@ -154,24 +168,33 @@ def _runs(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=shown, columns=listed, selected=selected, pinned=pinned, answer=answer)
 
 
-def _group_rows(found: pl.DataFrame, address: RunsAddress) -> SlotContent:
-    """A row per value of a column: how many trials, how many of them ended well, and means of what they measured."""
-    by = require("the table", "column", address.by, found.columns)
-    numbers = [name for name, kind in found.schema.items() if kind.is_numeric() and name not in (by, "seed")]
+def _group_rows(about: GridContext, found: pl.DataFrame, by: str, order: str, measure: str) -> SlotContent:
+    """A row per value of a column: how many trials, how many of them ended well, and means of what they measured.
+
+    The column `measure` has its spread beside it.
+    """
+    require("the table", "column", by, found.columns)
+    apart = {by, "seed", "attempts", *_axis_columns(about)}  # a mean of levels of an axis is no level
+    numbers = [name for name, kind in found.schema.items() if kind.is_numeric() and name not in apart]
     means = found.group_by(by, maintain_order=True).agg(
         pl.col("trial").first(),
         pl.len().alias("trials"),
         (pl.col("status") == "ok").sum().alias("ok"),
-        pl.col(numbers).mean(),
+        *(
+            part
+            for name in numbers
+            for part in [pl.col(name).mean(), *([pl.col(name).std().alias(_SPREAD)] if name == measure else [])]
+        ),
     )
-    name = address.sort.removeprefix("-")
-    order = address.sort if name in means.columns else ""
-    if name and not order:
-        require("the table", "column", name, found.columns)
+    name = order.removeprefix("-")
+    if name not in means.columns:
+        require("the table", "column", name or by, found.columns)
+        order = ""
     shown = _sort(means, order)
     names = {name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns}
     listed = _mark_order(columns(shown.drop("trial"), names), order)
-    caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value."
+    spread = f" {_SPREAD}: standard deviation over these trials." if _SPREAD in means.columns else ""
+    caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value.{spread}"
     return SlotContent(caption=caption, data=shown, columns=listed)
 
 
