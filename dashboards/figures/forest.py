@@ -32,6 +32,8 @@ MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
+ARROWS: Final = " An arrow marks a bar that goes on beyond the axis."
+"""The same where `is_cut`."""
 _LINE: Final = 26  # letters of a name in one line
 _ROOMY: Final = 12  # up to here names may have several lines
 _EMPTY: Final = 74  # pixels of a figure without its rows
@@ -77,11 +79,28 @@ def draw_differences(
         if row["difference"] is not None:
             figure.add_traces(_row(place, row, look, scale))
     name_rows(figure, names)
+    figure.add_traces(_arrows(rows, axis_range(found, measure)))
     outcomes = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
     right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
     figure.add_trace(go.Scatter(x=[0] * len(rows), y=[*range(len(rows))], yaxis="y2", mode="none", hoverinfo="skip"))
     return figure.update_xaxes(range=axis_range(found, measure), **({} if scale == "linear" else ratio_ticks(limit)))
+
+
+def _arrows(rows: Sequence[Mapping[str, Any]], limits: tuple[float, float]) -> list[go.Scatter]:
+    """An arrow at the edge of the axis for every bar that goes on beyond it."""
+    drawn = []
+    for place, row in enumerate(rows):
+        ends = finite([row[name] for name in ("low", "high", *CORRECTED)]) or [0.0]
+        marks = {
+            "triangle-left": (limits[0], min(ends) < limits[0]),
+            "triangle-right": (limits[1], max(ends) > limits[1]),
+        }
+        for symbol, (edge, goes_on) in marks.items():
+            look = {"symbol": symbol, "color": VERDICT_STYLES[row["verdict"]].color, "size": 9}
+            mark = go.Scatter(x=[edge], y=[place], mode="markers", marker=look, hoverinfo="skip", cliponaxis=False)
+            drawn += [mark] if goes_on else []
+    return drawn
 
 
 def axis_range(found: pl.DataFrame, measure: GridMeasure) -> tuple[float, float]:

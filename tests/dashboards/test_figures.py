@@ -145,6 +145,10 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Gr
     figure = check_json(forest.draw_differences(huge, about.look, MEASURE, WORDS))
     assert figure.layout.xaxis.range[1] < 2  # one huge interval does not flatten the others
     assert forest.is_cut(huge, MEASURE)
+    arrows = [(trace.marker.symbol, *trace.x, *trace.y) for trace in figure.data if trace.cliponaxis is False]
+    assert arrows == [
+        (f"triangle-{side}", end, 0) for side, end in zip(("left", "right"), figure.layout.xaxis.range, strict=True)
+    ]
     bare = huge.with_columns(difference=pl.Series([-0.5, 0.9]), low=None, high=None)  # one seed has no interval
     low, high = check_json(forest.draw_differences(bare, about.look, MEASURE, WORDS)).layout.xaxis.range
     assert low < -0.5

@@ -93,7 +93,7 @@ def differences_of(view: PageView) -> SlotContent:
     if drawn.height < found.height:
         caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
     if forest.is_cut(drawn, measure):
-        caption += " Bars that end at the edge of the axis go on beyond it."
+        caption += forest.ARROWS
     words = {word: captions.mark_verdict(word) for word in captions.ICONS}
     figure = forest.draw_differences(drawn, about.look, measure, words, measures.unit(view))
     hint = "A click on a point shows why it has its verdict."
