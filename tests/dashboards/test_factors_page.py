@@ -158,6 +158,7 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
 
     found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(plant_value)), FACTORS)
     assert found.slots["effects"].figure is not None
+    assert found.slots["importance"].caption.startswith("These F tests are about the seeds at hand; the answer")
     assert "note" in found.slots["importance"].data.columns
     assert "note" not in {column["field"] for column in found.slots["importance"].columns}  # it is empty
     assert "Fewer than two axes vary" in found.slots["matrix"].message

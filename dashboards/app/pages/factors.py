@@ -170,6 +170,8 @@ def show_effects(view: PageView) -> SlotContent:
         why = join_sentences(found.notes) if found else ""
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
     caption = effects_words(measure, measures.unit(view), [*found.notes, *analyse(view).notes])
+    if forest.is_cut(found.effects.rename({"effect": "difference"}), measure):
+        caption += forest.ARROWS
     figure = forest.draw_effects(found.effects, measure, measures.unit(view))
     answer = rank_axes(found.effects, measure)
     return SlotContent(figure, caption, found.effects, answer=answer, measured=measures.columns(view))
@@ -193,6 +195,7 @@ def _importance(view: PageView) -> SlotContent:
     )
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     caption = (
+        "These F tests are about the seeds at hand; the answer of the page is about new seeds, and is less certain. "
         f"How much each axis, and each two together, explain of {measures.words(view)}, "
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
