@@ -82,6 +82,7 @@ def draw_differences(
     figure.add_traces(_arrows(rows, axis_range(found, measure)))
     outcomes = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
     right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
+    right["ticklabelstandoff"] = 6  # room for an arrow
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
     figure.add_trace(go.Scatter(x=[0] * len(rows), y=[*range(len(rows))], yaxis="y2", mode="none", hoverinfo="skip"))
     return figure.update_xaxes(range=axis_range(found, measure), **({} if scale == "linear" else ratio_ticks(limit)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from known_campaign import Planted, open_view, plant, show_slot
+from known_campaign import Line, Planted, open_view, plant, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.page import PageView, SlotContent
@@ -112,19 +112,32 @@ def test_cells_are_paired_by_seed_with_an_interval(tmp_path: Path) -> None:
         row = whole.row(0, named=True)
         assert (row["measurement"], row["pairs"]) == ("mse@sigma_f=5,sigma_x=1", 3)
         assert [row[name] for name in ("difference", "low", "high")] == pytest.approx([1.1, 1.1 - half, 1.1 + half])
-        assert "SSA against softmax, 3 pairs: mse@sigma_f=5,sigma_x=1 +1.1 (0.852 to 1.35)" in shown.answer
+        assert "SSA against softmax, 3 pairs: mse sigma_f 5, sigma_x 1 +1.1 (+0.852 to +1.35)" in shown.answer
         assert "seeds of SSA" in show(found, "pairs", other, again).message
+
+
+def test_an_interval_beyond_what_is_possible_is_explained(tmp_path: Path) -> None:
+    def more(line: Line) -> dict[str, float]:
+        return {"accuracy": 0.9 if line["operator"] == "softmax" else [0.0, 0.9, 0.1][line["seed"]]}
+
+    with open_view(
+        plant(tmp_path / "runs", ("softmax", "SSA"), range(3), Planted(lambda _: 1.0, more=more)), DIFF
+    ) as found:
+        lines = found.store.sql("SELECT operator, trial FROM grid_trial WHERE seed = 0").rows()
+        shown = show(found, "pairs", dict(lines)["softmax"], dict(lines)["SSA"])
+        assert "such as below −1 for accuracies" in shown.caption
 
 
 def test_the_point_of_the_measure_comes_first_and_other_points_by_number(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_x=(1,))
     runs = [campaign.line(operator, 0)["trial"] for operator in ("softmax", "SSA")]
-    points = [f"sigma_f={point},sigma_x=1" for point in range(1, 11)]
+    points = [f"sigma_f {point}, sigma_x 1" for point in range(1, 11)]
     with open_view(tmp_path, DIFF) as found:
         shown = show(found, "pairs", *runs)
         paired = [each for each in shown.data["measurement"] if each.startswith("mse")]
-        assert paired == [f"mse@{point}" for point in (points[4], *points[:4], *points[5:])]
+        assert paired == [f"mse {point}" for point in (points[4], *points[:4], *points[5:])]
         assert paired[0] in shown.answer
+        assert set(paired) <= set(show(found, "results", *runs, more="&all=1").data["field"])  # written alike
         listed = [name for name in show(found, "results", *runs).data["field"] if name.startswith("mse")]
         assert [int(name.split()[2].strip(",")) for name in listed] == [*range(1, 11)]
 

@@ -105,7 +105,8 @@ def _compare(view: PageView, read: Callable[[Store, str], dict[str, Any]], what:
     own: dict[str, dict[str, Any]] = {"field": {"pinned": "left", "width": 320, **_FLEX}}
     for run in runs:
         own[run.short] = {"headerName": f"{run.name} ({run.short})", "headerTooltip": run.key, "minWidth": 180, **_FLEX}
-        own[run.short]["valueFormatter"] = {"function": "ablateShort(params.value)"}
+        digits = 4 if read is results else 6
+        own[run.short]["valueFormatter"] = {"function": f"ablateShort(params.value, {digits})"}
         own[run.short] |= BY_SIZE if read is results else {}
     return SlotContent(caption=caption, data=found, columns=columns(found, own))
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.table_columns import BY_SIZE, columns
-from dashboards.data.formatting import count, number
+from dashboards.data.formatting import count, number, point as at_point
 from dashboards.data.user_errors import Unknown
 from store.analysis.measurements import text_of
 from store.database.queries import agrees
@@ -26,6 +26,10 @@ _PAIRS: Final = """
     WHERE a.grid = $grid AND a.cell = $one AND b.cell = $other AND isfinite(a.value) AND isfinite(b.value)
     GROUP BY name, point, source ORDER BY name <> $measure, NOT ({at}), difference = 0, source, name, point
 """
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + number(value)
 
 
 def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
@@ -51,10 +55,13 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         "pairs",
         *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
     )
-    signed = [("+" if each > 0 else "") + number(each) for each in data["difference"]]
     ends = zip(low, high, strict=True)
-    spans = ["–" if np.isnan(least) else f"{number(least)} to {number(most)}" for least, most in ends]
-    texts = data.with_columns(pl.Series("difference", signed), pl.Series("95 % interval", spans))
+    spans = ["–" if np.isnan(least) else f"{_signed(least)} to {_signed(most)}" for least, most in ends]
+    texts = data.with_columns(
+        pl.Series("measurement", [f"{row['name']} {at_point(dict(row['point']))}".strip() for row in rows.to_dicts()]),
+        pl.Series("difference", map(_signed, data["difference"]), pl.String),
+        pl.Series("95 % interval", spans),
+    )
     first = ["measurement", "difference", "95 % interval"]
     shown = texts.select(*first, pl.exclude("low", "high", *first))
     caption = (
@@ -62,6 +69,9 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
         "their number."
     )
+    shares = pl.all_horizontal(pl.col("one", "other").is_between(0, 1))
+    if (rows.select(shares.alias("share"))["share"] & ((data["low"] < -1) | (data["high"] > 1))).any():
+        caption += " Intervals of few pairs can go beyond what is possible, such as below −1 for accuracies."
     top = texts.row(0, named=True)
     span = "" if top["95 % interval"] == "–" else f" ({top['95 % interval']})"
     answer = (

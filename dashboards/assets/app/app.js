@@ -367,10 +367,12 @@
     return text.startsWith("÷") ? 100 * (1 / value - 1) : text.startsWith("<") ? 0 : value;
   };
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
-  // a number with 17 digits as one reads it; files have all
-  functions.ablateShort = (text) => {
+  // a number with 17 digits as one reads it; files have all. With four digits it is a result, as in other tables
+  functions.ablateShort = (text, digits) => {
     if (!/^-?\d+(\.\d+)?(e[-+]?\d+)?$/.test(text)) return text;
-    const short = /\.\d{6,}/.test(text) ? String(Number(Number(text).toPrecision(6))) : text;
+    const long = digits === 4 ? /\.\d{4,}/ : /\.\d{6,}/;
+    const short = long.test(text) ? String(Number(Number(text).toPrecision(digits))) : text;
+    if (digits === 4 && /^-?\d{4,}$/.test(short)) return Number(short).toLocaleString("en").replace(/^-/, "\u2212");
     return short.replace(/^-/, "\u2212");
   };
   // in the order that the server sorts: what has no value is last in either direction
