@@ -34,7 +34,6 @@ _COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, an
     ("#9d002b", "#e93a79"),
     ("#609f21", "#aae280"),
     ("#6c2e5e", "#b479a4"),
-    ("#8167c2", "#c4acfe"),
     ("#175317", "#699b66"),
     ("#c17b85", "#ffb7cb"),
 )

@@ -12,6 +12,7 @@ from synthetic import Campaign, write_campaign
 from dashboards.app.address import read
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.run import RUN, RunAddress, log_tail
+from dashboards.theme.styles import MUTED
 
 HOSTILE = "<script>%{x}"
 
@@ -180,6 +181,7 @@ def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, camp
     assert set(found.data["quantity"]) == {"steps per second"}
     assert found.figure is not None
     assert (found.figure.layout.yaxis.range or (0,))[0] == 0
+    assert {trace.line.color for trace in found.figure.data} == {MUTED}  # blue is better
     assert "286 MiB of memory at most" in found.caption
     assert show(view, "system", campaign.line("SSA", 1)["trial"]).figure is None
 

@@ -7,11 +7,11 @@ import polars as pl
 from dashboards.app.page import PageView, SlotContent
 from dashboards.data.formatting import count, duration, number
 from dashboards.figures.lines import Drawing, Panel, Series, draw_panels
-from dashboards.theme.styles import SEQUENTIAL, shared_style
+from dashboards.theme.styles import MUTED, shared_style
 from store import Store
 
 PARTS: Final = 60  # points of a line
-_LINE: Final = shared_style(SEQUENTIAL[3])
+_LINE: Final = shared_style(MUTED)
 _SPEED: Final = """
     WITH logged AS (
         SELECT attempt, step, max(wall_s) AS seconds FROM v_metric WHERE trial = $key AND wall_s > 0 GROUP BY ALL
