@@ -37,10 +37,13 @@
     return best === undefined ? text : text.slice(0, best) + "<br>" + text.slice(best + 1);
   }
 
+  const inLines = (text) => text.replace(/<br>/g, " ").replace(/(.{1,44})(?: |$)/g, "$1<br>").replace(/<br>$/, "");
+
   // on a narrow screen every second tick, counted from zero where it has one, and smaller names in more lines
   function thin(layout) {
     const { xaxis, yaxis } = layout;
     xaxis.nticks = 4;
+    if (xaxis.title?.text) xaxis.title.text = inLines(xaxis.title.text);
     yaxis.tickfont = { ...yaxis.tickfont, size: 11 };
     for (const note of layout.annotations || []) note.text = halved(note.text);
     if (yaxis.ticktext) {

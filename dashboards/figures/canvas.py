@@ -17,8 +17,8 @@ from store.analysis.verdicts import GridMeasure
 from store.statistics.scales import margin
 
 TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
-_LETTERS: Final = 44  # letters of a line of the title of a level axis, which a telephone has room for
-_FILE_LETTERS: Final = 90  # the same of a file, which is wider
+_LETTERS: Final = 100  # letters of a line of the title of a level axis; pages break it where a figure is narrow
+_PANEL_LETTERS: Final = 44  # the same of a panel among others
 _TAG: Final = re.compile(r"<(?!br>)[^>]*>")
 _LETTER: Final = 6.4  # pixels of a letter of the names of rows
 TOP: Final = 12  # pixels above the panels of a figure
@@ -45,7 +45,8 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
         "modebar": {"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
     }
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
-    title = {"text": x and in_lines(x, _LETTERS), "standoff": 10, "font": {"size": TEXT_SIZE}}
+    letters = _LETTERS if figure is None else _PANEL_LETTERS
+    title = {"text": x and in_lines(x, letters), "standoff": 10, "font": {"size": TEXT_SIZE}}
     xaxis = {"title": title, "showline": True, "ticks": "outside", "ticklen": 4, **quiet}
     title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
     yaxis = {"title": title, **quiet}
@@ -234,9 +235,6 @@ def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Fig
             listed = legend and bool(group and trace.name) and trace.showlegend is not False and group not in groups
             trace.showlegend = listed
             groups |= {str(group)} if listed else set()
-    written = (figure.layout.xaxis.title.text or "").replace("<br>", " ")
-    if len([*figure.select_xaxes()]) == 1 and len(written) <= _FILE_LETTERS:
-        figure.layout.xaxis.title.text = written or None
     above, below = 46, 26 * -(-len(groups) // 4)  # pixels for the title, and for rows of four entries of the legend
     return figure.update_layout(
         title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},

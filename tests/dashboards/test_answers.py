@@ -206,6 +206,22 @@ def test_more_controls_leave_title_and_others_in_their_place(page: Page, site: S
     assert len(before) == 3
 
 
+@pytest.mark.browser
+def test_the_title_of_an_axis_has_as_many_lines_as_the_figure_is_narrow(page: Page, site: Site) -> None:
+    lines = "(n) => document.querySelectorAll('#slot-differences .xtitle tspan.line').length"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{site.url}/runs/overview")
+    title = page.locator("#slot-differences .xtitle")
+    title.wait_for()
+    assert page.evaluate(lines) == 0  # one line
+    assert len(title.text_content() or "") > 44
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.wait_for_function(f"() => ({lines})() > 1")
+    box = title.bounding_box()
+    assert box is not None
+    assert box["x"] > 0
+
+
 def test_numbers_of_pages_are_typeset(root: Path) -> None:
     shown = str(words(SlotContent(answer="a −3.1 %", caption="within 5 % of b", message="5 % or less"), ()))
     assert shown.count(r"\xa0%") == 3

@@ -173,6 +173,20 @@
       if (button && byKeyboard && !button.contains(event.relatedTarget)) highlight(button, on);
     });
 
+  // the title of the one axis across, in lines that fit below it
+  function fitTitle(plot) {
+    const { layout, _fullLayout: drawn } = plot;
+    const title = layout?.xaxis?.title?.text;
+    if (!title || !drawn?._size || layout.xaxis2) return;
+    const most = Math.max(16, Math.floor(drawn._size.w / 6.6)), lines = [];
+    for (const word of title.replaceAll("<br>", " ").split(" ")) {
+      const longer = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
+      if (lines.length && longer.length <= most) lines[lines.length - 1] = longer;
+      else lines.push(word);
+    }
+    if (lines.join("<br>") !== title) window.Plotly.relayout(plot, { "xaxis.title.text": lines.join("<br>") });
+  }
+
   const keys = () => document.getElementById("keys");
 
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
@@ -248,6 +262,7 @@
     keepCursor();
     keepFolds(records);
     paintAll();
+    for (const plot of document.querySelectorAll("#page .js-plotly-plot")) fitTitle(plot);
     const heading = document.querySelector("#page h1");
     const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
     const said = document.getElementById("said");
