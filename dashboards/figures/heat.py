@@ -112,7 +112,9 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
     return _Cell(x, y, shade, words, tooltip, sign, row.get("key"), row.get("partial") or False)
 
 
-def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None) -> go.Figure:
+def draw_heat(
+    found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, columns: int = 3
+) -> go.Figure:
     """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
 
     Numeric axes rise, from the left and from below. Other levels stand as they appear, or as their `pl.Enum` lists
@@ -125,12 +127,13 @@ def draw_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | 
         ramp: of all panels.
         x, y: titles of the axes, as campaigns have them.
         height: of the cells of one panel in pixels; by default their number decides.
+        columns: the most panels side by side; fewer where cells are many.
     """
     across, up = _Axis(found["x"]), _Axis(found["y"], falls=True)
     parts = {"": found}
     if "panel" in found.columns and not found.is_empty():
         parts = {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)}
-    columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
+    columns = min(len(parts), columns, 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     each = height or _panel_height(found, ramp, len(up.names), len(parts) / columns)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
     size = (max(_WIDTH - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))

@@ -16,6 +16,7 @@ from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.mechanism import MECHANISM
 from dashboards.data.formatting import plain
 from dashboards.data.probe_labels import PROBES, probe_label
+from dashboards.figures.canvas import least_width
 from dashboards.figures.probe_curves import differing
 from runners.probes import Probe
 
@@ -79,6 +80,7 @@ def test_every_head_has_its_place_in_the_heat_map_of_its_cell(look: Look) -> Non
     shown = look("heads", FIRST)
     maps = [trace for trace in figure(shown).data if isinstance(trace, go.Heatmap)]
     assert len(maps) == 3
+    assert least_width(figure(shown)) <= 620  # fits beside another slot
     expected = [[mean(first(1, s, STEPS[-1], y, x) for s in SEEDS) for x in range(HEADS)] for y in range(LAYERS)]
     assert [list(row) for row in maps[1].z] == [pytest.approx(row) for row in expected]
     assert {(trace.zmin, trace.zmax) for trace in maps} == {(maps[0].zmin, maps[0].zmax)}

@@ -240,7 +240,8 @@ def _heads(view: PageView) -> SlotContent:
     diverging = bool((found["value"] < 0).any())
     ramp = heat_ramp(drawn["value"], probe_label(reading.name).axis_unit or reading.name, diverging=diverging)
     caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
-    return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
+    figure = draw_heat(drawn, ramp, x="head", y="layer", columns=2)  # as many as fit beside another slot
+    return SlotContent(figure, caption, name_cells(found, grid_of(view)))
 
 
 def _against(view: PageView) -> SlotContent:
