@@ -76,7 +76,18 @@ def test_the_answer_names_the_group_that_ends_best(view: PageView) -> None:
     assert shown.answer.startswith(
         f"{last['group'][0]} ends with the lowest mean loss of those shown: {number(last['value'][0])}"
     )
-    assert show(view, "?metric=spiky").answer == ""
+
+
+def test_the_answer_names_both_ends_of_a_metric_without_a_direction(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path / "runs").grid("grid", baseline="a")
+    for label, odd in (("a", 3.0), ("b", 2.0), ("c", 4.0)):
+        with campaign.start("grid", label=label, seed=0, config={"label": label}) as run:
+            run.log(1, loss=1.0, odd=odd, same=5.0)
+    with open_view(tmp_path / "runs", CURVES) as view:
+        assert show(view, "?metric=odd").answer == (
+            "b ends with the lowest mean odd of those shown, 2, and c with the highest, 4."
+        )
+        assert show(view, "?metric=same").answer == "All groups shown end with the same mean same: 5."
 
 
 @pytest.mark.parametrize(

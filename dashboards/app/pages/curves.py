@@ -71,13 +71,20 @@ def draw_curves(view: PageView) -> SlotContent:
 
 
 def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
-    """Name the shown group that ends best in a metric whose direction is known, beside the baseline."""
+    """Name the shown group that ends best, beside the baseline; the lowest and highest if no direction is known."""
     way = direction(name)
     ends = found.frame.filter(pl.col("series").is_in(of.keep)).drop_nulls("value")
     ends = ends.filter(pl.col("x") == pl.col("x").max()).sort("value", descending=way == "higher", maintain_order=True)
-    if way is None or ends.height < 2:
+    if ends.height < 2:
         return ""
     values = dict(ends.select("series", "value").iter_rows())
+    if way is None:
+        low, *_, high = values
+        least, greatest = numbers_apart(values[low], values[high])
+        if values[low] == values[high]:
+            return f"All groups shown end with the same mean {name}: {least}."
+        first = f"{of.names[low]} ends with the lowest mean {name} of those shown, {least}, and"
+        return f"{first} {of.names[high]} with the highest, {greatest}."
     best = next(iter(values))
     base = run_groups.baseline_group(grid_of(view), of.found, best)
     ending, beside = number(values[best]), ""

@@ -178,7 +178,7 @@
     const { layout, _fullLayout: drawn } = plot;
     const title = layout?.xaxis?.title?.text;
     if (!title || !drawn?._size || layout.xaxis2) return;
-    const most = Math.max(16, Math.floor(drawn._size.w / 6.6)), lines = [];
+    const { l, w, r } = drawn._size, most = Math.max(16, Math.floor((w + 2 * Math.min(l, r)) / 6.6)), lines = [];
     for (const word of title.replaceAll("<br>", " ").split(" ")) {
       const longer = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
       if (lines.length && longer.length <= most) lines[lines.length - 1] = longer;
