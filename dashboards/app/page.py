@@ -98,7 +98,7 @@ def explain_names(shown: SlotContent, about: GridContext | None) -> SlotContent:
     told = "\n".join(text.replace("<br>", BETWEEN) for text in texts)
     if not any(name in told for name in about.look.names.values()):
         return shown
-    return shown._replace(caption=f"{about.explained_names} {shown.caption}")
+    return shown._replace(caption=f"{about.names_explanation} {shown.caption}")
 
 
 class Pick(NamedTuple):

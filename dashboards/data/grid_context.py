@@ -43,8 +43,8 @@ class GridContext(NamedTuple):
         return str((self.header["measure"] or {}).get("unit") or "")
 
     @property
-    def explained_names(self) -> str:
-        """What the last parts of short names stand for; empty where names speak for themselves."""
+    def names_explanation(self) -> str:
+        """A sentence that explains the last parts of short names; empty where names speak for themselves."""
         return f"Names end with {BETWEEN.join(self.parts)}." if self.parts else ""
 
     @property

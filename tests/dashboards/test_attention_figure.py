@@ -231,7 +231,7 @@ def test_the_head_of_the_answer_is_shown_unless_another_is_chosen(tmp_path: Path
     with Store.open(tmp_path / "h") as store:
         trial = with_artefacts(store, "probed", "attention_maps").filter(seed=0)["trial"][-1]
     changed = weights(0, 0)
-    changed[:, 2] *= 3  # of layer 1; all other heads are as those of softmax
+    changed[:, 2] *= 3  # in layer 1; all other heads are as those of softmax
     write_maps(layout, trial, weights(0, 0))
     write_arrays(layout, trial, "attention-01", weights=changed)
     with open_views(tmp_path / "h") as at:

@@ -76,7 +76,7 @@ def test_no_two_colours_of_a_figure_look_alike(edition: int) -> None:
     every = [oklab((style.color, style.dark)[edition]) for style in operators.values()]
     hues = [(math.degrees(math.atan2(b, a)), (light, a, b)) for light, a, b in dict.fromkeys(every)]
     alike = [(one, other) for (h, one), (k, other) in combinations(hues, 2) if min(abs(h - k), 360 - abs(h - k)) < 15]
-    assert min(math.dist(one, other) for one, other in alike) > 0.13  # of one hue
+    assert min(math.dist(one, other) for one, other in alike) > 0.13  # in one hue
     differences = [(color, dark_partners([])[color])[edition] for color in (DIVERGING[0], DIVERGING[-1])]
     every = [(style.color, style.dark)[edition] for style in operators.values()]
     assert min(math.dist(oklab(one), oklab(other)) for one in every for other in differences) > 0.12

@@ -231,7 +231,7 @@ def test_intervals_are_in_tooltips_and_the_usual_cost_is_one_that_varies(tmp_pat
     )
     assert shown.figure is not None
     points = {round(trace.x[0]): trace for trace in shown.figure.data if trace.mode == "markers+text"}
-    assert all(trace.error_y.visible is None for trace in points.values())  # 30 of them cross each other
+    assert all(trace.error_y.visible is None for trace in points.values())  # many of them would cross each other
     assert "<br>0.987 (0.787 to 1.24)<br>300<br>" in points[300].customdata[0][1]
     assert "The pointer tells the 95 % t intervals" in shown.hint
 
@@ -267,7 +267,7 @@ def test_names_keep_off_points_and_the_line() -> None:
 
 
 def test_cells_of_the_line_have_colours_and_are_first_in_the_table(tmp_path: Path) -> None:
-    """Of 12 cells the first is best, and the last, which is worst, costs least."""
+    """The first of 12 cells is best, and the last, which is worst, costs least."""
     names = [f"op{place}" for place in range(12)]
     cost = dict.fromkeys(names, 200.0) | {"op0": 100.0, "op11": 1.0}
     planted = Planted(

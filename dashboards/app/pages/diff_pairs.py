@@ -28,7 +28,7 @@ _PAIRS: Final = """
 """
 
 
-def _signed(value: float) -> str:
+def _with_sign(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
 
 
@@ -56,10 +56,10 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
     )
     ends = zip(low, high, strict=True)
-    spans = ["–" if np.isnan(least) else f"{_signed(least)} to {_signed(most)}" for least, most in ends]
+    spans = ["–" if np.isnan(least) else f"{_with_sign(least)} to {_with_sign(most)}" for least, most in ends]
     texts = data.with_columns(
         pl.Series("measurement", [f"{row['name']} {at_point(dict(row['point']))}".strip() for row in rows.to_dicts()]),
-        pl.Series("difference", map(_signed, data["difference"]), pl.String),
+        pl.Series("difference", map(_with_sign, data["difference"]), pl.String),
         pl.Series("95 % interval", spans),
     )
     first = ["measurement", "difference", "95 % interval"]

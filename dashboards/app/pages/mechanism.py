@@ -69,7 +69,7 @@ def _extremes(view: PageView) -> dict[str, Any] | None:
 
 
 @memoise
-def _shown(view: PageView) -> tuple[Sequence[str], CellLook, str]:
+def _cells_to_draw(view: PageView) -> tuple[Sequence[str], CellLook, str]:
     """Return the cells to draw, their look and words: as chosen, else the baseline, the best and the extremes."""
     about, row = grid_of(view), _extremes(view)
     cells, look = chosen_cells(view)
@@ -88,7 +88,7 @@ def _answer(view: PageView) -> str:
     row = _extremes(view)
     if row is None:
         return ""
-    names, (drawn, *_) = grid_of(view).look.names, _shown(view)
+    names, (drawn, *_) = grid_of(view).look.names, _cells_to_draw(view)
     ends = " to ".join(
         f"{number(row[end])} ({names[cell]}{'' if cell in drawn else ', not drawn'})"
         for end in ("low", "high")
@@ -144,7 +144,7 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
 
     `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
-    (cells, look, words), step = _shown(view), view.address.step
+    (cells, look, words), step = _cells_to_draw(view), view.address.step
     holes = _holes(view, cells, without=without, last=last)
     if found.is_empty():
         raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
@@ -173,7 +173,7 @@ def _lines(
     view: PageView, reading: probe_curves.ProbeReading, axis: str, mean: str, *, without: str = "", last: bool = True
 ) -> SlotContent:
     """Draw the probe along `axis`; `mean` says what a line is, `without` and `last` are those of `_notes`."""
-    cells, look, _ = _shown(view)
+    cells, look, _ = _cells_to_draw(view)
     found = probe_curves.along(view.store, reading, cells, axis)
     notes = _notes(view, found, without=without, last=last)  # it refuses an empty frame
     x, alone = "training step" if axis == "step" else axis, found["x"].n_unique() == 1
@@ -225,7 +225,7 @@ def _along(view: PageView) -> SlotContent:
 
 
 def _heads(view: PageView) -> SlotContent:
-    reading, (cells, look, _) = _reading(view)._replace(layer=None), _shown(view)
+    reading, (cells, look, _) = _reading(view)._replace(layer=None), _cells_to_draw(view)
     if not _places(view).heads:
         raise Unknown(f"{_probe(view)!r} does not tell heads apart")
     found = probe_curves.by_head(view.store, reading, cells)
@@ -247,7 +247,7 @@ def _heads(view: PageView) -> SlotContent:
 def _against(view: PageView) -> SlotContent:
     about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
-    _, look, _ = _shown(view)
+    _, look, _ = _cells_to_draw(view)
     cells = [cell.cell for cell in about.cells]
     found = probe_curves.against(view.store, reading, measure, cells)
     if found.is_empty():
