@@ -12,7 +12,7 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
-from dashboards.data.formatting import BETWEEN
+from dashboards.data.formatting import BETWEEN, NARROW_LINES, split_caption
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
@@ -98,7 +98,11 @@ def explain_names(shown: SlotContent, about: GridContext | None) -> SlotContent:
     told = "\n".join(text.replace("<br>", BETWEEN) for text in texts)
     if not any(name in told for name in about.look.names.values()):
         return shown
-    return shown._replace(caption=f"{about.names_explanation} {shown.caption}")
+    first, rest = split_caption(shown.caption, 0)
+    said = [about.names_explanation, first]
+    # what stands first is in view, with the next sentence if that is short, or begins with a small letter
+    said = said if len(" ".join(said)) <= NARROW_LINES or first[:1].islower() else said[::-1]
+    return shown._replace(caption=" ".join(filter(None, [*said, rest])))
 
 
 class Pick(NamedTuple):

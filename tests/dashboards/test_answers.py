@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import polars as pl
 import pytest
 from dashboard_site import ServeSite, Site
 from hypothesis import given, strategies as st
-from known_campaign import Line, Planted, plant, seen
+from known_campaign import Line, Planted, open_view, plant, seen
 from playwright.sync_api import Page
 from synthetic import plan_lines, write_campaign
 
 from dashboards import write_report
 from dashboards.app.frame import control_props, controls, words
-from dashboards.app.page import Control, SlotContent
+from dashboards.app.page import Control, Key, SlotContent, explain_names
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.pages.factors import FACTORS
@@ -25,7 +26,7 @@ from dashboards.app.pages.run import RUN
 from dashboards.data.captions import lead_by_axes, name_best, rank_axes
 from dashboards.data.formatting import split_caption
 from dashboards.data.grid_context import CellLook, GridContext
-from dashboards.theme.styles import CellStyle
+from dashboards.theme.styles import REST, CellStyle
 from store.analysis.verdicts import GridMeasure
 from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
@@ -267,6 +268,11 @@ def test_figures_with_short_names_say_what_these_end_with(tmp_path: Path) -> Non
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, seeds=range(3), steps=2, sigma_f=(5,))
     overview, factors_page, curves = (seen(tmp_path, page).slots for page in (OVERVIEW, FACTORS, CURVES))
     for shown in (overview["differences"], overview["progress"], curves["curves"]):
-        assert shown.caption.startswith("Names end with width. ")
+        assert "Names end with width. " in split_caption(shown.caption)[0]
+    long = SlotContent(
+        go.Figure(), "Share of " + "many seeds " * 12 + "is told. More.", legend=[Key(REST, "SSA · 32", "x")]
+    )
+    with open_view(tmp_path, OVERVIEW) as view:
+        assert explain_names(long, view.about).caption.endswith(" is told. Names end with width. More.")
     assert "Names end" not in factors_page["pivot"].caption  # its axes are named
     assert "Names end with width." in write_report(tmp_path).read_text(encoding="utf-8")

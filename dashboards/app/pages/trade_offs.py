@@ -224,8 +224,9 @@ def _parallel(view: PageView) -> SlotContent:
         message = f"This page shows the {n} of {count(kept.height, 'cell')} with {said}. Ranges above takes them back."
     words = f"{against.title} ({found.x.better} is better) and {measures.words(view)}"
     caption = (
-        f"A line per cell, {count(kept.height, 'cell')}, {n_words(kept)} seeds: its level on each axis in the "
-        f"grid's order, then {words}: {_averages(found)}. Faint: cells without a colour of their own.{left_out}"
+        f"A line per cell, {count(kept.height, 'cell')}, {n_words(kept)} seeds. First its level on each axis in the "
+        f"grid's order, then {words}. Averages: {_averages(found)}. Faint: cells without a colour of their "
+        f"own.{left_out}"
     )
     legend = [cell_key(look, cell) for cell in kept["cell"] if look.styles[cell] != REST]
     hint = "Drag over a part of an axis to keep the cells inside."
