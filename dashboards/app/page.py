@@ -100,7 +100,7 @@ def explain_names(shown: SlotContent, about: GridContext | None) -> SlotContent:
         return shown
     first, rest = split_caption(shown.caption, 0)
     said = [about.names_explanation, first]
-    # what stands first is in view, with the next sentence if that is short, or begins with a small letter
+    # the first sentence is in view, with the next one if that is short, or begins with a small letter
     said = said if len(" ".join(said)) <= NARROW_LINES or first[:1].islower() else said[::-1]
     return shown._replace(caption=" ".join(filter(None, [*said, rest])))
 
