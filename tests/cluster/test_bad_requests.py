@@ -112,13 +112,11 @@ def test_an_sbatch_that_answers_nonsense_leaves_nothing_queued(
 def test_the_job_is_not_the_first_number_that_a_site_prints(
     cluster: Cluster, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = (
-        "echo 'Submitted with care: job 7 is welcome'; $real \"$@\"; echo 'Submitted batch job is what you read'; exit"
-    )
+    body = "echo 'Submitted: job 7000007 is welcome'; $real \"$@\"; echo 'Submitted batch job is what you read'; exit"
     with instead_of_sbatch(user, monkeypatch, body):
         submission = user.queues()
     (array,) = submission.classes[0].arrays
-    assert array.job != 7
+    assert array.job != 7000007
     assert cluster.run("squeue", "-h", "-o", "%F %j").split()[:2] == [str(array.job), f"ablate-{submission.submission}"]
     wait_until_over(cluster)
     assert user.same_as_local()
