@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from grid.errors import SpecError
 from grid.names import some
-from runners.cli.options import Campaign, Flag, Json, WholeGrid
+from runners.cli.options import Campaign, Json, WholeGrid
 from runners.cli.resolve import choose_grid, find_several, open_campaign
 from runners.cli.verdict_text import sort_by_plan
 from runners.output import format_count, tell, write, write_json, write_prose, write_table
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from store.files.annotations import Subject
-    from store.store import Store
 
 _TAGGED = """
     SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial,
@@ -120,7 +119,7 @@ def _annotate(
         tell(f"no tag has changed{'; --grid NAME removes tags of a grid' if remove and grid is None else ''}")
 
 
-def rm(*query: str, grid: str | None = None, dry_run: Flag = False, campaign: Campaign = None) -> None:
+def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
     """Remove trials, or a grid, into the campaign's trash; nothing else is lost.
 
     A trial that another grid plans keeps its results. Trials that are queued or running are not removed.
@@ -132,10 +131,8 @@ def rm(*query: str, grid: str | None = None, dry_run: Flag = False, campaign: Ca
         that grid loses them.
     grid
         A grid as a whole, with the results that no other grid plans.
-    dry_run
-        List what would be removed, and remove nothing.
     """
-    from runners.monitoring.remove import choose_removed, remove_trials, trials_of
+    from runners.monitoring.remove import remove_trials, trials_of
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
 
@@ -147,32 +144,12 @@ def rm(*query: str, grid: str | None = None, dry_run: Flag = False, campaign: Ca
         known = set(store.sql("SELECT DISTINCT trial FROM grid_trial")["trial"])
         if known.intersection(keys):
             planned = select_planned(store, query)
-        where, loose = locate_trials(store), [key for key in keys if key not in known]
-        if dry_run:
-            *_, gone, kept = choose_removed(store, planned, loose, where)
-            _write_removed(store, gone)
-        else:
-            removed, kept, place = remove_trials(store, planned, loose, where)
+        where = locate_trials(store)
+        removed, kept, place = remove_trials(store, planned, [key for key in keys if key not in known], where)
+    write(f"{format_count(removed, 'trial')} removed" if grid is None else f"grid {grid} and {removed} trials removed")
     if kept:
         tell(f"another grid plans {format_count(kept, 'more trial')}; the results stay")
-    if dry_run:
-        tell("nothing is removed; leave --dry-run out to remove it")
-        return
-    write(f"{format_count(removed, 'trial')} removed" if grid is None else f"grid {grid} and {removed} trials removed")
     tell(f"the files lie in {place}; `cp -a trash/{place.name}/. .` in the campaign restores them")
-
-
-def _write_removed(store: "Store", trials: Sequence[str]) -> None:
-    """Write a line for the trials of each cell of each grid that would be removed."""
-    import polars as pl
-
-    query = "SELECT grid, cell, label, seed FROM grid_trial WHERE list_contains($trials, trial) ORDER BY grid, position"
-    rows = sort_by_plan(store, store.sql(query, {"trials": trials}))
-    cells = rows.group_by("grid", "cell", "label", maintain_order=True).agg(pl.len(), pl.col("seed"))
-    write(f"would be removed: {format_count(len(trials), 'trial')}")
-    lines = [(label, grid, n, some([*map(str, seeds)], 8)) for grid, _, label, n, seeds in cells.rows()]
-    if lines:  # others are trials of no grid
-        write_table(["cell", "grid", "n", "seeds"], lines, labels=1)
 
 
 def rename(old: str, new: str, /, *, campaign: Campaign = None) -> None:

@@ -34,26 +34,6 @@ def remove_trials(
 
     Raises SpecError if one is queued or running.
     """
-    leaving, needed, gone, kept = choose_removed(store, planned, more, where)
-    layout = store.layout
-    trash = Trash(layout, submission_id(), gone)
-    for grid, trials in leaving.items():
-        _take_from_grid(layout, trash, grid, trials, needed)
-    for trial in gone:
-        trash.take_trial(trial)
-    return len(gone), kept, trash.place
-
-
-def choose_removed(
-    store: Store, planned: Iterable[tuple[str, str]], more: Iterable[str], where: TrialLocations
-) -> tuple[dict[str, set[str]], set[str], list[str], int]:
-    """Return what `remove_trials` does.
-
-    Returns:
-        the trials that leave each grid, those that another grid needs, those whose results go, and how many stay.
-
-    Raises SpecError if one is queued or running.
-    """
     leaving: dict[str, set[str]] = defaultdict(set)
     for grid, trial in planned:
         leaving[grid].add(trial)
@@ -65,7 +45,13 @@ def choose_removed(
     }
     gone = sorted(wanted - needed)
     _require_free(gone, where)
-    return leaving, needed, gone, len(wanted) - len(gone)
+    layout = store.layout
+    trash = Trash(layout, submission_id(), gone)
+    for grid, trials in leaving.items():
+        _take_from_grid(layout, trash, grid, trials, needed)
+    for trial in gone:
+        trash.take_trial(trial)
+    return len(gone), len(wanted) - len(gone), trash.place
 
 
 def rename_grid(store: Store, old: str, new: str, where: TrialLocations) -> None:

@@ -88,17 +88,6 @@ def test_removed_trials_count_nowhere_and_the_others_as_before(campaign: Path, a
     assert check_campaign(campaign) == []
 
 
-def test_a_dry_run_lists_what_would_be_removed_and_removes_nothing(campaign: Path, ablate: Ablate) -> None:
-    before = tables(campaign)
-    said = ablate("rm", "grid=first", "seed=0", "--dry-run", "--campaign", campaign)
-    lines = said.out.splitlines()
-    assert lines[0] == f"would be removed: {len(keys(campaign, 'first', 0))} trials"
-    assert all(line.split()[-3:] == ["first", "1", "0"] for line in lines[2:])
-    assert "nothing is removed" in said.err
-    assert tables(campaign) == before
-    assert not (campaign / "trash").exists()
-
-
 @pytest.mark.parametrize("words", [["seed=0"], ["grid=second", "seed=1"]])
 def test_moving_the_files_back_restores_everything(campaign: Path, words: list[str]) -> None:
     with Store.open(campaign, refresh=False) as store:
