@@ -124,12 +124,12 @@ def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, 
     shown = [{label_of(json.loads(of[at])) for _, of in fields if of[at] != _ABSENT} for at in range(len(runs))]
     parts = [{part.rpartition("=")[2] for part in label if part not in common} for label in labels]
     repeats = any(parts) and all(found <= values for found, values in zip(parts, shown, strict=True))
-    if repeats and common:
-        write(f"all trials: {', '.join(common)}")
+    if shared := repeats and bool(common):
+        write(f"in all labels: {BETWEEN.join(common)}")
     headings = ["trial", *([] if repeats else ["cell"]), *(path for path, _ in fields)]
     names = [[run.name] if repeats else [run.name, run.label] for run in runs]
     rows = [(*name, *(values[at] for _, values in fields)) for at, name in enumerate(names)]
-    return write_table(headings, rows, blocks=True) + (repeats and len(common) > 0)
+    return write_table(headings, rows, blocks=True) + shared
 
 
 def _shorten_names(runs: "Sequence[_ComparedTrial]") -> "list[_ComparedTrial]":

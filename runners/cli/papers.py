@@ -1,5 +1,6 @@
 """The command `papers`: tables and figures of the papers, their grids, and your results beside printed values."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -103,15 +104,16 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
         _write_printed(grids.number, number, as_json=as_json)
         tell(how)
         return
-    seeds = _write_published(place, grids, grid, number, as_json=as_json)
+    seeds = _write_published(place, grids, grids.item(name), grid, as_json=as_json)
     tell(f"ours: {format_count(seeds, 'seed')} of {place.with_suffix('.parquet')}; {how}")
 
 
-def _write_published(place: Path, grids: PaperGrids, grid: str, table: int, *, as_json: bool) -> int:
+def _write_published(place: Path, grids: PaperGrids, item: PaperItem, grid: str, *, as_json: bool) -> int:
     """Write the result of a grid beside a table, or below it where nothing is comparable; return how many seeds."""
-    from dashboards.papers.paper_tables import read_beside
+    from dashboards.papers.paper_tables import list_needs, read_beside
     from store.analysis.grid_results import open_result
 
+    table = int(item.name.removeprefix("table"))
     specs = {planned.cell: planned.trial.data() for planned in grids.grids[grid].cells()}
     with open_result(place.parent, grid, specs) as store:
         found = read_beside(store, grid, grids.number, table)
@@ -120,8 +122,14 @@ def _write_published(place: Path, grids: PaperGrids, grid: str, table: int, *, a
         else:
             _write_printed(grids.number, table, as_json=False)
             why = Counter(found["why"]).most_common(1)[0][0]
-            tell(f"no value of ours stands beside a printed one: {why}; the grid's own measure follows")
-            _write_means(store, grid)
+            recorded = store.sql("SELECT DISTINCT name FROM v_probe")["name"].to_list()
+            names = [name for name in list_needs(grids.number, table) if name in recorded]
+            said = f"no value of ours stands beside a printed one: {why}"
+            if names or not item.of:
+                tell(f"{said}; what ours has follows")
+                _write_means(store, grid, names, own=not item.of)
+            else:
+                tell(f"{said}; docs/results.md has what {item.of} measured")
         return len(store.grid(grid)["seeds"])
 
 
@@ -132,17 +140,28 @@ def _write_own(found: "pl.DataFrame", *, as_json: bool, warnings: Sequence[str])
         write_beside(found)
 
 
-def _write_means(store: "Store", grid: str) -> None:
-    """Write the mean of the grid's measure over seeds, by cell."""
+def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) -> None:
+    """Write means over seeds, by cell: of each point of probes over layers and heads; of the grid's `own` measure."""
     from dashboards.data.captions import describe_measure
     from dashboards.data.grid_context import averages
     from store.analysis.verdicts import measure_of
 
     measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"].get("unit", "")
-    means = dict(averages(store, grid, measure).select("cell", "value").iter_rows())
-    cells = store.progress(grid).iter_rows(named=True)
-    rows = [(row["label"], row["ok"], round_value(means.get(row["cell"]))) for row in cells]
-    write_table(("cell", "seeds", describe_measure(measure, unit)), rows)
+    columns = {describe_measure(measure, unit): averages(store, grid, measure).rename({"value": "mean"})} if own else {}
+    found = store.sql(
+        "SELECT cell, name, point::JSON::VARCHAR AS point, avg(value) AS mean FROM v_probe JOIN grid_trial "
+        "USING (trial) WHERE grid = $grid AND list_contains($names, name) GROUP BY ALL ORDER BY name, point",
+        {"grid": grid, "names": list(names)},
+    )
+    for (name, point), part in found.group_by("name", "point", maintain_order=True):
+        at = ", ".join(f"{axis}={value:g}" for axis, value in json.loads(str(point)).items())
+        columns[f"{name} {at}".rstrip()] = part
+    means = [dict(part.select("cell", "mean").iter_rows()) for part in columns.values()]
+    rows = [
+        (row["label"], row["ok"], *(round_value(each.get(row["cell"])) for each in means))
+        for row in store.progress(grid).iter_rows(named=True)
+    ]
+    write_table(("cell", "seeds", *columns), rows, labels=1)
 
 
 def _write_printed(paper: str, table: int, *, as_json: bool) -> None:

@@ -122,7 +122,7 @@ def table(
     ----------
     why
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
-        a query: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'. Of several cells, the reason of each.
+        a query: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'. Several cells get a line each.
     """
     import polars as pl
 
@@ -213,9 +213,13 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         several = verdicts(store, grid, measure=measure).rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
+        compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
     if of.as_json:
-        write_json("why", rows if found is None else found, warnings)
+        write_json("why" if found else "table", found or rows, warnings)
     elif found is None:
+        for cell in cells:
+            if cell not in compared:
+                write_prose(f"{names[cell]}: baseline")
         for row in rows:
             write_prose(f"{row['label']}: {row['verdict']}; {row['reason']}")
     else:

@@ -121,9 +121,7 @@ def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | 
             chosen,
         )
         order = frame.columns
-        frame = (
-            frame.drop("planned", "ok", "unreadable").join(counted, on="cell", maintain_order="left").select(order)
-        )
+        frame = frame.drop("planned", "ok", "unreadable").join(counted, on="cell", maintain_order="left").select(order)
     trials = store.sql(
         f"SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE {of_these} AND t.status <> 'ok'",
         chosen,

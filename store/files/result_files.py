@@ -42,7 +42,8 @@ def read_about(place: Path) -> dict[str, Any]:
                 f"this version reads result files of version {SCHEMA}; {place} has version {about['schema']}: "
                 "collect the results of the campaign again"
             )
-        return {"header": about["header"], "cost": about["cost"]}
+        header, cost = about["header"], about["cost"]
+        return {"header": {**header, "measure": {**header["measure"]}}, "cost": {**cost, "hours": float(cost["hours"])}}
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise damage_error(place, error) from error
 

@@ -131,7 +131,7 @@ def test_trials_of_a_query_are_in_the_order_of_the_plan(tmp_path: Path, ablate: 
 def test_a_label_is_left_out_where_columns_repeat_it(tmp_path: Path, ablate: Ablate) -> None:
     root = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"width": (8, 16, 32)}, seeds=range(3)).root
     first, head, *rows = ablate("compare", "operator=SSA", "seed=0", "--campaign", root).out.splitlines()
-    assert (first, head.split()) == ("all trials: SSA", ["trial", "operator.width"])
+    assert (first, head.split()) == ("in all labels: SSA", ["trial", "operator.width"])
     assert [row.split()[1] for row in rows[:3]] == ["8", "16", "32"]
     head, row, *_ = ablate("compare", "operator=SSA", "width=8", "--campaign", root).out.splitlines()
     assert (head.split(), row.split()[1:]) == (["trial", "cell", "seed"], ["SSA", "·", "8", "0"])

@@ -90,7 +90,23 @@ def test_results_that_nothing_printed_is_comparable_with_follow_the_table(
     assert execute(["papers", "attention_sink:table6"]) == 0
     told = capsys.readouterr()
     assert "no value of ours stands beside a printed one: no cell of the grid has batch" in told.err
-    assert re.search(r"^batch=32 +3 +2.04$", told.out, re.MULTILINE)
+    assert re.search(r"^batch=32 +3 +2.04 +0$", told.out, re.MULTILINE)
+
+
+def test_probes_that_a_table_names_are_shown_by_cell_and_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = copy_result("affine_scaled", "table1-cpu", tmp_path)
+    runs = pl.read_parquet(place.with_suffix(".parquet")).filter(name="gradient_spikes", label="1B · softmax")
+    assert execute(["papers", "affine_scaled:table5"]) == 0
+    told = capsys.readouterr().out
+    (row,) = [line.split() for line in told.splitlines() if line.startswith("1B · softmax")]
+    by_k = [runs.filter(pl.col("point").str.contains(f'"k":{k}'))["value"].mean() for k in (6, 9)]
+    assert [float(value) for value in row[3:]] == [5, *map(pytest.approx, by_k)]
+    copy_result("integral", "table9-cpu", tmp_path)
+    assert execute(["papers", "integral:table2"]) == 0
+    assert "docs/results.md has what table9 measured" in capsys.readouterr().err
 
 
 def test_results_of_another_version_are_not_called_published_and_are_refused(
@@ -106,6 +122,11 @@ def test_results_of_another_version_are_not_called_published_and_are_refused(
     place.write_text('{"schema": 2}')
     assert execute(["papers", "attention_sink:table6"]) == 6
     assert "results/attention_sink/table6-cpu.json has version 2" in capsys.readouterr().err
+    whole = json.loads(copy_result("attention_sink", "table6-cpu", tmp_path / "whole").read_text())
+    for part, broken in (("cost", {"hours": None}), ("header", {"grid": "table6-cpu"})):
+        place.write_text(json.dumps(whole | {part: broken}))
+        assert execute(["papers", "attention_sink:table6"]) == 6
+        assert execute(["papers", "attention_sink"]) == 0
     states = {each.item: each for each in item_states("attention_sink", "cpu", tmp_path / "c", count=False)}
     assert (states["table6"].state, states["table6"].published_hours) == ("planned", None)
 
