@@ -4,7 +4,8 @@ Seven grids, one per task, with the same operators and seeds. Recall, induction,
 trained on 32 tokens and compared on 64 or 128. Grammar and text are compared by the loss at the end of windows of four
 times the training length, functions on prompts as in training. A task deserves a larger grid if some variant differs
 from softmax on it. An eighth grid asks why FoX stays at chance on induction: its
-forget gate starts at 0.5, 0.9 or 0.99. A ninth repeats the start that was best with new seeds.
+forget gate starts at 0.5, 0.9 or 0.99. A ninth repeats the start that was best with new seeds. A tenth
+trains the needle longer, which no operator learns.
 """
 
 from principled_components import ACCURACY, ERROR, functions, grammar, induction, margin
@@ -87,4 +88,14 @@ grammar_screening = screening("grammar-screening", sentences, LAST.changed(point
 text_screening = screening("text-screening", text, LAST.changed(point={"length": 256}))
 functions_screening = screening("functions-screening", functions, ERROR)
 start_screening = screening("start-screening", induction, ACCURACY, starts)
+needle_longer = Grid(  # does it take more steps?
+    name="needle-longer",
+    base=needle.changed(training=induction.training.changed(steps=6000)),
+    axes=[
+        over("training.optimiser.lr", [1e-3, 3e-3]),
+        over("operator", [softmax(), starts["FoX from 0.99"]], labels=["softmax", "FoX from 0.99"]),
+    ],
+    seeds=[0],
+    measure=ACCURACY.changed(point={"length": 32, "depth": 0.5}),
+)
 start_confirmation = screening("start-confirmation", induction, ACCURACY, best_start, seeds=range(100, 110))

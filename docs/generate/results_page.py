@@ -53,19 +53,22 @@ def make_results_page() -> dict[str, str]:
 
 
 def _summarise(about: Path) -> str:
-    """Count the verdicts of every grid at its planned measure; its section is the heading before its first table."""
+    """Count the verdicts of every table of cells or effects at the planned measure, with the heading before it."""
     text = about.read_text(encoding="utf-8")
     title, rows = text.partition("\n")[0].lstrip("# "), []
     for call in _CALL.finditer(text):
-        if call[1] != "verdicts" or " " in call[2]:
+        if call[1] not in ("verdicts", "effects") or " " in call[2]:
             continue
         result = read(about.parent, call[2])
-        found = _verdicts(result, measure := result.measure())
+        measure, judged = result.measure(), call[1] == "verdicts"
+        found = _verdicts(result, measure) if judged else _contrasts(result, measure, every=True)
         heading = re.findall(r"^#+ (.+)$", text[: call.start()], re.MULTILINE)[-1]
         anchor = re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
         counts = [str(found.filter(verdict=word).height or "") for word in _WORDS[:5]]
-        rows.append((f"[{heading}](#{anchor})", call[2], *counts, _range_found(found, measure)))
-    heads = (title, "grid", *(word.partition(",")[0] for word in _WORDS[:5]), "undecided cells find")
+        unit = result.header["measure"]["unit"] if measure.scale == "linear" else ""
+        finds = " ".join(filter(None, (_range_found(found, measure), unit))) if counts[-1] else ""
+        rows.append((f"[{heading}](#{anchor})", call[2], *counts, finds))
+    heads = (title, "grid", *(word.partition(",")[0] for word in _WORDS[:5]), "undecided, found with 80 % power")
     return table(heads, rows)
 
 
@@ -183,7 +186,10 @@ def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
 def _size(value: float | None, measure: GridMeasure) -> str:
     if value is None:
         return ""
-    return f"{value:.2g}" if measure.scale == "linear" else f"{100 * math.expm1(value):.2g} %"
+    if measure.scale == "linear":
+        return f"{value:.2g}"
+    percent = 100 * math.expm1(value)
+    return f"{percent:,.0f} %" if percent >= 100 else f"{percent:.2g} %"
 
 
 def _change(value: float | None, measure: GridMeasure) -> str:
