@@ -1,6 +1,7 @@
 """Tables on a terminal: which cells, in which order, with which columns, and that they fit."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -283,6 +284,12 @@ def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: C
         lines = ablate("table", "--why", words, "--campaign", campaign).out
         reasons = [f"{row['label']}: {row['verdict']}; {row['reason']}" for row in rows]
         assert " ".join(lines.split()) == " ".join(reasons)
+    assert (
+        json.loads(ablate("table", "--why", "SSA", "--json", "--campaign", campaign).out)["schema"] == "ablate/table/1"
+    )
+    assert re.search(
+        r"^softmax · [\d.]+: baseline$", ablate("table", "--why", "softmax", "--campaign", campaign).out, re.M
+    )
 
 
 def test_levels_with_blanks_are_quoted_in_a_query(long_campaign: Path, ablate: Callable) -> None:
