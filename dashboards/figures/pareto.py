@@ -128,7 +128,8 @@ def place_names(
 ) -> dict[str, str]:
     """The side of its point where each name lies in the frame and on nothing else; a name without one has none.
 
-    Names keep off each other, off all points, and off the line of cells with `names`, which steps in `shape`.
+    No other point is as near to a name as its own. Names keep off each other, off all points, and off the line of cells
+    with `names`, which steps in `shape`.
     """
     placed = dict[str, str]()
     if not all("range" in axis for axis in axes):
@@ -151,11 +152,18 @@ def place_names(
             low = y + (2 if "top" in side else -2 - height)
             box = (left, low, left + width, low + height)
             clear = (box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in taken)
-            if left >= 0 and box[2] <= _FRAME[0] and all(clear):
+            apart = (_gap(box, at) > _gap(box, places[cell]) for at in places.values() if at != places[cell])
+            if left >= 0 and box[2] <= _FRAME[0] and all(clear) and all(apart):
                 placed[cell] = side
                 taken.append(box)
                 break
     return placed
+
+
+def _gap(box: tuple[float, float, float, float], at: Sequence[float]) -> float:
+    """How far a point lies from a box: left, low, right, high."""
+    (left, low, right, high), (x, y) = box, at
+    return math.hypot(max(left - x, 0, x - right), max(low - y, 0, y - high))
 
 
 def _pixels(value: float, axis: Mapping[str, Any], size: int) -> float:

@@ -266,6 +266,13 @@ def test_names_keep_off_points_and_the_line() -> None:
     assert place_names(found, {"a": "a name", "b": ""}, axes)["a"] == "bottom right"  # above it the line goes up
 
 
+def test_no_name_stands_at_the_point_of_another_cell() -> None:
+    """Cells of equal cost stand above each other, 19 pixels apart."""
+    axes = [{"type": "linear", "range": [0.0, 10.0]}] * 2
+    found = pl.DataFrame({"cell": ["a", "above"], "x": [5.0, 5.0], "value": [5.0, 5.48]})
+    assert place_names(found, {"a": "a name"}, axes) == {"a": "bottom right"}
+
+
 def test_cells_of_the_line_have_colours_and_are_first_in_the_table(tmp_path: Path) -> None:
     """The first of 12 cells is best, and the last, which is worst, costs least."""
     names = [f"op{place}" for place in range(12)]
