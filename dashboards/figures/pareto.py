@@ -28,8 +28,8 @@ _FRAME: Final = (1000, 400)  # pixels of the usual frame, in which names are pla
 _LETTER: Final = (7, 16)  # pixels of a letter of a name
 _RADIUS: Final = 8  # pixels of a point
 _BESIDE: Final = ("top right", "bottom right", "top left", "bottom left")
-FRONT: Final = shared_style(MUTED)
-"""The line along the best, whose colour no cell and no verdict has."""
+FRONT: Final = shared_style(MUTED, "8px,3px", "line-ew")
+"""The line along the best; no verdict has its colour, and its dashes tell it from other cells in `REST`."""
 Row = Mapping[str, Any]
 
 
@@ -99,7 +99,7 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     best = found.frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
     shape: Literal["hv", "vh"] = "hv" if found.x.better == "lower" else "vh"
-    line = {"color": FRONT.color, "width": 2, "shape": shape}
+    line = {"color": FRONT.color, "width": 2, "dash": FRONT.dash, "shape": shape}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
     named = best["cell"].to_list() if best.height <= _MOST_NAMES else []

@@ -16,6 +16,7 @@ from dashboards.app.page import SlotContent
 from dashboards.app.pages.trade_offs import TRADE_OFFS
 from dashboards.data.grid_context import MOST_CURVES
 from dashboards.figures.pareto import on_steps, place_names
+from dashboards.html.blocks import strokes
 from dashboards.theme.styles import DIVERGING, REST
 from store import Store
 from store.analysis.pareto import read_objectives
@@ -295,6 +296,9 @@ def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) ->
     assert "Grey: 3 other cells." in shown.caption
     (entry,) = (key for key in shown.legend if key.style == REST)
     assert entry.note == "3"
+    line = shown.figure.data[0].line
+    assert line.dash == shown.legend[-1].style.dash != REST.dash  # both are grey
+    assert "circle" not in strokes(shown.legend[-1].style, line.color, "white")
     grey = [trace for trace in shown.figure.data if trace.legendgroup == entry.key and trace.mode == "markers+text"]
     assert sum(len(trace.x) for trace in grey) == 3
 
