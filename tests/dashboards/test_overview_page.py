@@ -232,5 +232,6 @@ def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: 
     assert second.startswith("No variant is shown to differ from")
     assert shown.figure is not None
     assert "depth<br>2 against 1" in shown.figure.layout.yaxis.ticktext  # the axes, not 11 undecided cells
+    assert "baseline" not in OVERVIEW.slots[0].title  # each axis is averaged over the others
     assert all(trace.customdata is None for trace in shown.figure.data)  # a click opens no cell
     assert '<p class="lead">One axis matters' in write_report(tmp_path).read_text(encoding="utf-8")
