@@ -221,6 +221,16 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
         assert "has no column 'colour'" in show(view, search).message
 
 
+def test_means_are_sorted_by_any_of_their_columns_until_rows_are_trials_again(campaign: Campaign) -> None:
+    found = seen(campaign.root, RUNS, "?by=operator&sort=-± SD")
+    assert found.frame("runs")["± SD"].is_sorted(descending=True, nulls_last=True)
+    assert {"-± SD", "± SD", "-ok"} <= {*found.controls["sort"].options}
+    assert found.controls["by"].resets == ("sort",)  # a trial has no spread
+    assert "± SD" not in seen(campaign.root, RUNS, "?by=operator&columns=step").controls["sort"].options
+    heads = {each["field"]: each for each in found.slots["runs"].columns}
+    assert "~" in heads["step"]["valueFormatter"]["function"]  # 60, not 60.00
+
+
 def test_names_of_cells_are_left_out_where_columns_of_axes_say_the_same(view: PageView) -> None:
     def shown(search: str) -> bool:
         return not next(column for column in show(view, search).columns if column["field"] == "label").get("hide")

@@ -191,7 +191,12 @@ def _group_rows(about: GridContext, found: pl.DataFrame, by: str, order: str, me
         require("the table", "column", name or by, found.columns)
         order = ""
     shown = _sort(means, order)
-    names = {name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns}
+    names: dict[str, dict[str, Any]] = {
+        name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns
+    }
+    for name in numbers:
+        if found[name].dtype.is_integer():
+            names[name]["valueFormatter"] = {"function": _EXACT}
     listed = _mark_order(columns(shown.drop("trial"), names), order)
     spread = f" {_SPREAD}: standard deviation over these trials." if _SPREAD in means.columns else ""
     caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value.{spread}"
@@ -262,12 +267,15 @@ def _controls(view: PageView) -> Sequence[Control]:
     names = {name: _title(name) for name in [*pickable(about, found), *usual]}
     hint = "What varies comes first; measurements are the last values"
     sortable = [*ALWAYS, *(view.address.columns or usual)]
-    sorted_by = [*sortable, *(("trials", "ok") if view.address.by else ())]
+    measure = "" if about.measure is None else _full_name(about, found, about.measure.name)
+    spread = [_SPREAD] if measure in sortable and measure != view.address.by else []
+    sorted_by = [*sortable, *(("trials", "ok", *spread) if view.address.by else ())]
+    groups = {"": "nothing", **{name: _title(name) for name in sortable[1:]}}
     orders = {"": "grid", **{name: _title(name) for name in sorted_by}}
     orders |= {f"-{name}": f"{_title(name)}, descending" for name in sorted_by}
     return (
         Control("filter", "Filter", "text", hint=HELP),
-        Control("by", "Group by", "choice", {"": "nothing", **{name: _title(name) for name in sortable[1:]}}, usual=""),
+        Control("by", "Group by", "choice", groups, usual="", resets=("sort",)),
         Control("sort", "Sort by", "choice", orders, usual=""),
         Control("columns", "Columns", "choices", names, hint, usual),
         Control("pin", "Pinned", "choices", options(view.address.pin)),
