@@ -29,7 +29,6 @@ from store.campaign import only
 from store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
-
 _LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
 _LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
@@ -106,7 +105,7 @@ class Engine:
         there = self._kept.get(key)
         if there is not None and there.done() and there.exception() is None:
             _require_options(page, there.result()[1], address)
-        check = page.check if search else None
+        check = page.check if search and not self._kept.has_passed(key) else None
         if not key[1] or not (keeps or search) or (there is not None and check is None):
             return  # nothing can be read yet, there is nothing to check, or it is there
         with ExitStack() as opened:
@@ -114,6 +113,7 @@ class Engine:
             controls = _controls(page, view) if search and page.checks and there is None else None
             if check is not None:
                 check(view)
+                self._kept.note_passed(key)
             _require_options(page, controls or (), address)
             if keeps and there is None:
                 self._kept.start(partial(_make_page, page, view, controls, opened.pop_all()), key)

@@ -22,10 +22,21 @@ class PageCache(Generic[T]):
 
     def __init__(self) -> None:
         self._pages: OrderedDict[PageKey, Future[T]] = OrderedDict()
+        self._passed: OrderedDict[PageKey, None] = OrderedDict()
         self._slots = BoundedSemaphore(_AT_ONCE)
 
     def get(self, key: PageKey) -> Future[T] | None:
         return self._pages.get(key)
+
+    def has_passed(self, key: PageKey) -> bool:
+        """True if `note_passed` was called for this page lately."""
+        return key in self._passed
+
+    def note_passed(self, key: PageKey) -> None:
+        """Remember that the address of a page names nothing that is missing."""
+        self._passed[key] = None
+        if len(self._passed) > _MOST_KEPT:
+            self._passed.popitem(last=False)
 
     def drop(self, key: PageKey) -> None:
         self._pages.pop(key, None)

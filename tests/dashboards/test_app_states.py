@@ -3,7 +3,6 @@
 import gzip
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,12 +23,11 @@ from dashboards.app.address import Address, read, replace_fields, save, saved_vi
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
-from dashboards.app.page import AS_ABOVE, Control, PageView, Slot, SlotContent
+from dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.pages.curves import CURVES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
-from store import Layout
 from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
@@ -237,42 +235,6 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
         assert client.get(f"/{address}").status_code == 200, address
 
 
-def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None:
-    campaigns = Campaigns([runs])
-    with campaigns.reading("runs"):
-        pass
-    engine = Engine(campaigns, PAGES)
-    engine.show("/runs/curves", "?metric=nope", "light")
-    with pytest.raises(Unknown, match="page Curves has no metrics 'nope'"):
-        engine.begin("runs", engine.page_named("curves"), "?metric=nope")
-    engine.show("/runs/runs", "?sort=zzz", "light")
-    with pytest.raises(Unknown, match="has no column 'zzz'"):
-        engine.begin("runs", engine.page_named("runs"), "?sort=zzz")
-
-
-def test_a_page_with_an_address_of_its_own_is_made_once_from_the_first_request_on(runs: Path) -> None:
-    made: list[str] = []
-
-    def note(view: PageView) -> SlotContent:
-        made.append("slot")
-        return SlotContent(message=view.address.band)
-
-    def note_controls(view: PageView) -> Sequence[Control]:
-        made.append("controls")
-        return CURVES.controls(view)
-
-    page = CURVES._replace(slots=[CURVES.slots[0]._replace(make=note)], controls=note_controls)
-    campaigns = Campaigns([runs])
-    with campaigns.reading("runs"):
-        pass
-    engine = Engine(campaigns, [page])
-    engine.begin("runs", page, "?band=range")
-    for _ in range(2):
-        shown, *_ = engine.show("/runs/curves", "?band=range", "light")
-        assert "range" in texts(shown)
-    assert sorted(made) == ["controls", "slot"]
-
-
 def test_texts_travel_compressed_and_are_the_same(campaigns: Campaigns) -> None:
     client = make_app(campaigns, PAGES).server.test_client()
     scripts = re.findall(r'"(/_dash-component-suites/[^"]+)"', client.get("/").text)
@@ -393,23 +355,3 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
         finally:
             campaigns.close()
     assert "cannot bring in what is new" in caplog.text
-
-
-def test_a_page_of_a_grid_is_made_once_while_nothing_is_new(runs: Path) -> None:
-    made = []
-
-    def make(view: PageView) -> SlotContent:
-        made.append(view.address)
-        return SlotContent(message="here")
-
-    page = PAGES[0]._replace(slots=(Slot("one", "One", make, "words"),))
-    campaigns = Campaigns([runs])
-    with campaigns.reading("runs"):  # the first reader brings in the results
-        pass
-    engine = Engine(campaigns, [page])
-    for search in ("", "", "?hide=a", ""):
-        assert "here" in texts(engine.show("/runs/overview", search, "dark")[0])
-    assert len(made) == 2
-    os.utime(Layout(runs).snapshot)
-    engine.show("/runs/overview", "", "light")
-    assert len(made) == 3
