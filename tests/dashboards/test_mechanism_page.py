@@ -162,7 +162,7 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
         shares.append(1 - within / sum((value - mean(flat)) ** 2 for value in flat))
     assert found["share"].to_list()[:2] == pytest.approx(shares)
     assert found["share"][2] is None
-    assert shown.answer.startswith("Apart differs most between cells: 0.6 (softmax) to 5.6 (SSA); cells explain 100%")
+    assert shown.answer.startswith("Apart differs most between cells: 0.6 (softmax) to 5.6 (SSA); cells explain 100 %")
 
 
 def test_the_page_prefers_a_probe_that_all_cells_have(tmp_path: Path) -> None:

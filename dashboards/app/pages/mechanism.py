@@ -98,7 +98,7 @@ def _answer(view: PageView) -> str:
     most = "" if view.address.probe is not None else " differs most between cells"
     if most and row["cells"] > _differing(view).drop_nulls("share")["cells"].min():
         most += ", of what the most cells recorded"
-    return f"{capitalise(title)}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
+    return f"{capitalise(title)}{most}: {ends}; cells explain {100 * row['share']:.0f} % of its variance over runs."
 
 
 @memoise
