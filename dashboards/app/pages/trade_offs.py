@@ -209,6 +209,12 @@ def _keep_brushed(view: PageView) -> pl.DataFrame:
     return frame.filter(pl.col("cell").is_in(inside.implode()))
 
 
+def _check_ranges(view: PageView) -> None:
+    """Raise Unknown if no cell is inside the ranges of the address."""
+    if view.address.brush:
+        _keep_brushed(view)
+
+
 def _parallel(view: PageView) -> SlotContent:
     about, against, found = grid_of(view), _against(view), _compare(view)
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
@@ -285,7 +291,7 @@ TRADE_OFFS = AppPage(
     named=("measure",),
     controls=_controls,
     main=("measure", "against"),
-    check=lambda view: view.address.brush and _keep_brushed(view),
+    check=_check_ranges,
     slots=(
         Slot("scatter", "Measure against cost", _scatter, sets="compare:cell"),
         Slot("standings", "What the seeds show", _standings, "table"),
