@@ -8,7 +8,9 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from known_campaign import Line, Planted, Seen, plant, seen
+from playwright.sync_api import Page as Tab
 from scipy import stats
 
 from ablate import Campaign, Measure
@@ -319,3 +321,18 @@ def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Se
     assert "LOW..HIGH" in scatter(root, "?brush=mse=small..large").message
     assert "has no axis 'depth'" in scatter(root, "?brush=depth=1..2").message
     assert "no cell lies" in scatter(root, "?brush=mse=100..200").message.lower()
+
+
+@pytest.mark.browser
+def test_the_sign_of_more_words_stands_on_their_last_line(page: Tab, root: Path, serve_site: ServeSite) -> None:
+    alone = """() => {
+      const at = (part) => document.querySelector(`#slot-scatter ${part}`), words = at(".caption > span");
+      return [...Array(150).keys()].filter((letters) => {  // the first line is full on the way
+        words.textContent = "word ".repeat(20) + "i".repeat(letters);
+        return at(".info > summary").getBoundingClientRect().top > words.getBoundingClientRect().bottom;
+      });
+    }"""
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/trade-offs")
+        page.wait_for_selector("#slot-scatter summary")
+        assert page.evaluate(alone) == []
