@@ -29,7 +29,7 @@ _LETTER: Final = (7, 16)  # pixels of a letter of a name
 _RADIUS: Final = 8  # pixels of a point
 _BESIDE: Final = ("top right", "bottom right", "top left", "bottom left")
 FRONT: Final = shared_style(MUTED, "8px,3px", "line-ew")
-"""The line along the best; no verdict has its colour, and its dashes tell it from other cells in `REST`."""
+"""The line along the best, which has dashes and no marker, since cells in `REST` are grey, too."""
 Row = Mapping[str, Any]
 
 
