@@ -232,7 +232,7 @@ OVERVIEW = AppPage(
     address=Address,
     controls=lambda _: (),
     slots=(
-        Slot("differences", "What makes a difference", _lead, sets="compare:cell"),
+        Slot("differences", "Differences", _lead, sets="compare:cell"),
         Slot("verdicts", "Verdicts", lambda view: list_verdicts(_as_compare(view)), "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
