@@ -24,6 +24,7 @@ from store.files.atomic import (
     make_directory,
     parse_object,
     read_json,
+    retry_io,
     sync_directory,
     temporary_name,
     write_atomic,
@@ -139,6 +140,11 @@ def encode_line(line: Mapping[str, Any]) -> bytes:
     return add_seal(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
 
 
+def _map(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 @final
 class Manifest:
     """The rows of one submission, read one at a time.
@@ -149,9 +155,8 @@ class Manifest:
     def __init__(self, layout: Layout, submission: str) -> None:
         self._path = layout.manifest(submission)
         try:
-            index = layout.manifest_index(submission).read_bytes()
-            with self._path.open("rb") as file:
-                self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            index = retry_io(layout.manifest_index(submission).read_bytes)
+            self._lines = retry_io(lambda: _map(self._path))
         except (OSError, ValueError) as error:
             raise StoreError(f"{self._path} cannot be read ({error}); run the same command again") from error
         if len(index) % 8 or not index:

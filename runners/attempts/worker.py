@@ -28,6 +28,7 @@ from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
 from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
+from store.files.atomic import retry_io
 from store.files.attempts import BEAT_EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -305,7 +306,7 @@ class Worker:
     def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)
         try:
-            with attempt.log.open("a") as log:
+            with retry_io(lambda: attempt.log.open("a")) as log:
                 log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
         except OSError as error:
             raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
@@ -332,7 +333,7 @@ class Worker:
             yield
             return
         kept = os.dup(1), os.dup(2)
-        log = os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        log = retry_io(lambda: os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
         try:
             _redirect(log, log)
             yield

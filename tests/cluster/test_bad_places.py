@@ -186,7 +186,7 @@ import errno, io, os, random
 _root, _draws = os.environ["STALE_ROOT"], random.Random(os.getpid())
 def stale(function):
     def call(path, *rest, **named):
-        if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(_root) and _draws.random() < 0.05:
+        if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(_root) and _draws.random() < 0.1:
             with open(os.environ["STALE_LOG"], "a") as log: log.write(function.__name__ + "\\n")
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), os.fspath(path))
         return function(path, *rest, **named)
