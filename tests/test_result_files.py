@@ -13,7 +13,7 @@ from synthetic import write_campaign
 from dashboards.papers.paper_tables import read_beside
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.resolve import load_paper, paper_files
-from store.analysis.grid_results import open_result
+from store.analysis.grid_results import GridResult, open_result, read
 from store.analysis.verdicts import judge_runs, measure_of, verdicts
 from store.store import Store
 
@@ -45,7 +45,7 @@ def write_known(root: Path, **more: Any) -> Path:
 def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
     root = write_known(tmp_path / "campaign", pending=[("SSA · head", 0)], failed={("softmax · head", 3): "diverged"})
     files.collect(root, tmp_path / "results")
-    result = files.read(tmp_path / "results", "quickstart")
+    result = read(tmp_path / "results", "quickstart")
     rules = result.measure()
     with Store.open(root) as store:
         assert rules == measure_of(store, "quickstart", None)
@@ -80,7 +80,7 @@ def test_a_contrast_is_the_planted_difference_with_seeds_as_the_sample(tmp_path:
 
     root = write_known(tmp_path / "campaign")
     files.collect(root, tmp_path / "results")
-    result = files.read(tmp_path / "results", "quickstart")
+    result = read(tmp_path / "results", "quickstart")
     operator, gate = results_page._contrasts(result, result.measure()).rows(named=True)
     assert operator["factor"] == "operator"
     assert operator["effect"] == pytest.approx(0.2, abs=0.02)
@@ -97,7 +97,7 @@ def test_means_are_over_the_runs_that_have_the_measure(tmp_path: Path, files: An
 
     root = write_known(tmp_path / "campaign", pending=[("SSA · head", 0)])
     files.collect(root, tmp_path / "results")
-    result = files.read(tmp_path / "results", "quickstart")
+    result = read(tmp_path / "results", "quickstart")
     lines = results_page._write_means(result, []).splitlines()
     cells = {cell[1].strip(): cell[2:4] for cell in (line.split("|") for line in lines[4:] if line)}
     values = result.runs(result.measure()).filter(label="SSA · head")["value"].drop_nulls()
@@ -107,14 +107,13 @@ def test_means_are_over_the_runs_that_have_the_measure(tmp_path: Path, files: An
 
 @pytest.mark.usefixtures("files")
 def test_a_probe_of_several_positions_is_read_at_one() -> None:
-    import result_files
     import results_page
 
     points = [{"layer": layer, "head": 0, "position": position} for layer in (0, 1) for position in (1.0, 2.0)]
     rows = pl.DataFrame(
         {"cell": "a", "seed": 0, "source": "probe", "name": "sink_share", "value": [0.1, 0.5, 0.3, 0.9]}
     ).with_columns(point=pl.Series([json.dumps(point) for point in points]))
-    result = result_files.GridResult({"grid": "sinks"}, {}, rows)
+    result = GridResult({"grid": "sinks"}, {}, rows)
     found = results_page._values_of_probe(result, "sink_share:position=2")
     assert found.rows() == [("a", 0, pytest.approx(0.7))]
     with pytest.raises(SpecError, match="sinks has 2 points of 'sink_share'; name one"):
@@ -134,7 +133,7 @@ def test_effects_are_those_of_every_level(tmp_path: Path, files: Any) -> None:
         noise=0.01,
     )
     files.collect(campaign.root, tmp_path / "results")
-    result = files.read(tmp_path / "results", "quickstart")
+    result = read(tmp_path / "results", "quickstart")
     lines = results_page._write_effects(result, result.measure()).splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "against" in line]
     assert [row[:2] for row in rows[1:]] == [["gate", "layer against constant"], ["gate", "head against constant"]]
@@ -153,18 +152,18 @@ def test_every_small_grid_of_a_paper_is_published_with_the_trials_of_its_spec(pa
         assert planned <= set(published), f"run `ablate run {paper}:{item} --scale cpu` and collect it"
 
 
-def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path, files: Any) -> None:
+def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps({"schema": 0}))
     with pytest.raises(NotFoundError, match=r"no result of a grid 'new'; it has \['old'\]"):
-        files.read(tmp_path, "new")
+        read(tmp_path, "new")
     with pytest.raises(StoreError, match=r"reads result files of version 1; .*old.json has version 0: collect"):
-        files.read(tmp_path, "old")
+        read(tmp_path, "old")
 
 
 @pytest.mark.parametrize(
     "text", ['{"schema": 1', '{"schema": 1, "cost": {}}', '{"schema": 1, "cost": {}, "header": {}}']
 )
-def test_damaged_results_are_refused(tmp_path: Path, files: Any, text: str) -> None:
+def test_damaged_results_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "torn.json").write_text(text)  # the last one has no Parquet file
     with pytest.raises(StoreError, match=r"torn.json and its Parquet file are damaged \(.*: collect"):
-        files.read(tmp_path, "torn")
+        read(tmp_path, "torn")

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 from grid.errors import AblateError
 from runners.attempts.submission_record import Submission, submission_records
-from store.analysis.grid_results import OF_RUN, GridResult, read
+from store.analysis.grid_results import OF_RUN
 from store.analysis.verdicts import measure_of, runs
 from store.files.layout import Layout
 from store.files.result_files import SCHEMA
 from store.store import Store
-
-__all__ = ["GridResult", "collect", "read"]
 
 SPECS: Final = Path(__file__).parent.parent.parent / "specs"
 _VALUES: Final = """

@@ -24,13 +24,13 @@ from typing import Final
 import polars as pl
 from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
-from result_files import GridResult, read
 from result_pictures import Forest, Values
 
 from grid.errors import NotFoundError, SpecError
 from runners.cli.verdict_text import format_number, format_p, format_percent
 from runners.output import format_count
 from store.analysis.effects import levels_of
+from store.analysis.grid_results import GridResult, read
 from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from store.statistics import seed_contrasts
 

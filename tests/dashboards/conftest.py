@@ -185,3 +185,11 @@ def look(browser: Browser) -> Iterator[Callable[..., Seen]]:
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two operators on two seeds."""
+    root = tmp_path_factory.mktemp("small") / "runs"
+    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
+    return root

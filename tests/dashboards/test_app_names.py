@@ -5,7 +5,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from synthetic import write_campaign
 from werkzeug.http import parse_options_header
 
 from dashboards.app.campaigns import Campaigns
@@ -14,13 +13,6 @@ from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
 
 ODD = ("100%, a#b", 'ünï "q" <i>', "files")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("names") / "runs"
-    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
-    return root
 
 
 def test_every_directory_has_a_name_of_its_own(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
 
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
@@ -14,13 +13,6 @@ from dashboards.app.pages import PAGES
 from dashboards.app.pages.curves import CURVES
 from dashboards.data.user_errors import Unknown
 from store import Layout
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("engine") / "runs"
-    write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
-    return root
 
 
 def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None:
