@@ -21,6 +21,7 @@ from measurement import Results, describe_error, make_parser
 
 from runners import Execution, Grammar, Induction, Task, Training, Trial
 from runners.optimisers import AdamW
+from runners.tasks.task import Batch
 from runners.training import compilation
 from runners.training.cost import flops, peak_flops_per_s
 from runners.training.flops import Shape
@@ -56,18 +57,21 @@ def trial_of(size: str, operator: Operator, device: torch.device, path: PathName
 class ByHand:
     def __init__(self, trial: Trial, device: torch.device) -> None:
         self._device, self._lower = device, trial.training.precision == "bfloat16"
-        self._data = trial.task.open()
+        self._data, self._drawn_on = trial.task.open(), trial.task.drawn_on(device)
         self._model = build_model(trial).to(device)
         compiled = trial.execution.compile == "on"
-        self._forward = torch.compile(self._model, backend=compilation.BACKEND) if compiled else self._model
+        self._compute = torch.compile(self._loss, backend=compilation.BACKEND) if compiled else self._loss
         self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=LR, fused=True)
 
-    def step(self, number: int) -> None:
-        batch = self._data.batch(0, number, self._device).to(self._device)
-        self._optimiser.zero_grad()
+    def _loss(self, batch: Batch) -> torch.Tensor:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._lower):
-            outputs = self._forward(batch.inputs, batch.visible)
-        self._data.loss(outputs.float(), batch.targets).backward()  # type: ignore[no-untyped-call]
+            outputs = self._model(batch.inputs, batch.visible)
+        return self._data.loss(outputs.float(), batch.targets)
+
+    def step(self, number: int) -> None:
+        batch = self._data.batch(0, number, self._drawn_on).to(self._device)
+        self._optimiser.zero_grad()
+        self._compute(batch).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
         self._optimiser.step()
 

@@ -43,6 +43,9 @@ DIVERGED = 1000.0
 UNSCORED = -100
 """Target of a position without a loss."""
 
+_SMALL = 16_384
+"""Largest small batch: sequences, times the length or the number of tokens of the vocabulary."""
+
 
 class Batch(NamedTuple):
     """Inputs, float [B, T, 1] or token ids [B, T], and the targets [B, ...] `Data.loss` compares outputs with."""
@@ -125,7 +128,7 @@ class Data(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the training loss, a mean over terms; outputs [B, T, out]."""
+        """Compute the training loss, a mean over terms; outputs [B, T, out]. It is compiled with the model."""
 
     @property
     def logged(self) -> Sequence[str]:
@@ -183,6 +186,14 @@ class Task(Choice):
     def unscored(self) -> int:
         """Number of first positions that the loss leaves out; a prefix may be visible one position further."""
         return 0
+
+    def drawn_on(self, device: torch.device) -> torch.device:
+        """Return the device that draws batches for training on `device`: the CPU if they are small.
+
+        To draw takes up to 300 kernels; a CPU computes small ones in less time than a GPU needs to start them.
+        """
+        vocabulary = self.inputs.vocabulary if isinstance(self.inputs, Tokens) else 1
+        return CPU if self.batch * max(self.length, vocabulary) <= _SMALL else device
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
         """Return the points of every evaluation by name; `{}` is the point of one without a grid.

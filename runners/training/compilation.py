@@ -1,4 +1,4 @@
-"""Compiles the forward pass of training, with its backward, into one graph; evaluations and probes are not compiled.
+"""Compiles model and loss, with the backward pass, into one graph; evaluations and probes are not compiled.
 
 "auto" compiles long training on CUDA, and trains without compilation if the compiler refuses; "on" compiles or fails.
 Shapes are static; if the length changes, one more graph with a dynamic length is compiled. Random numbers are the same
@@ -8,7 +8,7 @@ as without compilation; results differ by rounding.
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
@@ -29,8 +29,8 @@ BACKEND: Final = "inductor"
 _copies = count()
 
 
-Pass = Callable[[Tensor, Tensor | None], Tensor]
-"""A forward pass from the inputs and the visibility mask of a `Batch` to outputs."""
+Pass = Callable[[Tensor, Tensor | None, Tensor], Sequence[Tensor]]
+"""A forward pass from inputs, visibility mask and targets of a `Batch` to `Data.losses`."""
 
 
 @final
@@ -52,10 +52,13 @@ class Forward:
     def compiled(self) -> bool:
         return self._run is not self._plain
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        """Compute the outputs of the model in training; SpecError if it has to be compiled and cannot be."""
+    def __call__(self, inputs: Tensor, visible: Tensor | None, targets: Tensor) -> Sequence[Tensor]:
+        """Compute the losses of a batch; SpecError if model and loss have to be compiled and cannot be.
+
+        On CUDA, the next call overwrites them.
+        """
         if not self.compiled:
-            return self._plain(inputs, visible)
+            return self._plain(inputs, visible, targets)
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         if self._cuda:
@@ -63,7 +66,7 @@ class Forward:
         try:
             with _one_graph(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")
-                outputs = self._run(inputs, visible)
+                losses = self._run(inputs, visible, targets)
         except (TorchDynamoException, FailOnRecompileLimitHit) as error:
             _copy_function.cache_clear()  # the compiler remembers what it failed to compile
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
@@ -72,9 +75,9 @@ class Forward:
                 raise SpecError(f"{what} ({why}); use execution.compile='off'") from error
             say(f"{what} ({why}); training goes on without")
             self._run = self._plain
-            return self._plain(inputs, visible)
+            return self._plain(inputs, visible, targets)
         self.graphs = _graphs() - self._before
-        return outputs
+        return losses
 
 
 def compiles(trial: Trial, device: torch.device) -> bool:

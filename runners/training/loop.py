@@ -111,7 +111,7 @@ class _TrainingRun:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
-        self._forward = Forward(trial, self._device, self._outputs)
+        self._forward = Forward(trial, self._device, self._losses)
         self._cost = Cost(trial, world)
         self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
         self._unread: list[StepValues] = []
@@ -180,7 +180,8 @@ class _TrainingRun:
         self._report(arrived, newest=step)
 
     def _parts(self, step: int) -> list[BatchPart]:
-        batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
+        drawn_on = self._trial.task.drawn_on(self._device)
+        batch = self._data.batch(self._trial.seed, step, drawn_on).to(self._device)
         if step == 1:
             require_finite(batch)
         self._cost.begin_step(batch.inputs)
@@ -196,7 +197,7 @@ class _TrainingRun:
         if self._means is not None:
             self._seed(step, part.number)
         batch = self._data.complete_batch(part.batch)
-        losses = self._data.losses(self._forward(batch.inputs, batch.visible), batch.targets)
+        losses = self._forward(batch.inputs, batch.visible, batch.targets)
         losses = losses if part.terms == 1 else [each * part.terms for each in losses]
         losses[0].backward()  # type: ignore[no-untyped-call]
         return [each.detach() for each in losses]
@@ -309,6 +310,9 @@ class _TrainingRun:
 
     def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))
+
+    def _losses(self, inputs: Tensor, visible: Tensor | None, targets: Tensor) -> Sequence[Tensor]:
+        return self._data.losses(self._outputs(inputs, visible), targets)
 
     def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         if self._training.precision == "float32":

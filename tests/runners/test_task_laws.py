@@ -138,11 +138,38 @@ def test_another_sample_is_judged_on_other_inputs_and_trained_on_the_same(name: 
     assert equal(task.open().batch(1, 1), other.open().batch(1, 1))
 
 
+def draw_outputs(task: Task, batch: Batch) -> Tensor:
+    width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
+    return torch.randn(*batch.inputs.shape[:2], width, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_losses_are_one_graph(task: Task) -> None:
+    """They are compiled with the model: a value that the host reads would stop the compiler."""
+    data = task.open()
+    batch = data.batch(1, 1)
+    outputs = draw_outputs(task, batch)
+    compiled = torch.compile(data.losses, fullgraph=True, backend="eager")(outputs, batch.targets)
+    assert all(map(torch.equal, compiled, data.losses(outputs, batch.targets)))
+
+
+@pytest.mark.parametrize(
+    ("task", "where"),
+    [
+        (LinearFunctions(points=50, batch=64, evaluation=SHIFTS), "cpu"),
+        (Induction(symbols=64, context=256, batch=64, evaluation=GRID), "cpu"),
+        (Induction(symbols=64, context=256, batch=65, evaluation=GRID), "cuda"),
+        (Induction(symbols=4096, context=256, batch=5, evaluation=GRID), "cuda"),
+    ],
+)
+def test_small_batches_are_drawn_on_the_host(task: Task, where: str) -> None:
+    assert task.drawn_on(torch.device("cuda", 1)).type == where
+    assert task.drawn_on(torch.device("cpu")).type == "cpu"
+
+
 def test_parts_of_a_batch_make_up_the_loss_of_the_whole(task: Task) -> None:
     data = task.open()
     batch = data.batch(1, 1)
-    width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
-    outputs = torch.randn(*batch.inputs.shape[:2], width, generator=torch.Generator().manual_seed(0))
+    outputs = draw_outputs(task, batch)
     split = zip(parts(data, batch, 4, range(4)), outputs.tensor_split(4), strict=True)
     total = sum(float(data.loss(rows, part.batch.targets)) * part.terms for part, rows in split)
     assert total == pytest.approx(float(data.loss(outputs, batch.targets)))
