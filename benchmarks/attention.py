@@ -11,7 +11,8 @@ short sequences the GPU waits for the host. Fused attention is measured with eac
 counts. FlexAttention, compiled for each of `--flex-lengths`, and the package flash-attn, if installed, are further
 sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of the
 operator's matrix products over that of one large product; hidden pairs and recomputed products do not count. Above
-2,048 tokens, the definition is left out.
+2,048 tokens, the definition is left out. With `--captured`, each step is one CUDA graph, as in compiled training, so
+that the host starts one operation for all kernels; the definition is left out.
 """
 
 import statistics
@@ -85,6 +86,8 @@ class Setup(NamedTuple):
     dtype: torch.dtype
     flex_lengths: tuple[int, ...] = ()
     """Tokens for which FlexAttention is measured."""
+    captured: bool = False
+    """True if a step is timed as one CUDA graph."""
 
     def draw(self, heads: int, length: int, channels: int, made: torch.Generator) -> Tensor:
         """Draw [B, H, T, D] with gradients."""
@@ -107,6 +110,21 @@ class Setup(NamedTuple):
         began = time.process_time()
         step()
         return time.process_time() - began
+
+    def prepare(self, step: Step) -> Step:
+        """Run a step and return what is timed: the step, or its CUDA graph."""
+        step()
+        if not self.captured:
+            return step
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # a graph begins on another stream, where kernels have run before
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
 
     def extra_bytes(self, step: Step) -> int | None:
         """Return the most bytes that a step allocates on the GPU."""
@@ -228,26 +246,26 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
     operators = {name: known[name].make() for name in names}
     for name, operator in operators.items():
         able = [path for path in PATHS if path.reason(operator, case) is None]
-        if setup.device == "cuda" and length > LONGEST_DEFINITION:
+        if setup.captured or (setup.device == "cuda" and length > LONGEST_DEFINITION):
             able.remove(PATHS[-1])
         every |= {(name, path.name): on_path(operator, path, length, setup) for path in able}
-    errors = _remove_broken(every)
+    timed, errors = _prepare(every, setup)
     taken: dict[tuple[str, str, str], list[float]] = {}
     for turn in range(WARM_UP + rounds):
-        for (name, path), steps in every.items():
+        for (name, path), steps in timed.items():
             for what, step in steps.items():
                 took = setup.seconds(step)
                 if turn >= WARM_UP:
                     taken.setdefault((name, path, what), []).append(took)
     median = {at: statistics.median(each) for at, each in taken.items()}
-    usual = [side for side in every if side[0] == "fused attention" and side[1] not in LIBRARIES]
+    usual = [side for side in timed if side[0] == "fused attention" and side[1] not in LIBRARIES]
     fastest = {what: min(median[*side, what] for side in usual) for what in ("forward", "both")}
     by_name, softmax = {path.name: path for path in PATHS}, known["softmax"].make()
     peak = peak_flops_per_s(torch.device(setup.device), "bfloat16") if setup.device == "cuda" else None
     rows: list[dict[str, Any]] = [
         {"length": length, "operator": name, "path": path, "error": error} for (name, path), error in errors.items()
     ]
-    for name, path in every:
+    for name, path in timed:
         row: dict[str, Any] = {"length": length, "batch": setup.batch, "operator": name, "path": path}
         row["chosen"] = name in operators and choose(operators[name], case).path.name == path
         counted = operators.get(name, softmax), by_name.get(path, PATHS[-1])
@@ -261,18 +279,17 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
     return rows
 
 
-def _remove_broken(every: dict[tuple[str, str], dict[str, Step]]) -> dict[tuple[str, str], str]:
-    """Run each side once; remove those that fail, such as for lack of memory, and return their errors."""
-    errors = {}
+def _prepare(
+    every: dict[tuple[str, str], dict[str, Step]], setup: Setup
+) -> tuple[dict[tuple[str, str], dict[str, Step]], dict[tuple[str, str], str]]:
+    """Return what is timed of each side, and the errors of those that fail, such as for lack of memory."""
+    timed, errors = {}, {}
     for side, steps in every.items():
         try:
-            for step in steps.values():
-                step()
+            timed[side] = {what: setup.prepare(step) for what, step in steps.items()}
         except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
             errors[side] = describe_error(error)
-    for side in errors:
-        del every[side]
-    return errors
+    return timed, errors
 
 
 def describe(device: str) -> dict[str, object]:
@@ -292,12 +309,15 @@ def main() -> None:
     parser.add_argument("--flex-lengths", type=int, nargs="*", help="default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
+    parser.add_argument("--captured", action="store_true", help="time each step as one CUDA graph")
     asked = parser.parse_args()
     on_gpu = asked.device == "cuda"
+    if asked.captured and not on_gpu:
+        parser.error("--captured needs --device cuda")
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
     flex_lengths = tuple(lengths if asked.flex_lengths is None else asked.flex_lengths)
     dtype = torch.bfloat16 if on_gpu else torch.float32
-    setup = Setup(2, 16 if on_gpu else 4, asked.channels, asked.device, dtype, flex_lengths)
+    setup = Setup(2, 16 if on_gpu else 4, asked.channels, asked.device, dtype, flex_lengths, asked.captured)
     shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
     shape |= {"batch": None, "tokens": TOKENS} if on_gpu else {}
     results = Results({**describe(asked.device), "shape": shape}, asked.write)

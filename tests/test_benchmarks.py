@@ -169,15 +169,15 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_gpu_command_fails_if_a_part_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two of the six parts are tried, without warm-up; programs that end at once stand for them."""
+    """Two of the seven parts are tried, without warm-up; programs that end at once stand for them."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     gpu = importlib.import_module("gpu")
-    assert len(gpu.PARTS) == 6
+    assert len(gpu.PARTS) == 7
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
     (tmp_path / "attention.py").write_text("import sys; assert {'softmax', 'cuda'} < {*sys.argv}")
     (tmp_path / "training.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(gpu, "HERE", tmp_path)
-    tried = (gpu.PARTS[0], gpu.PARTS[3])
+    tried = (gpu.PARTS[0], gpu.PARTS[4])
     monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.4, quick=()) for part in tried])
     monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--parts", "tests"])
     with pytest.raises(SystemExit):

@@ -90,6 +90,7 @@ def _describe(name: str, about: Row) -> str:
     shape, clock = about["shape"], "time of the GPU between two events" if "gpu" in about else _PROCESSOR
     batch = f"batch {shape['batch']}" if shape["batch"] else f"batches of {shape['tokens']:,} tokens"
     sizes = f"{batch}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
+    sizes += "; each step is one CUDA graph" if shape.get("captured") else ""
     return f"{_describe_machine(name, about)}; {sizes}.\n{_MEDIANS.format(clock=clock, **about)}"
 
 

@@ -28,13 +28,23 @@ class Draws:
         self._start = generator(seed, *path).initial_seed()
         self._device = device
         self._drawn = 0
+        self._computed = torch.empty(0, dtype=torch.int64)
+
+    def compute_ahead(self, count: int) -> None:
+        """Compute the next `count` words at once: many small draws take longer."""
+        self._computed = self._compute(count)
 
     def words(self, *shape: int) -> Tensor:
         """Draw words of 64 random bits, int64."""
         wanted = math.prod(shape)
-        counters = torch.arange(self._drawn + 1, self._drawn + 1 + wanted, device=self._device)
+        if wanted > len(self._computed):
+            self._computed = self._compute(wanted)
+        words, self._computed = self._computed[:wanted], self._computed[wanted:]
         self._drawn += wanted
-        return self._mix(counters).view(shape)
+        return words.view(shape)
+
+    def _compute(self, count: int) -> Tensor:
+        return self._mix(torch.arange(self._drawn + 1, self._drawn + 1 + count, device=self._device))
 
     def words_at(self, places: Tensor) -> Tensor:
         """Return the words at `places` of the stream, counted from 0."""

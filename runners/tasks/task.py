@@ -190,7 +190,7 @@ class Task(Choice):
     def drawn_on(self, device: torch.device) -> torch.device:
         """Return the device that draws batches for training on `device`: the CPU if they are small.
 
-        To draw takes up to 300 kernels; a CPU computes small ones in less time than a GPU needs to start them.
+        To draw takes up to 200 kernels; a CPU computes small ones in less time than a GPU needs to start them.
         """
         vocabulary = self.inputs.vocabulary if isinstance(self.inputs, Tokens) else 1
         return CPU if self.batch * max(self.length, vocabulary) <= _SMALL else device

@@ -34,6 +34,16 @@ def test_words_are_those_of_splitmix64_and_go_on_from_call_to_call() -> None:
     assert [word & MASK for word in found.tolist()] == wanted
 
 
+def test_words_computed_ahead_are_the_same() -> None:
+    """Too few, as many as are drawn, and more."""
+    wanted = Draws(7).words(9)
+    for ahead in (2, 7, 30):
+        draws = Draws(7)
+        first = draws.words(2)
+        draws.compute_ahead(ahead)
+        assert torch.equal(torch.cat([first, *(draws.words(count) for count in (3, 4))]), wanted)
+
+
 def test_words_at_places_are_those_that_are_drawn_there() -> None:
     drawn = Draws(7, "data", 3).words(50)
     places = torch.tensor([[49, 0, 7], [7, 1, 2]])

@@ -168,7 +168,8 @@ class _Folded:
                 column = Column(sink[..., 0], None, kernel)
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
-        return self._attention(q, k, v.expand(*k.shape[:-1], -1), column, scale)
+        v = v if v.ndim == k.ndim else v.expand(*k.shape[:-1], -1)
+        return self._attention(q, k, v, column, scale)
 
     def _learned_column(self, q: Tensor, scale: float, kernel: str) -> Column:
         assert self._pair is not None
@@ -191,7 +192,8 @@ class _Folded:
             mask = F.pad(mask, (extra_keys, 0), value=True if mask.dtype == torch.bool else 0.0)
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
-        q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
+        if len(front) != 2:  # fused kernels know four dimensions
+            q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))
         missing = v.shape[-1] - q.shape[-1]
         if missing > 0 and q.device.type == "cpu" and k.shape[-2] >= _PADDED_FROM:
             q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
@@ -204,8 +206,9 @@ class _Folded:
             q, k, v = _align(q), _align(k), _align(v)
             output = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
-            )[..., :width]
-        output = output.reshape(*front, *output.shape[-2:])
+            )
+            output = output[..., :width] if output.shape[-1] > width else output
+        output = output if len(front) == 2 else output.reshape(*front, *output.shape[-2:])
         output = output[..., extra_keys:, :] if extra_keys and mask is None else output
         return output if self._blind is None else output.masked_fill(self._blind, 0)
 

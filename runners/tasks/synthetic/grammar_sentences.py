@@ -136,6 +136,7 @@ class Sampler:
         """Draw the first `length` tokens of the process `sequences` times."""
         process = self._process
         shape = sequences, -(-length // 3)  # no sentence is shorter than subject, verb, stop
+        draws.compute_ahead(4 * math.prod(shape) + 5 * sequences * length)
         attractors = self._attractors(draws, *shape, most=length)
         transitive = draws.uniform(*shape) < process.transitive
         topic = self._topics(draws, *shape)
