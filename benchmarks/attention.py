@@ -11,8 +11,10 @@ short sequences the GPU waits for the host. Fused attention is measured with eac
 counts. FlexAttention, compiled for each of `--flex-lengths`, and the package flash-attn, if installed, are further
 sides. Memory is the most that forward and backward allocate beyond their inputs. `roofline` is the rate of the
 operator's matrix products over that of one large product; hidden pairs and recomputed products do not count. Above
-2,048 tokens, the definition is left out. With `--captured`, each step is one CUDA graph, as in compiled training, so
-that the host starts one operation for all kernels; the definition is left out.
+2,048 tokens, the definition is left out.
+
+With `--compiled`, operators are compiled and each step of a GPU is one CUDA graph, as in compiled training: operations
+around a kernel are fused, and the host starts one operation. Only the path that such training takes is measured.
 """
 
 import statistics
@@ -86,8 +88,8 @@ class Setup(NamedTuple):
     dtype: torch.dtype
     flex_lengths: tuple[int, ...] = ()
     """Tokens for which FlexAttention is measured."""
-    captured: bool = False
-    """True if a step is timed as one CUDA graph."""
+    compiled: bool = False
+    """True if operators are compiled; on a GPU a step is then one CUDA graph."""
 
     def draw(self, heads: int, length: int, channels: int, made: torch.Generator) -> Tensor:
         """Draw [B, H, T, D] with gradients."""
@@ -114,7 +116,7 @@ class Setup(NamedTuple):
     def prepare(self, step: Step) -> Step:
         """Run a step and return what is timed: the step, or its CUDA graph."""
         step()
-        if not self.captured:
+        if not self.compiled or self.device == "cpu":
             return step
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -175,7 +177,12 @@ def steps_of(run: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Step]
 def on_path(operator: Operator, path: ExecutionPath, length: int, setup: Setup) -> dict[str, Step]:
     """Return the steps of `operator` on `path`."""
     heads, numbers = heads_of(operator, length, setup)
-    return steps_of(lambda: path.run(operator, heads, numbers), [*heads[:3], *numbers.values()])
+
+    def run() -> Tensor:
+        return path.run(operator, heads, numbers)
+
+    compiled = torch.compile(run, fullgraph=True, dynamic=False) if setup.compiled else run
+    return steps_of(compiled, [*heads[:3], *numbers.values()])
 
 
 def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
@@ -224,7 +231,7 @@ def flops_of(operator: Operator, path: ExecutionPath, length: int, setup: Setup)
     found: dict[str, list[int]] = {}
     for tokens in (length, 2 * length):
         with torch.device("meta"):
-            steps = on_path(operator, counted, tokens, setup._replace(device="meta"))
+            steps = on_path(operator, counted, tokens, setup._replace(device="meta", compiled=False))
         for what, step in steps.items():
             with FlopCounterMode(display=False) as counter:
                 step()
@@ -241,13 +248,16 @@ def forget_graphs() -> None:
 def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> list[dict[str, Any]]:
     """Measure every operator on every path that can run it, in turns."""
     forget_graphs()
-    case, known = Case(length, length, setup.device, setup.dtype, channels=setup.channels), catalogue()
+    case = Case(length, length, setup.device, setup.dtype, compiled=setup.compiled, channels=setup.channels)
+    known = catalogue()
     every = {("fused attention", name): steps for name, steps in fused(length, setup).items()}
     operators = {name: known[name].make() for name in names}
     for name, operator in operators.items():
         able = [path for path in PATHS if path.reason(operator, case) is None]
-        if setup.captured or (setup.device == "cuda" and length > LONGEST_DEFINITION):
+        if setup.device == "cuda" and length > LONGEST_DEFINITION:
             able.remove(PATHS[-1])
+        if setup.compiled:
+            able = [choose(operator, case).path]
         every |= {(name, path.name): on_path(operator, path, length, setup) for path in able}
     timed, errors = _prepare(every, setup)
     taken: dict[tuple[str, str, str], list[float]] = {}
@@ -285,6 +295,8 @@ def _prepare(
     """Return what is timed of each side, and the errors of those that fail, such as for lack of memory."""
     timed, errors = {}, {}
     for side, steps in every.items():
+        if setup.compiled:
+            forget_graphs()  # sides share a function, and eight graphs are its limit
         try:
             timed[side] = {what: setup.prepare(step) for what, step in steps.items()}
         except Exception as error:  # noqa: BLE001  # a kernel that fails is a row, and loses no other
@@ -309,15 +321,13 @@ def main() -> None:
     parser.add_argument("--flex-lengths", type=int, nargs="*", help="default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
-    parser.add_argument("--captured", action="store_true", help="time each step as one CUDA graph")
+    parser.add_argument("--compiled", action="store_true", help="compile operators")
     asked = parser.parse_args()
     on_gpu = asked.device == "cuda"
-    if asked.captured and not on_gpu:
-        parser.error("--captured needs --device cuda")
     lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
     flex_lengths = tuple(lengths if asked.flex_lengths is None else asked.flex_lengths)
     dtype = torch.bfloat16 if on_gpu else torch.float32
-    setup = Setup(2, 16 if on_gpu else 4, asked.channels, asked.device, dtype, flex_lengths, asked.captured)
+    setup = Setup(2, 16 if on_gpu else 4, asked.channels, asked.device, dtype, flex_lengths, asked.compiled)
     shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
     shape |= {"batch": None, "tokens": TOKENS} if on_gpu else {}
     results = Results({**describe(asked.device), "shape": shape}, asked.write)

@@ -43,7 +43,7 @@ _ATTENTION = (
     "attention.py", "--lengths", "64", "256", "1024", "2048", "4096", "8192", "16384", "--flex-lengths", "4096",
     "--rounds", "15", "--channels",
 )  # fmt: skip
-_CAPTURED = ("--captured", "--lengths", "256", "1024", "2048", "4096", "--flex-lengths")
+_COMPILED = ("--compiled", "--lengths", "2048", "8192", "--flex-lengths")
 _QUICK = ("--lengths", "1024", "--rounds", "1")
 _OPERATORS = (
     "softmax", "affine_scaled", "learned_sink", "integral", "differential", "principled_ground", "principled", "ssa",
@@ -54,7 +54,7 @@ _TRAINED = ("softmax", "affine_scaled", "principled_ground", "principled", "ssa"
 PARTS = (
     Part("attention-{}-d64", 0.1, (*_ATTENTION, "64"), _OPERATORS, _QUICK),
     Part("attention-{}-d128", 0.12, (*_ATTENTION, "128"), _OPERATORS, _QUICK),
-    Part("attention-{}-d64-captured", 0.04, (*_ATTENTION, "64", *_CAPTURED), _OPERATORS),
+    Part("attention-{}-d64-compiled", 0.04, (*_ATTENTION, "64", *_COMPILED), _OPERATORS, ("--rounds", "1")),
     Part("training-{}-125m", 0.2, (*_TRAINING, "125m", "--steps", "40"), _TRAINED, _SHORT),
     Part("training-{}-tiny", 0.06, (*_TRAINING, "tiny", "--steps", "100"), ("softmax", "principled"), _SHORT),
     Part("vectorised-{}", 0.03, ("vectorised.py",)),
@@ -115,8 +115,6 @@ def main() -> int:
     given = parser.parse_args()
     runner, until = Runner(given.name, given.device), time.monotonic() + 60 * given.minutes
     parts = [part for part in PARTS if part.file.startswith(tuple(given.parts))]
-    if given.device == "cpu":
-        parts = [part for part in parts if "--captured" not in part.command]
     if not parts:
         there = ", ".join(part.file.format("NAME") for part in PARTS)
         parser.error(f"no part begins with {' or '.join(given.parts)}; there are {there}")

@@ -82,7 +82,8 @@ def _is_chosen(row: Row, about: Row) -> bool:
         return False
     shape, length = about["shape"], row["length"]
     device = "cuda" if "gpu" in about else "cpu"
-    case = Case(length, length, device, getattr(torch, shape["dtype"]), channels=shape["channels"])
+    dtype, compiled = getattr(torch, shape["dtype"]), shape.get("compiled", False)
+    case = Case(length, length, device, dtype, compiled=compiled, channels=shape["channels"])
     return choose(catalogue()[row["operator"]].make(), case).path.name == row["path"]
 
 
@@ -90,7 +91,7 @@ def _describe(name: str, about: Row) -> str:
     shape, clock = about["shape"], "time of the GPU between two events" if "gpu" in about else _PROCESSOR
     batch = f"batch {shape['batch']}" if shape["batch"] else f"batches of {shape['tokens']:,} tokens"
     sizes = f"{batch}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
-    sizes += "; each step is one CUDA graph" if shape.get("captured") else ""
+    sizes += "; operators compiled, each step one CUDA graph" if shape.get("compiled") else ""
     return f"{_describe_machine(name, about)}; {sizes}.\n{_MEDIANS.format(clock=clock, **about)}"
 
 
