@@ -1,7 +1,7 @@
 """docs/performance.md and its pictures, from the files that the benchmarks wrote to benchmarks/results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,8 @@ from variants.paths.triton_ops import TILES
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "benchmarks" / "results"
 _FUSED: Final = "fused attention"
+_USUAL: Final = 4096
+"""Tokens at which operators are compared on a GPU."""
 
 Row = Mapping[str, Any]
 
@@ -25,8 +27,9 @@ def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
     parts: dict[str, list[str]] = {name: [] for name in ("sections", *_WRITERS)}
-    for path in sorted(RESULTS.glob("*.json"), key=lambda path: path.stem):
-        name, about = path.stem, json.loads(path.read_text(encoding="utf-8"))
+    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
+    parts["summary"] = [_write_summary([about for name, about in files.items() if name.startswith("attention-")])]
+    for name, about in sorted(files.items()):
         kind = name.partition("-")[0]
         if kind == "attention":
             parts["sections"].append(_write_attention(name, about, pictures))
@@ -38,6 +41,28 @@ def make_performance_page() -> dict[str, str]:
 
 def _measured(about: Row) -> list[Row]:
     return [row for row in about["rows"] if "error" not in row]
+
+
+def _write_summary(files: Sequence[Row]) -> str:
+    """Write forward and backward on the path that is chosen, an operator per row; of a GPU, two lengths."""
+    found: dict[str, dict[str, str]] = {}
+    heads: dict[str, None] = {}
+    for about in sorted(files, key=lambda about: ("gpu" in about, about["shape"]["channels"])):
+        shape, rows = about["shape"], [row for row in _measured(about) if _is_chosen(row, about)]
+        if shape.get("compiled"):
+            continue
+        longest, machine = (
+            max((row["length"] for row in rows), default=0),
+            about.get("gpu", "CPU").removeprefix("NVIDIA "),
+        )
+        for row in rows:
+            if "gpu" not in about or row["length"] in (_USUAL, longest):
+                column = f"{machine}, {shape['channels']} channels, {row['length']:,} tokens"
+                heads[column] = None
+                found.setdefault(row["operator"], {})[column] = f"{row['both_ratio']:.2f}"
+    names = [name for name in catalogue() if name in found]
+    rows = [[f"`{name}`", *(found[name].get(column, "") for column in heads)] for name in names]
+    return table(["operator", *heads], rows)
 
 
 def _write_attention(name: str, about: Row, pictures: dict[str, str]) -> str:
@@ -60,7 +85,7 @@ def _write_attention(name: str, about: Row, pictures: dict[str, str]) -> str:
                 line += [f"{last[f'{what}_roofline']:.0%}", f"{last['extra_bytes'] / 2**20:,.0f}"]
             lines.append(line + [""] * (len(heads) - len(line)))
         parts.append(f"{title}, by tokens:\n\n{table(heads, lines)}")
-    for length in [min(4096, longest)] if on_gpu else lengths:
+    for length in [min(_USUAL, longest)] if on_gpu else lengths:
         bars: dict[str, dict[str, Row]] = {}
         for (operator, path), by_length in found.items():
             if operator != _FUSED and length in by_length:
