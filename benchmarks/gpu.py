@@ -52,13 +52,14 @@ _OPERATORS = (
 _TRAINING, _SHORT = ("training.py", "--eager", "--size"), ("--steps", "10")
 _TRAINED = ("softmax", "affine_scaled", "principled_ground", "principled", "ssa")
 PARTS = (
-    Part("attention-{}-d64", 0.1, (*_ATTENTION, "64"), _OPERATORS, _QUICK),
-    Part("attention-{}-d128", 0.12, (*_ATTENTION, "128"), _OPERATORS, _QUICK),
+    Part("attention-{}-d64", 0.08, (*_ATTENTION, "64"), _OPERATORS, _QUICK),
+    Part("attention-{}-d128", 0.1, (*_ATTENTION, "128"), _OPERATORS, _QUICK),
     Part("attention-{}-d64-compiled", 0.04, (*_ATTENTION, "64", *_COMPILED), _OPERATORS, ("--rounds", "1")),
     Part("training-{}-125m", 0.2, (*_TRAINING, "125m", "--steps", "40"), _TRAINED, _SHORT),
     Part("training-{}-tiny", 0.06, (*_TRAINING, "tiny", "--steps", "100"), ("softmax", "principled"), _SHORT),
-    Part("vectorised-{}", 0.03, ("vectorised.py",)),
-    Part("exactness-{}", 0.15, ("exactness.py", "--processes", str(os.cpu_count()))),
+    Part("vectorised-{}", 0.02, ("vectorised.py",)),
+    Part("packing-{}", 0.08, ("packing.py",)),
+    Part("exactness-{}", 0.12, ("exactness.py", "--processes", str(os.cpu_count()))),
 )
 """With `WARM_UP`, shares add up to 1."""
 

@@ -131,6 +131,15 @@ def test_a_wrong_gradient_is_beyond_the_budget(
     assert [row["within"] for row in exactness.measure("ssa", setting, "cpu")] == [False, True]
 
 
+def test_trials_side_by_side_are_measured() -> None:
+    words = [sys.executable, str(ROOT / "benchmarks" / "packing.py"), "--processes", "1", "--steps", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    row = json.loads(ended.stdout.splitlines()[-1])
+    assert row["processes"] == 1
+    assert row["steps_per_s"] > 0
+
+
 def test_an_operator_that_breaks_loses_no_other(measured: list[list[dict]]) -> None:
     _, *rows = measured[3]
     broken = {(row["operator"], row["path"], row["error"]) for row in rows if "error" in row}
@@ -154,7 +163,17 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     at = [place for place, row in enumerate(attention["rows"]) if (row["operator"], row["length"]) == ("ssa", 16384)]
     attention["rows"][at[0]] = broken
     training["rows"] = [{"size": "125m", "operator": "ssa", "path": "triton", "error": "OutOfResources: shared memory"}]
-    given = {"attention-h200": attention, "training-h200": training, "vectorised-h200": vectorised}
+    packing = {
+        **vectorised,
+        "steps": 9,
+        "rows": [{"processes": 1, "steps_per_s": 2}, {"processes": 8, "steps_per_s": 7}],
+    }
+    given = {
+        "attention-h200": attention,
+        "training-h200": training,
+        "vectorised-h200": vectorised,
+        "packing-h200": packing,
+    }
     for name, each in given.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     monkeypatch.setattr(page, "RESULTS", tmp_path)
@@ -162,6 +181,7 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     assert "commit unknown" in text
     assert "No operator could be measured" in text
     assert " and 1.25 (64 channels) times" in text
+    assert "to one trial alone: 8 trials: 3.50." in text
     lines = [line for line in text.splitlines() if line.startswith("| `ssa` | triton")]
     assert [line.split("|")[-4:-1] for line in lines] == [["  "] * 3] * 2  # longest length, share of peak, memory
 
@@ -169,10 +189,10 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_gpu_command_fails_if_a_part_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two of the seven parts are tried, without warm-up; programs that end at once stand for them."""
+    """Two of the eight parts are tried, without warm-up; programs that end at once stand for them."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     gpu = importlib.import_module("gpu")
-    assert len(gpu.PARTS) == 7
+    assert len(gpu.PARTS) == 8
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
     (tmp_path / "attention.py").write_text("import sys; assert {'softmax', 'cuda'} < {*sys.argv}")
     (tmp_path / "training.py").write_text("raise SystemExit(3)")

@@ -212,11 +212,21 @@ def _write_vectorised(name: str, about: Row) -> str:
     )
 
 
+def _write_packing(name: str, about: Row) -> str:
+    one, *others = about["rows"]
+    speeds = [f"{row['processes']} trials: {row['steps_per_s'] / one['steps_per_s']:.2f}" for row in others]
+    return (
+        f"{_describe_machine(name, about)}; {about['steps']} steps, load {about['load']:.1f}.\n\n"
+        f"Steps per second of all trials side by side, as a ratio to one trial alone: {', '.join(speeds)}.\n"
+    )
+
+
 _WRITERS: Final = {
     "exactness": _write_exactness,
     "tiles": _write_tiles,
     "training": _write_training,
     "overhead": _write_overhead,
+    "packing": _write_packing,
     "vectorised": _write_vectorised,
 }
 
