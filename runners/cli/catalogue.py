@@ -34,26 +34,32 @@ class OperatorPage:
         Tokens of a sequence, for --paths; default 1024.
     device
         Where it is computed, for --paths; default cpu.
+    precision
+        As in Training, for --paths; default float32. In bfloat16, GPUs compute more operators on fast paths.
     """
 
     model: str | None = None
     paths: Flag = False
     length: int | None = None
     device: Literal["cpu", "cuda"] | None = None
+    precision: Literal["float32", "bfloat16"] | None = None
 
     def case(self) -> "Case":
         """Return the case in which --paths chooses a path."""
+        import torch
+
         from variants.paths.case import Case
 
-        return Case(self.length or 1024, self.length or 1024, self.device or "cpu")
+        length, dtype = self.length or 1024, torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+        return Case(length, length, self.device or "cpu", dtype)
 
     def check(self, *, is_named: bool) -> None:
         """Raise SpecError for options that say nothing about the page."""
         for flag, is_given in (("--model counts the parameters of", self.model), ("--paths is about", self.paths)):
             if is_given and not is_named:
                 raise SpecError(f"{flag} one named operator; give its name")
-        if not self.paths and (self.length is not None or self.device is not None):
-            raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+        if not self.paths and (self.length, self.device, self.precision) != (None, None, None):
+            raise SpecError("--length, --device and --precision choose the case of --paths; add it, or leave them out")
         if self.length is not None and self.length < 1:
             raise SpecError(f"--length counts tokens, 1 or more; got {self.length}")
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def test_a_function_that_cannot_be_listed_is_refused() -> None:
         (["ssa", "--model", "gpt2_smal"], 3, "did you mean 'gpt2_small'"),
         (["--paper", "7"], 2, "a paper is one of baseline, 000, 001"),
         (["score", "--model", "icl"], 2, "--model counts the parameters of one named operator"),
-        (["ssa", "--length", "5"], 2, "--length and --device choose the case of --paths"),
+        (["ssa", "--length", "5"], 2, "--length, --device and --precision choose the case of --paths"),
         (["ssa", "--paths", "--length", "0"], 2, "--length counts tokens, 1 or more; got 0"),
     ],
 )
@@ -241,3 +242,12 @@ def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.Capture
     ]  # fmt: skip
     assert rows[0]["reason"] == "sdpa computes score 'exponential' only, not 'ssa'"
     assert rows[4]["reason"] == "cpu is faster"
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="path triton needs the package")
+def test_paths_are_those_of_a_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    for precision, chosen in (("float32", "reference"), ("bfloat16", "triton")):
+        words = ["operators", "ssa", "--paths", "--device", "cuda", "--precision", precision, "--json"]
+        assert execute(words) == 0
+        rows = json.loads(capsys.readouterr().out)["data"]
+        assert [row["path"] for row in rows if row["chosen"] == "yes"] == [chosen]

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from variants import Heads, Operator, Scalars, Transformer, affine_scaled, causal, entmax15, gpt2
-from variants.laws.inputs import InputFit, Inputs, random_inputs
+from variants.laws.examples import family
+from variants.laws.inputs import InputFit, Inputs, fit, random_inputs
 from variants.operator import NumberValues
 from variants.paths import triton as path
 from variants.paths.case import Case
@@ -46,6 +49,32 @@ def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
     usual = errors(outcome(operator, defined, inputs), exact)
     for name, error in errors(outcome(operator, path.run, inputs), exact).items():
         assert error <= 4 * usual[name] + 1e-6, name
+
+
+def draw_combinations(count: int) -> list[Operator]:
+    """Draw operators that the path runs, of random choices of the stages that it computes."""
+    stages = ("visible", "transform", "margin", "gate", "score", "normaliser", "rescale", "readout")
+    choices = {stage: [each.example() for each in family(stage).members().values()] for stage in stages}
+    drawn, found = Random(0), dict[str, Operator]()
+    while len(found) < count:
+        chosen = {stage: drawn.choice(each) for stage, each in choices.items()}
+        with suppress(SpecError):
+            name = " ".join(choice.label for choice in chosen.values() if choice.label != "none")
+            operator = Operator().changed(**chosen, name=name)
+            fit(operator)
+            if path.cannot(operator) is None:
+                found[operator.key] = operator
+    return list(found.values())
+
+
+@pytest.mark.parametrize("operator", draw_combinations(80), ids=lambda each: each.label)
+def test_random_combinations_err_within_the_budget(operator: Operator) -> None:
+    """The budget of a GPU, in docs/performance.md."""
+    inputs = random_inputs(operator, batch=1, length=18, scale=2.0).to(torch.float32)
+    exact = outcome(operator, defined, inputs.to(torch.float64))
+    usual = errors(outcome(operator, defined, inputs), exact)
+    for name, error in errors(outcome(operator, path.run, inputs), exact).items():
+        assert error <= 4 * usual[name] + 2**-15, name
 
 
 @pytest.mark.parametrize("channels", [16, 80, 128])
@@ -106,6 +135,37 @@ def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
     operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
     inputs, mean = tied_inputs(operator, gamma, 38)
     torch.testing.assert_close(outcome(operator, path.run, inputs)["output"], mean)
+
+
+@pytest.mark.parametrize("margin", ["none", "log_count"])
+def test_gradients_at_ties_are_those_of_the_definition(margin: str) -> None:
+    """Logits are whole numbers, so that many equal a threshold of 1."""
+    operator = Operator(margin={"kind": margin}, **GROUND, readout={"kind": "ground_value"})
+    given = random_inputs(operator, length=21, fitted=InputFit(heads=1, channels=16, rotary=False))
+    q, k = ((2 * x).round().clamp(-1, 2) for x in given[:2])
+    assert (q @ k.mT / 4 == 1).sum() > 20
+    numbers = {**given.numbers, "normaliser.threshold": torch.ones_like(given.numbers["normaliser.threshold"])}
+    assert_small_errors(operator, given._replace(q=q, k=k, numbers=numbers))
+
+
+def test_a_threshold_far_above_all_logits_leaves_the_ground_value() -> None:
+    operator = Operator(**GROUND, readout={"kind": "ground_value"})
+    given = random_inputs(operator, length=21).to(torch.float32)
+    threshold = torch.full_like(given.numbers["normaliser.threshold"], 200)
+    inputs = given._replace(numbers={**given.numbers, "normaliser.threshold": threshold})
+    found, exact = outcome(operator, path.run, inputs), outcome(operator, defined, inputs.to(torch.float64))
+    for name, value in exact.items():
+        torch.testing.assert_close(found[name].double(), value, rtol=1e-6, atol=1e-6, msg=name)
+
+
+def test_sums_beyond_float16_are_divided_first() -> None:
+    """Up to 70 values of 3,000."""
+    operator = Operator(score={"kind": "sigmoid"}, normaliser={"kind": "count"})
+    given = random_inputs(operator, length=70).to(torch.float32)
+    q, k, v = given.q.half(), given.k.half(), torch.full_like(given.v, 3000).half()
+    output = path.run(operator, Heads(q, k, v), given.numbers)
+    exact = defined(operator, Heads(q.double(), k.double(), v.double()), given.to(torch.float64).numbers)
+    torch.testing.assert_close(output.double(), exact, rtol=2**-10, atol=0)
 
 
 def test_a_compiler_traces_the_path() -> None:
