@@ -139,9 +139,9 @@ class Data(ABC):
         """Compute `loss` and, for each name of `logged`, a mean over the same terms."""
         return (self.loss(outputs, targets),)
 
-    def terms(self, targets: Tensor) -> int:
-        """Count the terms of `loss`, which weigh a part of a batch; by default one per target."""
-        return targets.numel()
+    def terms(self, targets: Sequence[Tensor]) -> list[int]:
+        """Count the terms of `loss`, which weigh a part of a batch, by part; by default one per target."""
+        return [each.numel() for each in targets]
 
     @abstractmethod
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -154,8 +154,9 @@ class TokenData(Data):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
 
-    def terms(self, targets: Tensor) -> int:
-        return int((targets != UNSCORED).sum())
+    def terms(self, targets: Sequence[Tensor]) -> list[int]:
+        counts: list[int] = torch.stack([(each != UNSCORED).sum() for each in targets]).tolist()  # the host waits once
+        return counts
 
 
 class Task(Choice):

@@ -88,9 +88,9 @@ def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[B
     if count == 1:
         return [BatchPart(0, batch, 1.0, 1.0)]
     split = batch.split(count)
-    terms, sequences = data.terms(batch.targets), len(batch.inputs)
+    terms, sequences = data.terms([part.targets for part in split]), len(batch.inputs)
     return [
-        BatchPart(number, part, data.terms(part.targets) / terms, len(part.inputs) / sequences)
+        BatchPart(number, part, terms[number] / sum(terms), len(part.inputs) / sequences)
         for number, part in enumerate(split)
         if number in wanted
     ]

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grid.errors import SpecError
 from grid.spec import cell_key
@@ -173,6 +175,25 @@ def test_parts_of_a_batch_make_up_the_loss_of_the_whole(task: Task) -> None:
     split = zip(parts(data, batch, 4, range(4)), outputs.tensor_split(4), strict=True)
     total = sum(float(data.loss(rows, part.batch.targets)) * part.terms for part, rows in split)
     assert total == pytest.approx(float(data.loss(outputs, batch.targets)))
+
+
+class _Reads(TorchDispatchMode):
+    """Counts the single numbers that the host reads."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_host_does_not_wait_for_each_part(task: Task) -> None:
+    """On a GPU every number that it reads stops it; all counts are one list."""
+    data = task.open()
+    batch = data.batch(1, 1)
+    with _Reads() as reads:
+        parts(data, batch, 4, range(4))
+    assert reads.count == 0
 
 
 def test_a_run_goes_on_exactly_where_it_stopped(task: Task, memory: Callable) -> None:

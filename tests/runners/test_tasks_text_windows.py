@@ -61,7 +61,7 @@ def test_the_loss_begins_after_the_prefix(lines: Path) -> None:
     outputs = torch.randn(6, 20, 256, generator=torch.Generator().manual_seed(0))
     expected = plain.loss(outputs[:, 4:], before.targets[:, 4:]).item()
     assert prefixed.loss(outputs, after.targets).item() == pytest.approx(expected)
-    assert prefixed.terms(after.targets) == int((after.targets != UNSCORED).sum()) == 6 * 16
+    assert prefixed.terms([after.targets]) == [int((after.targets != UNSCORED).sum())] == [6 * 16]
     seeing = softmax().changed(visible=Prefix(length=5))
     assert trial(small(lines, prefix=5), operator=seeing).task.unscored == 4
     with pytest.raises(ValidationError, match="leave 4 out of the loss"):

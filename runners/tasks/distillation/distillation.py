@@ -169,7 +169,7 @@ class DistillationData(Data):
         logits = self._teaching.logits(part.inputs, part.visible)
         return part._replace(targets=torch.cat((logits, part.targets[..., None].to(logits.dtype)), -1))
 
-    def terms(self, targets: Tensor) -> int:
+    def terms(self, targets: Sequence[Tensor]) -> list[int]:
         return self._inner.terms(targets)
 
     @property
