@@ -47,6 +47,13 @@ _SMALL = 16_384
 """Largest small batch: sequences, times the length or the number of tokens of the vocabulary."""
 
 
+def move(values: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor to a device; the host does not wait for a copy to a GPU."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 class Batch(NamedTuple):
     """Inputs, float [B, T, 1] or token ids [B, T], and the targets [B, ...] `Data.loss` compares outputs with."""
 
@@ -56,15 +63,9 @@ class Batch(NamedTuple):
     """Boolean, [B, T, T] or [B, 1, T]: True = query i may see key j if the model allows it. None hides nothing."""
 
     def to(self, device: torch.device) -> "Batch":
-        """Move the batch to a device; the host does not wait for a copy to a GPU."""
-
-        def move(values: Tensor) -> Tensor:
-            if device.type != "cuda" or values.is_cuda:
-                return values.to(device)
-            return values.pin_memory().to(device, non_blocking=True)
-
-        visible = None if self.visible is None else move(self.visible)
-        return Batch(move(self.inputs), move(self.targets), visible)
+        """Return the batch on a device."""
+        visible = None if self.visible is None else move(self.visible, device)
+        return Batch(move(self.inputs, device), move(self.targets, device), visible)
 
     def first(self, count: int) -> "Batch":
         return Batch(self.inputs[:count], self.targets[:count], None if self.visible is None else self.visible[:count])

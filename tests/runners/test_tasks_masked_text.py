@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grid.errors import SpecError
 from runners import MaskedText, Probing, Trial
-from runners.tasks.counter_rng import Draws
+from runners.tasks.counter_rng import CPU, Draws
+from runners.tasks.text import masked_text
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
 from runners.tasks.text.masked_text import Masking, Sentences
 from runners.trial import build_model
@@ -88,6 +91,35 @@ def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> 
     expected = len(swapped) / 254
     chi_square = float(((counts - expected) ** 2 / expected).sum()) - 2 * expected
     assert chi_square < 253 + 4 * math.sqrt(2 * 253)
+
+
+class _Copies(TorchDispatchMode):
+    """Counts copies from the CPU to another device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        self.count += func is torch.ops.aten._to_copy.default and args[0].is_cpu and given.get("device") != CPU
+        return func(*args, **given)
+
+
+def test_the_host_waits_for_no_copy_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All numbers of a step go to the device by `move`; what is there already stays."""
+    moved = []
+
+    def move(values: Tensor, device: torch.device) -> Tensor:
+        moved.append(values)
+        return torch.empty_like(values, device=device)
+
+    monkeypatch.setattr(masked_text, "move", move)
+    sentences, chosen = Sentences([list(b"some words"), list(b"and more")]), torch.arange(2)
+    masking = Masking(ByteEncoder(), 16, masked=0.5, random=0.1, patterns=2)
+    for _ in range(2):
+        with _Copies() as copies:
+            sentences.to(torch.device("meta"))
+            batch = masking.batch(sentences, chosen, chosen, Draws(0))
+    assert (copies.count, len(moved), batch.inputs.device.type) == (0, 6, "meta")
 
 
 def test_each_sentence_has_its_patterns_whatever_the_step_and_other_seeds_others(prose: Path) -> None:

@@ -31,7 +31,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws, map_below, unit
 from runners.tasks.synthetic.query_task import score_answers
-from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, over_ratio, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, move, over_ratio, spread_evenly
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.text_source import TextTask
@@ -206,7 +206,7 @@ class Sentences:
         device = self.ids.device
         of_each = self.sizes[chosen]
         width = min(-(-(int(of_each.max()) + 2) // _STEP) * _STEP, widest)
-        sizes, starts = of_each[:, None].to(device), self._starts[chosen][:, None].to(device)
+        sizes, starts = move(of_each[:, None], device), move(self._starts[chosen][:, None], device)
         column = torch.arange(width, device=device)
         place = (starts + column - 1).clamp(0, len(self.ids) - 1)
         return torch.where(inside(column, sizes), self.ids[place].long(), end), sizes
@@ -239,7 +239,7 @@ class Masking:
         ids, sizes = sentences.frame(chosen, self._end, self._longest + 2)
         self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
         column = torch.arange(ids.shape[1], device=ids.device)
-        number = (chosen * self._patterns + pattern)[:, None].to(ids.device)
+        number = move((chosen * self._patterns + pattern)[:, None], ids.device)
         places = 3 * (number * (self._longest + 1) + column)
         which, how, other = draws.words_at(torch.stack((places, places + 1, places + 2)))
         own, left = inside(column, sizes), sizes - column + 1  # tokens from here to the end of the sentence
