@@ -228,6 +228,13 @@ class _TrainingRun:
             )
         return arrived
 
+    def _catch_up(self, step: int) -> None:
+        """Report all steps up to `step`; the wait for them is part of training."""
+        began = time.perf_counter()
+        arrived = self._wait(leave=0)
+        self._seconds["train_s"] += time.perf_counter() - began
+        self._report(arrived, newest=step)
+
     def _report(self, arrived: Iterable[tuple[int, Mapping[str, float]]], *, newest: int) -> None:
         """Log the values of steps; raise Diverged after probing the model, which has made the step `newest`."""
         for step, values in arrived:
@@ -242,7 +249,7 @@ class _TrainingRun:
 
     def _save(self, step: int) -> None:
         """Save the state of `step`, unless a checkpoint holds all of it."""
-        self._report(self._wait(leave=0), newest=step)
+        self._catch_up(step)
         if self._saved != (step, len(self._answers)):
             self._surroundings.save(step, self._state())
             self._saved = step, len(self._answers)
@@ -251,7 +258,7 @@ class _TrainingRun:
         """Evaluate and probe the model; return False if a stop was requested meanwhile."""
         if self._world.place.rank:
             return True
-        self._report(self._wait(leave=0), newest=step)
+        self._catch_up(step)
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -22,9 +23,10 @@ from runners.optimisers.schedules import WSD, Cosine
 from runners.tasks import Batch, LinearFunctions, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from runners.training import loop
 from runners.training.loop import _TrainingRun, train, train_as
 from runners.training.process_group import RankPlace, World
-from runners.training.step_values import STEPS_BEHIND
+from runners.training.step_values import STEPS_BEHIND, StepValues
 from runners.training.training_context import Diverged, NullContext
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
@@ -279,6 +281,24 @@ def test_losses_that_are_read_a_step_later_are_the_same(
         parts.stop_at -= {parts.step, parts.step - 1}
     for each in (late, parts):
         assert (each.logged, each.evaluations, each.probes) == (at_once.logged, at_once.evaluations, at_once.probes)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_the_time_of_every_step_is_time_of_training(
+    trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """Also if an evaluation or a checkpoint waits for the step. On this clock only waits take time."""
+    now, wait = [0.0], StepValues.wait
+
+    def wait_long(values: StepValues) -> list[float]:
+        now[0] += 1
+        return wait(values)
+
+    monkeypatch.setattr(StepValues, "wait", wait_long)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setitem(STEPS_BEHIND, "cpu", behind)
+    ended = train(trial, memory(save_at=[4, 9]))
+    assert (ended.train_s, ended.evaluate_s, ended.probe_s) == (12, 0, 0)
 
 
 @pytest.mark.parametrize("killed_after", [6, 12])
