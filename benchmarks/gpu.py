@@ -5,11 +5,13 @@ python benchmarks/gpu.py NAME [--minutes 8] [--parts attention] [--device cuda]
 NAME names the GPU in the file names, such as h200. First, a quick run of each measurement fills the compilers' caches,
 with a process per core; FlexAttention is compiled where it is measured. Then each part is measured alone, with the
 exactness of all operators at the end. A part is a process with a share of the time; rows that it has measured when its
-time ends are kept. `--parts attention` leaves out parts that do not begin with "attention". It needs CUDA and the
-packages torch, triton, numpy, pydantic, pyarrow, entmax, lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
+time ends are kept. A part without a row has failed, and its older file stays. `--parts attention` leaves out parts that
+do not begin with "attention". It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax,
+lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -26,6 +28,7 @@ from measurement import tell
 HERE = Path(__file__).parent
 WARM_UP = 0.3
 """Share of the time, at most, in which the compilers' caches are filled."""
+TIME_IS_UP = "time is up"
 
 
 class Part(NamedTuple):
@@ -81,7 +84,7 @@ class Runner(NamedTuple):
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return "time is up"
+            return TIME_IS_UP
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
@@ -101,13 +104,21 @@ class Runner(NamedTuple):
             for command in commands:
                 pool.submit(run, command)
 
-    def measure(self, part: Part, seconds: float) -> int | str:
+    def measure(self, part: Part, seconds: float) -> tuple[int | str, int]:
+        """Return how the part ended and its number of rows; if it has any, they replace an older file."""
         command = (*part.command, *(("--operators", *part.operators) if part.operators else ()))
-        return self.run(command, seconds, HERE / "results" / f"{part.file.format(self.name)}.json")
+        file = HERE / "results" / f"{part.file.format(self.name)}.json"
+        new = file.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        code = self.run(command, seconds, new)
+        if not new.exists():
+            return code, 0
+        new.replace(file)
+        return code, len(json.loads(file.read_text(encoding="utf-8"))["rows"])
 
 
 def main() -> int:
-    """Run the parts one after the other; say how long each took, and whether its time ended first; 1 if one failed."""
+    """Run the parts one after the other; say how long each took and how it ended; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
     parser.add_argument("--minutes", type=float, default=8)
@@ -123,10 +134,12 @@ def main() -> int:
     runner.warm_up(parts, 60 * given.minutes * WARM_UP)
     for part in parts:
         began = time.monotonic()
-        code = runner.measure(part, (until - began) * part.share / left)
+        code, rows = runner.measure(part, (until - began) * part.share / left)
         left -= part.share
-        failed |= isinstance(code, int) and code != 0
-        tell({"part": part.file.format(given.name), "seconds": round(time.monotonic() - began, 1), "exit": code})
+        bad = rows == 0 or code not in (0, TIME_IS_UP)
+        failed |= bad
+        ended = {"seconds": round(time.monotonic() - began, 1), "exit": code, "rows": rows, "failed": bad}
+        tell({"part": part.file.format(given.name), **ended})
     return int(failed)
 
 

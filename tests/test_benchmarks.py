@@ -47,6 +47,11 @@ BREAKS = (
 )
 """An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
 CAUGHT = "sys.exit = lambda code: print(json.dumps({'exit': code}))"
+WRITES = """
+import sys
+assert {"softmax", "cuda"} < {*sys.argv}
+open(sys.argv[-1], "w").write('{"rows": [1, 2]}')
+"""
 SHORT = ("attention.py", "--lengths", "40", "--rounds", "1", "--operators")
 
 
@@ -189,26 +194,39 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_gpu_command_fails_if_a_part_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two of the eight parts are tried, without warm-up; programs that end at once stand for them."""
+    """Three of the eight parts are tried, without warm-up; short programs stand for them. One does not end in time."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     gpu = importlib.import_module("gpu")
     assert len(gpu.PARTS) == 8
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
-    (tmp_path / "attention.py").write_text("import sys; assert {'softmax', 'cuda'} < {*sys.argv}")
+    (tmp_path / "attention.py").write_text(WRITES)
     (tmp_path / "training.py").write_text("raise SystemExit(3)")
+    (tmp_path / "packing.py").write_text("import time; time.sleep(60)")
+    results = {name: tmp_path / "results" / f"{name}.json" for name in ("attention-none-d64", "packing-none")}
+    results["packing-none"].parent.mkdir()
+    for file in results.values():
+        file.write_text("old")
     monkeypatch.setattr(gpu, "HERE", tmp_path)
-    tried = (gpu.PARTS[0], gpu.PARTS[4])
-    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.4, quick=()) for part in tried])
+    tried = (gpu.PARTS[0], gpu.PARTS[4], gpu.PARTS[6])
+    monkeypatch.setattr(gpu, "PARTS", [part._replace(share=0.3, quick=()) for part in tried])
     monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--parts", "tests"])
     with pytest.raises(SystemExit):
         gpu.main()
     assert "no part begins with tests; there are attention-NAME-d64, " in capfd.readouterr().err
-    for parts, code in (("attention",), 0), (("attention", "training"), 1):
-        monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--parts", *parts])
+    for parts, minutes, code in (
+        (("attention",), "1", 0),
+        (("attention", "training"), "1", 1),
+        (("packing",), "0.005", 1),
+    ):
+        monkeypatch.setattr(sys, "argv", ["gpu.py", "none", "--minutes", minutes, "--parts", *parts])
         assert gpu.main() == code
-    *_, good, bad = (json.loads(line) for line in capfd.readouterr().out.splitlines())
-    assert (good["part"], good["exit"]) == ("attention-none-d64", 0)
-    assert (bad["part"], bad["exit"]) == ("training-none-tiny", 3)
+    ended = [list(json.loads(line).values()) for line in capfd.readouterr().out.splitlines()]
+    assert [(part, *how) for part, _, *how in ended[1:]] == [
+        ("attention-none-d64", 0, 2, False),
+        ("training-none-tiny", 3, 0, True),
+        ("packing-none", "time is up", 0, True),
+    ]
+    assert [file.read_text() for file in results.values()] == ['{"rows": [1, 2]}', "old"]
 
 
 @pytest.fixture
