@@ -191,6 +191,38 @@ def test_the_page_takes_files_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     assert [line.split("|")[-4:-1] for line in lines] == [["  "] * 3] * 2  # longest length, share of peak, memory
 
 
+def test_a_target_is_met_if_all_that_was_measured_is_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where today's rule takes another path than was measured, or with no file, nothing was measured."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "generate"))
+    targets = importlib.import_module("performance_targets")
+    usual = {"path": "triton", "chosen": True}
+    rows = [
+        {
+            **usual,
+            "operator": "fused attention",
+            "path": "FLASH_ATTENTION",
+            "length": 2048,
+            "forward_ms": 2,
+            "both_ms": 6,
+        },
+        {**usual, "operator": "softmax", "length": 2048, "forward_ms": 3, "both_ms": 11, "both_ratio": 1.054},
+        {**usual, "operator": "softmax", "length": 1024, "forward_ms": 1, "both_ms": 2, "both_ratio": 9},
+        {**usual, "operator": "softmax", "length": 4096, "both_ratio": 0, "chosen": False, "path": "sdpa"},
+        {**usual, "operator": "ssa", "length": 2048, "forward_ms": 3, "both_ms": 23, "both_ratio": 2},
+        {"operator": "cog", "length": 2048, "path": "triton", "error": "OutOfMemoryError"},
+    ]
+    text = targets.write_targets({"attention-h200-d128": {"rows": rows, "shape": {}}})
+    for line in (
+        "`softmax`: at most 1.05 | 1.05 | yes",
+        "speed of `softmax` / fused attention, forward: at least 0.7 | 0.67 | no",
+        "speed of `softmax` / fused attention, backward: at least 0.5 | 0.50 | yes",
+        "time of `ssa` / `softmax`: at most 1.35 | 1.00 to 2.50 | no",
+        "time of `cog` / `softmax`: at most 1.35 | unmeasured | ",
+        "tokens per second of `softmax`, 125M: at least 400,000 | unmeasured | ",
+    ):
+        assert f"| {line} |" in text
+
+
 def test_the_gpu_command_fails_if_a_part_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

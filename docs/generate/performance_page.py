@@ -9,6 +9,7 @@ import torch
 from figures import COLOURS, draw_picture
 from markdown import fill_template, table
 from matplotlib.figure import SubFigure
+from performance_targets import write_targets
 
 from variants.papers.catalogue import catalogue
 from variants.paths.case import Case
@@ -27,8 +28,9 @@ def make_performance_page() -> dict[str, str]:
     """Write the page and a picture per file and length, by path below docs/."""
     pictures: dict[str, str] = {}
     parts: dict[str, list[str]] = {name: [] for name in ("sections", *_WRITERS)}
-    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
+    files = {path.stem: _read(path) for path in RESULTS.glob("*.json")}
     parts["summary"] = [_write_summary([about for name, about in files.items() if name.startswith("attention-")])]
+    parts["targets"] = [write_targets(files)]
     for name, about in sorted(files.items()):
         kind = name.partition("-")[0]
         if kind == "attention":
@@ -39,7 +41,15 @@ def make_performance_page() -> dict[str, str]:
     return {"performance.md": fill_template("performance", texts), **pictures}
 
 
-def _measured(about: Row) -> list[Row]:
+def _read(path: Path) -> Row:
+    """Read a file; `chosen` becomes what today's rule says."""
+    about = json.loads(path.read_text(encoding="utf-8"))
+    for row in _measured(about) if path.stem.startswith("attention-") else ():
+        row["chosen"] = _is_chosen(row, about)
+    return about  # type: ignore[no-any-return]
+
+
+def _measured(about: Row) -> list[dict[str, Any]]:
     return [row for row in about["rows"] if "error" not in row]
 
 
@@ -48,7 +58,7 @@ def _write_summary(files: Sequence[Row]) -> str:
     found: dict[str, dict[str, str]] = {}
     heads: dict[str, None] = {}
     for about in sorted(files, key=lambda about: ("gpu" in about, about["shape"]["channels"])):
-        shape, rows = about["shape"], [row for row in _measured(about) if _is_chosen(row, about)]
+        shape, rows = about["shape"], [row for row in _measured(about) if row["chosen"]]
         if shape.get("compiled"):
             continue
         longest, machine = (
@@ -69,8 +79,7 @@ def _write_attention(name: str, about: Row, pictures: dict[str, str]) -> str:
     """Write a table of forward and one of both passes, with a column per length, and pictures of both passes."""
     found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in sorted(_measured(about), key=lambda row: row["operator"] != _FUSED):
-        own = {**row, "chosen": _is_chosen(row, about)}
-        found.setdefault((row["operator"], row["path"]), {})[row["length"]] = own
+        found.setdefault((row["operator"], row["path"]), {})[row["length"]] = row
     lengths = sorted({length for by_length in found.values() for length in by_length})
     longest, on_gpu = lengths[-1], "gpu" in about
     heads = ["operator", "path", *map(str, lengths)]
