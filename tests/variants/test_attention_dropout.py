@@ -11,7 +11,8 @@ from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
 from variants.attend import attention
 from variants.laws.inputs import random_inputs
 from variants.model.named_backbones import tiny
-from variants.paths.choose import find_path
+from variants.paths.case import Case
+from variants.paths.choose import PATHS, find_path
 
 P, LENGTH, DRAWS = 0.3, 5, 3000
 
@@ -31,6 +32,7 @@ UNFOLDED: dict[str, dict[str, Any]] = {
     "signed": {"score": {"kind": "signed_exponential"}, "normaliser": {"kind": "absolute"}},
     "ground": {"normaliser": {"kind": "ground"}, "readout": {"kind": "ground_value"}},
 }
+LINEAR: dict[str, Any] = {"score": {"kind": "identity"}, "normaliser": {"kind": "none"}}
 
 
 def outputs(operator: Operator, name: str, dropout: float, count: int) -> Tensor:
@@ -61,6 +63,15 @@ def test_draws_have_the_mean_of_the_output_and_the_spread_of_the_definition(name
     defined, fused = squares
     se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
     assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
+
+
+@pytest.mark.parametrize("choices", [{}, {"score": {"kind": "ssa"}}, LINEAR], ids=["softmax", "ssa", "linear"])
+def test_every_path_that_accepts_a_call_with_dropout_drops_weights(choices: dict[str, Any]) -> None:
+    operator = Operator(**choices)
+    for path in PATHS:
+        if path.reason(operator, Case(LENGTH, LENGTH, dropout=True)) is None:
+            kept, dropped = (outputs(operator, path.name, p, 9) for p in (0.0, P))
+            assert not torch.equal(kept, dropped), path.name
 
 
 @pytest.mark.parametrize("name", ["softmax", *UNFOLDED])
