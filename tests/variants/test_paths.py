@@ -30,6 +30,8 @@ STAGES: dict[str, tuple[dict[str, Any], ...]] = {
 MORE: tuple[dict[str, Any], ...] = (
     {"margin": {"kind": "log_count"}, "transform": {"kind": "temperature"}, "output_gate": {"kind": "per_head"}},
     {"margin": {"kind": "ssmax"}, "normaliser": {"kind": "sink"}, "readout": {"kind": "ground_value"}},
+    {"rescale": {"kind": "scale"}, "normaliser": {"kind": "sink"}, "readout": {"kind": "ground_value"}},
+    {"rescale": {"kind": "affine"}, "normaliser": {"kind": "sink"}, "readout": {"kind": "ground_value"}},
     {"transform": {"kind": "temperature"}, "readout": {"kind": "value_bias"}, "head_norm": {"kind": "rms"}},
     {"visible": {"kind": "window", "size": 3}, "rescale": {"kind": "affine"}},
     {"visible": {"kind": "prefix", "length": 4}, "extra": {"kind": "key_value_bias"}},
