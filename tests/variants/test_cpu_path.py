@@ -1,5 +1,8 @@
 """Paths "cpu" and "linear" compute the definition in tiles: values, gradients, masks, ties, lengths and precisions."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from path_outcomes import (
@@ -17,6 +20,7 @@ from path_outcomes import (
     outcome,
     tied_inputs,
 )
+from torch import Tensor
 
 from variants import Heads, Operator, causal, principled
 from variants.laws.inputs import random_inputs
@@ -134,3 +138,33 @@ def test_garbage_in_padding_leaves_no_trace_in_a_recurrence() -> None:
     assert torch.equal(came["output"][0], expected["output"][0])
     assert (came["k"][0].masked_select(hidden[0]) == 0).all()
     assert (came["v"][0].masked_select(hidden[0]) == 0).all()
+
+
+@pytest.mark.parametrize("garbage", [math.nan, 1e30])
+@pytest.mark.parametrize("operator", TILED[:1] + PROJECTIONS[:1] + FORGETTING[:1], ids=lambda operator: operator.label)
+def test_garbage_in_padding_leaves_no_trace_in_tiles(operator: Operator, garbage: float) -> None:
+    """Hidden queries are finite and have no loss: their own rows may be anything."""
+    length = 130
+    inputs, mask = random_inputs(operator, length=length), masks(length)["padding"]
+    hidden = (~mask[:, :, -1])[..., None]  # type: ignore[index]
+
+    def run(*given: Any) -> Tensor:
+        return cpu.run(*given).masked_fill(hidden, 0)
+
+    expected = outcome(operator, run, inputs, mask)
+    k, v = inputs.k.masked_fill(hidden, garbage), inputs.v.masked_fill(hidden, garbage)
+    came = outcome(operator, run, inputs._replace(q=inputs.q.masked_fill(hidden, 1e30), k=k, v=v), mask)
+    for name, value in expected.items():
+        assert torch.equal(came[name], value), name
+
+
+@pytest.mark.parametrize("operator", FORGETTING, ids=lambda operator: operator.label)
+def test_a_forget_gate_of_zero_forgets_all_before_and_has_finite_gradients(operator: Operator) -> None:
+    inputs = random_inputs(operator, length=65)
+    gate = inputs.numbers["forgetting.gate"].clone()
+    gate[:, :, 40] = 0
+    inputs = inputs._replace(numbers={**inputs.numbers, "forgetting.gate": gate})
+    found, expected = outcome(operator, cpu.run, inputs), outcome(operator, defined, inputs)
+    for name, value in expected.items():
+        assert torch.isfinite(found[name]).all(), name
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9, msg=name)
