@@ -88,6 +88,11 @@ def test_memory_is_linear_in_the_length(operator: Operator, run: Run) -> None:
     assert most_entries(operator, run, 1024) <= 2 * most_entries(operator, run, 512)
 
 
+def test_sequences_and_heads_share_one_map_of_a_window() -> None:
+    operator, length = Operator(score={"kind": "ssa"}, visible={"kind": "window", "size": 5}), 512
+    assert most_entries(operator, cpu.run, length) <= length**2
+
+
 @pytest.mark.parametrize("operator", [each for each in TILED if each.normaliser.shared], ids=lambda each: each.label)
 def test_large_logits_are_finite(operator: Operator) -> None:
     inputs = random_inputs(operator, length=65, scale=100.0).to(torch.float32)

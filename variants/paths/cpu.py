@@ -110,6 +110,7 @@ def _row(x: Tensor | float | None, q: Tensor) -> Tensor | None:
 
 
 def _maps(shown: Tensor, heads: Heads) -> Tensor:
-    """Return visibility that broadcasts to [B, H, T, T] as 1 or 0, [N, 1 or T, T]."""
+    """Return visibility that broadcasts to [B, H, T, T] as 1 or 0, [B H or 1, 1 or T, T]: one map is not repeated."""
     shown = shown[(None,) * (4 - shown.dim())]
-    return _flat(shown.expand(*heads.q.shape[:2], *shown.shape[-2:]).to(heads.q))
+    front = (1, 1) if shown.shape[:2].numel() == 1 else heads.q.shape[:2]
+    return _flat(shown.expand(*front, *shown.shape[-2:]).to(heads.q))
