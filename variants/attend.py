@@ -27,7 +27,7 @@ Keywords = dict[str, dict[str, Tensor]]
 
 
 class Heads(NamedTuple):
-    """Prepared inputs of attention: queries and keys carry their positions already."""
+    """Prepared inputs of attention: queries and keys carry their positions already, and have the same heads."""
 
     q: Tensor
     """[B, H, T_q, D + G]: D semantic channels, then the gate's G."""
@@ -41,6 +41,15 @@ class Heads(NamedTuple):
     """Position bias of the logits; broadcasts to [B, H, T_q, T_k]."""
     dropout: float = 0.0
     """The probability that a normalised weight is dropped; 0 outside training."""
+
+    def check(self) -> None:
+        """Raise SpecError unless keys and values have the sequences and heads of the queries."""
+        if not self.q.shape[:2] == self.k.shape[:2] == self.v.shape[:2]:
+            queries, keys, values = ([*x.shape[:2]] for x in (self.q, self.k, self.v))
+            raise SpecError(
+                f"keys and values have as many sequences and heads [B, H] as queries; got {queries} of queries, {keys} "
+                f"of keys and {values} of values; repeat their heads with repeat_interleave"
+            )
 
     @property
     def distance(self) -> Tensor:
@@ -86,13 +95,15 @@ def attend(
     """Compute the equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
     `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
-    float16, bfloat16, float32 or float64, or the mask another than bool.
+    float16, bfloat16, float32 or float64, or the mask another than bool. SpecError, too, if k or v have other heads
+    than q.
     """
     for x in (q, k, v):
         if x.dtype not in PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
     if mask is not None and mask.dtype != torch.bool:
         raise SpecError(f"a mask is boolean, True where a query may look; got {mask.dtype}")
+    Heads(q, k, v).check()
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)

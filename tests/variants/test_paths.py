@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from grid.errors import SpecError
-from variants import Heads, Operator, attend, causal, differential
+from variants import Heads, Operator, attend, causal, differential, identity, ssa
 from variants.attend import prepare
 from variants.laws.examples import named_operators
 from variants.laws.inputs import random_inputs
@@ -230,6 +230,23 @@ def test_other_types_of_heads_and_masks_are_refused() -> None:
     for dtype in (torch.float32, torch.int64):
         with pytest.raises(SpecError, match=f"a mask is boolean, True where a query may look; got {dtype}"):
             attend(Operator(), x, x, x, mask=torch.ones(3, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("operator", [Operator(), ssa(), identity()], ids=lambda operator: operator.label)
+@pytest.mark.parametrize("heads", [1, 2])
+def test_keys_of_fewer_heads_than_queries_are_refused_on_every_path(operator: Operator, heads: int) -> None:
+    q, few, words = (
+        torch.ones(2, 4, 130, 8),
+        torch.ones(2, heads, 130, 8),
+        r"\[2, 4\] of queries, .*; repeat their heads",
+    )
+    for k, v in ((few, few), (q, few), (few, q)):
+        with pytest.raises(SpecError, match=words):
+            attend(operator, q, k, v)
+        for path in PATHS:
+            if path.reason(operator, Case(130, 130)) is None:
+                with pytest.raises(SpecError, match=words):
+                    path.run(operator, Heads(q, k, v), {})
 
 
 @pytest.mark.parametrize("path", ["sdpa", "reference"])
