@@ -94,21 +94,42 @@ def attend(
 ) -> AttentionOutput:
     """Compute the equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
-    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if q, k or v have another type than
-    float16, bfloat16, float32 or float64, or the mask another than bool. SpecError, too, if k or v have other heads
-    than q.
+    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if heads, mask or numbers do not
+    fit.
     """
-    for x in (q, k, v):
-        if x.dtype not in PRECISIONS:
-            raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
-    if mask is not None and mask.dtype != torch.bool:
-        raise SpecError(f"a mask is boolean, True where a query may look; got {mask.dtype}")
-    Heads(q, k, v).check()
+    heads = Heads(q, k, v, mask)
+    _check(operator, heads)
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)
+    elif numbers.keys() != (known := operator.numbers()).keys():
+        raise SpecError(
+            f"numbers of {operator.label!r} are {', '.join(known) or 'none'}; got {', '.join(numbers) or 'none'}; pass "
+            "each of them, or leave numbers out for those at step 0"
+        )
     q, k = prepare(operator, q, k, NoPositions(), numbers)
-    return attention(operator, Heads(q, k, v, mask), numbers)
+    return attention(operator, heads._replace(q=q, k=k), numbers)
+
+
+def _check(operator: Operator, heads: Heads) -> None:
+    """Raise SpecError if types, heads or channels do not fit the operator."""
+    for x in heads.q, heads.k, heads.v:
+        if x.dtype not in PRECISIONS:
+            raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
+    if heads.mask is not None and heads.mask.dtype != torch.bool:
+        raise SpecError(f"a mask is boolean, True where a query may look; got {heads.mask.dtype}")
+    heads.check()
+    channels, added = heads.q.shape[-1], operator.added_channels
+    if channels <= added:
+        raise SpecError(
+            f"the last {added} channels of queries and keys are the gate's, beside those of the logit; got {channels} "
+            f"in all; append {added} channels to queries and keys, or use a smaller gate.width"
+        )
+    try:
+        operator.score.check(heads.q.shape[1])
+        operator.check_channels(channels - added)
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 def prepare(

@@ -237,7 +237,8 @@ class Operator(Spec):
                     f"got {number}, nearest is {max(joined, number - number % joined)}"
                 )
         self.score.check(heads // joined)
-        self._check_channels(head_width * joined, positions)
+        self.check_channels(head_width * joined)
+        self._check_rotated(head_width * joined, positions)
         self._check_positions(positions)
 
     def _check_positions(self, positions: Positions) -> None:
@@ -262,15 +263,19 @@ class Operator(Spec):
             what = f"without rotary positions per signal, signals.count={self.signals.count}"
             raise ValueError(self._divided_out(what).replace("leave it out", "use signals.count=1"))
 
-    def _check_channels(self, channels: int, positions: Positions) -> None:
-        semantic, signals = channels - self.split_channels, self.signals
+    def check_channels(self, channels: int) -> None:
+        """Raise ValueError if heads of `channels`, beside those that the gate adds, do not fit."""
+        semantic, count = channels - self.split_channels, self.signals.count
         if semantic < 1:
             raise ValueError(
                 f"the gate takes {self.split_channels} of a head's {channels} channels and leaves none to the "
                 f"logit; use gate.width below {channels}, or dims='add'"
             )
-        if semantic % signals.count:
-            raise ValueError(f"signals.count divides a head's {semantic} channels; got {signals.count}, {_OTHER_HEADS}")
+        if semantic % count:
+            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, {_OTHER_HEADS}")
+
+    def _check_rotated(self, channels: int, positions: Positions) -> None:
+        semantic, signals = channels - self.split_channels, self.signals
         if not positions.rotates and signals.rotary == "before_split":
             raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
         try:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from grid.errors import SpecError
-from variants import Heads, Operator, attend, causal, differential, identity, ssa
+from variants import Heads, Operator, attend, causal, differential, identity, integral, principled, ssa
 from variants.attend import prepare
 from variants.laws.examples import named_operators
 from variants.laws.inputs import random_inputs
@@ -230,6 +230,28 @@ def test_other_types_of_heads_and_masks_are_refused() -> None:
     for dtype in (torch.float32, torch.int64):
         with pytest.raises(SpecError, match=f"a mask is boolean, True where a query may look; got {dtype}"):
             attend(Operator(), x, x, x, mask=torch.ones(3, 3, dtype=dtype))
+
+
+SSA_NUMBERS = "numbers of 'SSA' are score.n, score.b; got"
+REFUSED: list[tuple[Operator, int, tuple[str, ...] | None, str]] = [
+    (principled(), 16, None, "the last 16 channels of queries and keys are the gate's, .*; got 16 in all; append 16"),
+    (principled(gate_width=16, gate_dims="split"), 16, None, "the gate takes 16 of a head's 16 channels .*; use gate"),
+    (integral(signals=3), 16, None, "signals.count divides a head's 16 channels; got 3, use other heads"),
+    (ssa(), 16, ("score.n",), f"{SSA_NUMBERS} score.n; pass each of them"),
+    (ssa(), 16, ("score.n", "score.b", "score.c"), f"{SSA_NUMBERS} score.n, score.b, score.c; pass each of them"),
+    (ssa(), 16, (), f"{SSA_NUMBERS} none; pass each of them"),
+    (Operator(), 16, ("tau",), "numbers of 'softmax' are none; got tau; pass each of them"),
+]
+
+
+@pytest.mark.parametrize(("operator", "channels", "names", "words"), REFUSED, ids=[each[-1] for each in REFUSED])
+def test_channels_and_numbers_that_do_not_fit_are_refused(
+    operator: Operator, channels: int, names: tuple[str, ...] | None, words: str
+) -> None:
+    x = torch.ones(1, 2, 3, channels)
+    numbers = None if names is None else dict.fromkeys(names, torch.ones(1, 1, 1, 1))
+    with pytest.raises(SpecError, match=words):
+        attend(operator, x, x, x, numbers=numbers)
 
 
 @pytest.mark.parametrize("operator", [Operator(), ssa(), identity()], ids=lambda operator: operator.label)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from grid.errors import SpecError
 from variants import (
     Exponential,
     Ground,
@@ -151,7 +152,7 @@ def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -
     score = four_scores().score
     with pytest.raises(ValueError, match=rf"divisible by 4; got {heads}, nearest is {nearest}$"):
         score.check(heads)
-    with pytest.raises(ValueError, match="divisible by 4"):
+    with pytest.raises(SpecError, match="divisible by 4"):
         attend(four_scores(), *(draw(1, heads, 5, 8) for _ in range(3)))
     score.check(nearest)
 
