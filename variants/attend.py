@@ -42,15 +42,6 @@ class Heads(NamedTuple):
     dropout: float = 0.0
     """The probability that a normalised weight is dropped; 0 outside training."""
 
-    def check(self) -> None:
-        """Raise SpecError unless keys and values have the sequences and heads of the queries."""
-        if not self.q.shape[:2] == self.k.shape[:2] == self.v.shape[:2]:
-            queries, keys, values = ([*x.shape[:2]] for x in (self.q, self.k, self.v))
-            raise SpecError(
-                f"keys and values have as many sequences and heads [B, H] as queries; got {queries} of queries, {keys} "
-                f"of keys and {values} of values; repeat their heads with repeat_interleave"
-            )
-
     @property
     def distance(self) -> Tensor:
         """[T_q, T_k]: i - j."""
@@ -118,7 +109,12 @@ def _check(operator: Operator, heads: Heads) -> None:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
     if heads.mask is not None and heads.mask.dtype != torch.bool:
         raise SpecError(f"a mask is boolean, True where a query may look; got {heads.mask.dtype}")
-    heads.check()
+    if not heads.q.shape[:2] == heads.k.shape[:2] == heads.v.shape[:2]:
+        queries, keys, values = ([*x.shape[:2]] for x in heads[:3])
+        raise SpecError(
+            f"keys and values have as many sequences and heads [B, H] as queries; got {queries} of queries, {keys} "
+            f"of keys and {values} of values; repeat their heads with repeat_interleave"
+        )
     channels, added = heads.q.shape[-1], operator.added_channels
     if channels <= added:
         raise SpecError(

@@ -14,7 +14,6 @@ from variants.paths import cpu, linear, sdpa, triton
 from variants.paths.case import Case
 
 PathName = Literal["auto", "reference", "sdpa", "linear", "triton", "cpu"]
-Run = Callable[[Operator, Heads, NumberValues], Tensor]
 
 
 class Path(NamedTuple):
@@ -27,7 +26,7 @@ class Path(NamedTuple):
     """Return why it cannot compute a call, whatever the operator."""
     slower: Callable[[Operator, Case], str | None]
     """Return why a later path is as fast or faster on a call that it can compute."""
-    run: Run
+    run: Callable[[Operator, Heads, NumberValues], Tensor]
     needs_definition: Callable[[Operator, Heads], bool] = lambda *_: False
     """Return True if it computes the call by the definition, since only values of the mask tell that it cannot."""
 
@@ -56,22 +55,12 @@ def _slower_than_triton(operator: Operator, case: Case) -> str | None:
     return "sdpa computes scaled logits in float32, without tensor cores"
 
 
-def _with_check(run: Run) -> Run:
-    """Return `run` that raises SpecError if keys or values have other heads than queries."""
-
-    def compute(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-        heads.check()
-        return run(operator, heads, numbers)
-
-    return compute
-
-
 PATHS = (
-    Path("sdpa", sdpa.cannot, _nothing, _slower_than_triton, _with_check(sdpa.run)),
-    Path("linear", linear.cannot, linear.cannot_call, linear.slower, _with_check(linear.run), linear.needs_definition),
-    Path("triton", triton.cannot, triton.cannot_call, triton.slower, _with_check(triton.run)),
-    Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, _with_check(cpu.run), cpu.needs_definition),
-    Path("reference", _nothing, _nothing, _nothing, _with_check(lambda *given: definition(*given).output)),
+    Path("sdpa", sdpa.cannot, _nothing, _slower_than_triton, sdpa.run),
+    Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
+    Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
+    Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
+    Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
