@@ -13,8 +13,8 @@ sides. Memory is the most that forward and backward allocate beyond their inputs
 operator's matrix products over that of one large product; hidden pairs and recomputed products do not count. Above
 2,048 tokens, the definition is left out.
 
-With `--compiled`, operators are compiled and each step of a GPU is one CUDA graph, as in compiled training: operations
-around a kernel are fused, and the host starts one operation. Only the path that such training takes is measured.
+With `--compiled`, operators run as in compiled training, on the path that it takes. Operations around a kernel are
+fused, and a step of a GPU is one CUDA graph, which the host starts at once.
 """
 
 import statistics
