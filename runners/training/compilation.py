@@ -5,7 +5,6 @@ Shapes are static; if the length changes, one more graph with a dynamic length i
 as without compilation; results differ by rounding.
 """
 
-import json
 import os
 import shutil
 import warnings
@@ -23,7 +22,6 @@ from torch import Tensor
 from grid.errors import EnvironmentProblem, SpecError
 from runners.output import say
 from runners.trial import Trial
-from variants import Operator
 
 LONG: Final = 5_000
 """Fewest steps for which "auto" compiles. On an H200 it saves 17 of 42 ms a step at 125M parameters, after 42 s."""
@@ -46,8 +44,7 @@ class Forward:
         self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
         self._cuda = device.type == "cuda"
         if compiles(trial, device):
-            operators = tuple(map(_describe_graph, trial.operators()))
-            model = (trial.task, trial.model, operators, trial.training.precision, trial.parts)
+            model = (trial.task, trial.model, trial.operators(), trial.training.precision, trial.parts)
             self._before = _graphs()
             self._run = _compile_forward(_copy_for((*model, trial.execution.path, device), plain), device)
 
@@ -116,16 +113,6 @@ def _compile_forward(plain: Pass, device: torch.device) -> Pass:
         plain, fullgraph=True, backend=BACKEND, options=options if BACKEND == "inductor" else None
     )
     return compiled
-
-
-def _describe_graph(operator: Operator) -> str:
-    """Return what a graph depends on: all fields but the name and the values at which trained numbers start."""
-    fields = operator.model_dump(mode="json", exclude={"name"})
-    for place, number in operator.numbers().items():
-        stage, _, name = place.partition(".")
-        if number.trained:
-            fields[stage][name].pop("init", None)
-    return json.dumps(fields, sort_keys=True)
 
 
 def _graphs() -> int:
