@@ -106,16 +106,17 @@ class Runner(NamedTuple):
                 pool.submit(run, command)
 
     def measure(self, part: Part, seconds: float) -> tuple[int | str, int]:
-        """Return how the part ended and its number of rows; if it has any, they replace an older file."""
+        """Return how the part ended and its number of rows without an error; if any, they replace an older file."""
         command = (*part.command, *(("--operators", *part.operators) if part.operators else ()))
         file = HERE / "results" / f"{part.file.format(self.name)}.json"
         new = file.with_suffix(".new")
         new.unlink(missing_ok=True)
         code = self.run(command, seconds, new)
-        if not new.exists():
-            return code, 0
-        new.replace(file)
-        return code, len(json.loads(file.read_text(encoding="utf-8"))["rows"])
+        rows = json.loads(new.read_text(encoding="utf-8"))["rows"] if new.exists() else []
+        measured = sum("error" not in row for row in rows)
+        if measured:
+            new.replace(file)
+        return code, measured
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
     python benchmarks/packing.py [--device cuda] [--processes 1 4 8] [--steps 200] [--write FILE]
 
 Prints JSON lines, and writes them if asked. Each trial is a process, as in a worker with `per_gpu`, and trains the
-model of `training.py --size tiny` without compilation. All begin together, after a warm-up. A rate is the sum over the
-processes.
+model of `training.py --size tiny` without compilation. All begin together, after a warm-up. The time is that from the
+first begin to the last end.
 """
 
 import multiprocessing
@@ -29,8 +29,8 @@ _PATIENCE_S = 120
 """Seconds after which the others give up if a process has failed."""
 
 
-def train(device: str, steps: int, start: Barrier, rates: "SimpleQueue[float]") -> None:
-    """Train in this process; put the steps per second into `rates`."""
+def train(device: str, steps: int, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
+    """Train in this process; put the seconds of its begin and its end into `times`."""
     torch.set_num_threads(1)
     trial = trial_of("tiny", softmax(), torch.device(device), "auto", compiled=False)
     step = _TrainingRun(trial, NullContext(), World(RankPlace(), torch.device(device)))._step
@@ -42,21 +42,22 @@ def train(device: str, steps: int, start: Barrier, rates: "SimpleQueue[float]") 
     for number in range(WARM_UP + 1, WARM_UP + steps + 1):
         step(number)
     read_clock(device)
-    rates.put(steps / (time.perf_counter() - began))
+    times.put((began, time.perf_counter()))
 
 
 def measure(processes: int, device: str, steps: int) -> dict[str, Any]:
     """Train in so many processes at once."""
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    start, rates = context.Barrier(processes), context.SimpleQueue()
-    workers = [context.Process(target=train, args=(device, steps, start, rates)) for _ in range(processes)]
+    start, times = context.Barrier(processes), context.SimpleQueue()
+    workers = [context.Process(target=train, args=(device, steps, start, times)) for _ in range(processes)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
         if worker.exitcode:
             raise SystemExit(f"a process ended with exit code {worker.exitcode}")
-    return {"processes": processes, "steps_per_s": round(sum(rates.get() for _ in workers), 1)}
+    begins, ends = zip(*(times.get() for _ in workers), strict=True)
+    return {"processes": processes, "steps_per_s": round(processes * steps / (max(ends) - min(begins)), 1)}
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def _write_summary(files: Sequence[Row]) -> str:
     """Write forward and backward on the path that is chosen, an operator per row; of a GPU, two lengths."""
     found: dict[str, dict[str, str]] = {}
     heads: dict[str, None] = {}
-    for about in sorted(files, key=lambda about: ("gpu" in about, about["shape"]["channels"])):
+    for about in sorted(files, key=lambda about: ("gpu" in about, about["shape"]["channels"], about["date"])):
         shape, rows = about["shape"], [row for row in _measured(about) if row["chosen"]]
         if shape.get("compiled"):
             continue

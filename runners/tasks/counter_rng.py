@@ -28,7 +28,7 @@ class Draws:
         self._start = generator(seed, *path).initial_seed()
         self._device = device
         self._drawn = 0
-        self._computed = torch.empty(0, dtype=torch.int64)
+        self._computed = torch.empty(0, dtype=torch.int64, device=device)
 
     def compute_ahead(self, count: int) -> None:
         """Compute the next `count` words at once: many small draws take longer."""

@@ -138,13 +138,16 @@ def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
 
 
 @pytest.mark.parametrize("margin", ["none", "log_count"])
-def test_gradients_at_ties_are_those_of_the_definition(margin: str) -> None:
-    """Logits are whole numbers, so that many equal a threshold of 1."""
-    operator = Operator(margin={"kind": margin}, **GROUND, readout={"kind": "ground_value"})
+@pytest.mark.parametrize("tau", [None, 2.0])
+def test_gradients_at_ties_are_those_of_the_definition(margin: str, tau: float | None) -> None:
+    """Products are whole numbers, so that many logits equal the threshold 1, or 1 / tau."""
+    transform = {"kind": "none" if tau is None else "temperature"}
+    operator = Operator(transform=transform, margin={"kind": margin}, **GROUND, readout={"kind": "ground_value"})
     given = random_inputs(operator, length=21, fitted=InputFit(heads=1, channels=16, rotary=False))
     q, k = ((2 * x).round().clamp(-1, 2) for x in given[:2])
     assert (q @ k.mT / 4 == 1).sum() > 20
-    numbers = {**given.numbers, "normaliser.threshold": torch.ones_like(given.numbers["normaliser.threshold"])}
+    values = {"transform.tau": tau, "normaliser.threshold": 1 / (tau or 1)}
+    numbers = {name: torch.full_like(x, values[name]) if name in values else x for name, x in given.numbers.items()}
     assert_small_errors(operator, given._replace(q=q, k=k, numbers=numbers))
 
 

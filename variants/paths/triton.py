@@ -91,19 +91,23 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         else:
             shown = operator.visible.restrict(heads.model_mask, heads.distance)
             count = shown.sum(-1, keepdim=True, dtype=torch.float32)
-        rows = _in_base_2(operator, fold(operator, heads, value, count))
+        rows = _in_base_2(operator, fold(operator, heads, value, count), value["transform"].get("tau"))
         output, ground = attend_by_triton(rule_of(operator, causal=causal), rows, shown)
         return unfold(operator, output.float(), ground.view(*output.shape[:3], 1), count, value).to(given)
 
 
-def _in_base_2(operator: Operator, folded: ScoreRows) -> Given:
-    """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units."""
+def _in_base_2(operator: Operator, folded: ScoreRows, tau: Tensor | None) -> Given:
+    """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units.
+
+    `tau` is the temperature, which the factors contain.
+    """
     unit = 1.0 if operator.score.label == "ssa" else _LOG2_E
     scale = folded.scale * unit
     factor = _row(scale if folded.factor is None else scale * folded.factor, folded.q)
     floor = _row(None if folded.floor is None else folded.floor * _LOG2_E, folded.q)
-    if operator.margin.label != "none" and operator.transform.label == "none" and folded.gamma is not None:
-        at_gamma = _row(folded.gamma / folded.scale, folded.q)
+    if operator.score.label == "exponential" and folded.factor is not None and folded.gamma is not None:
+        gamma = folded.gamma if tau is None else folded.gamma * tau
+        at_gamma = _row(gamma / folded.scale, folded.q)
         assert factor is not None
         assert at_gamma is not None
         floor = factor * at_gamma  # the bits that a logit of gamma has
