@@ -37,8 +37,10 @@ Pass = Callable[[Tensor, Tensor | None, Tensor], Sequence[Tensor]]
 class Forward:
     """The forward pass of training, compiled or eager; EnvironmentProblem as `compiles`."""
 
-    def __init__(self, trial: Trial, device: torch.device, plain: Pass) -> None:
+    def __init__(self, trial: Trial, device: torch.device, plain: Pass, refused: Callable[[], None]) -> None:
+        """`refused` is called before training goes on without compilation."""
         self._compile, self._plain, self._run, self._before = trial.execution.compile, plain, plain, 0
+        self._refused = refused
         self.graphs = 0
         """Number of graphs compiled so far."""
         self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
@@ -70,11 +72,12 @@ class Forward:
         except (TorchDynamoException, FailOnRecompileLimitHit) as error:
             _copy_function.cache_clear()  # the compiler remembers what it failed to compile
             why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            what = f"the model with {self._operators} cannot be compiled"
+            what = f"the model with {self._operators} or its loss cannot be compiled"
             if self._compile == "on":
                 raise SpecError(f"{what} ({why}); use execution.compile='off'") from error
             say(f"{what} ({why}); training goes on without")
             self._run = self._plain
+            self._refused()
             return self._plain(inputs, visible, targets)
         self.graphs = _graphs() - self._before
         return losses

@@ -111,7 +111,7 @@ class _TrainingRun:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
-        self._forward = Forward(trial, self._device, self._losses)
+        self._forward = Forward(trial, self._device, self._losses, self._begin)
         self._cost = Cost(trial, world)
         self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
         self._unread: list[StepValues] = []
@@ -133,7 +133,7 @@ class _TrainingRun:
 
         A stop during an evaluation saves the results of its forward passes so far.
         """
-        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._paths())), self._record())
+        self._begin()
         step, stopped = self._restore(), False
         steps = self._training.steps
         while not stopped:
@@ -149,10 +149,12 @@ class _TrainingRun:
                 self._save(step)
         return self._finish(step, stopped=stopped)
 
-    def _paths(self) -> list[str]:
+    def _begin(self) -> None:
+        """Record device, path and data; again if the compiler refuses the model, which changes the path."""
         length = self._trial.task.length + self._trial.model.sink_tokens
         dtype = torch.bfloat16 if self._training.precision == "bfloat16" else None
-        return self._model.paths(length, dtype, compiled=self._forward.compiled)
+        paths = self._model.paths(length, dtype, compiled=self._forward.compiled)
+        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(paths)), self._record())
 
     def _record(self) -> Mapping[str, Any] | None:
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]

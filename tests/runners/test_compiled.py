@@ -132,6 +132,19 @@ def test_what_the_compiler_refuses(
     assert numbers(plain) == numbers(fallen)
 
 
+def test_the_path_without_compilation_is_recorded(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiled model computes SSA by the definition, and others by tiles."""
+    monkeypatch.setattr(compilation, "BACKEND", aot_autograd(fw_compiler=refuse))
+    monkeypatch.setattr(compilation, "compiles", lambda *_: True)
+    task = tiny.task.changed(points=40, batch=1)
+    world, began = memory(), []
+    monkeypatch.setattr(world, "begins", lambda *given: began.append(given[:2]))
+    train(tiny.changed(operator=ssa(), task=task, model=gpt2(layers=1, heads=1, width=4, max_positions=80)), world)
+    assert began == [("cpu", "reference"), ("cpu", "cpu")]
+
+
 @pytest.mark.usefixtures("traced")
 def test_a_recompile_limit_is_reported(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
