@@ -67,11 +67,11 @@ def _write_summary(files: Sequence[Row]) -> str:
         )
         for row in rows:
             if "gpu" not in about or row["length"] in (_USUAL, longest):
-                column = f"{machine}, {shape['channels']} channels, {row['length']:,} tokens"
+                column = f"{machine} d={shape['channels']} T={row['length']:,}"
                 heads[column] = None
                 found.setdefault(row["operator"], {})[column] = f"{row['both_ratio']:.2f}"
     names = [name for name in catalogue() if name in found]
-    rows = [[f"`{name}`", *(found[name].get(column, "") for column in heads)] for name in names]
+    rows = [[name, *(found[name].get(column, "") for column in heads)] for name in names]
     return table(["operator", *heads], rows)
 
 
