@@ -168,7 +168,7 @@ class _Folded:
                 column = Column(sink[..., 0], None, kernel)
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
-        v = v if v.ndim == k.ndim else v.expand(*k.shape[:-1], -1)
+        v = v if v.shape[:-1] == k.shape[:-1] else v.expand(*k.shape[:-1], -1)
         return self._attention(q, k, v, column, scale)
 
     def _learned_column(self, q: Tensor, scale: float, kernel: str) -> Column:
