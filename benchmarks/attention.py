@@ -23,7 +23,6 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import count
 from types import FunctionType
 from typing import Any, NamedTuple, cast
 
@@ -38,6 +37,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runners.attempts.attempt import gpu_software
 from runners.provenance.environment import ask_gpus
+from runners.training.compilation import copy_function
 from runners.training.cost import peak_flops_per_s
 from variants import Heads, Operator
 from variants.model.seeding import generator
@@ -60,7 +60,6 @@ LIBRARIES = ("FLEX", "FLASH_ATTN")
 """Sides of fused attention that are no backend of PyTorch."""
 
 Step = Callable[[], None]
-_SIDES = count()
 
 
 def read_clock(device: str) -> float:
@@ -184,15 +183,10 @@ def on_path(operator: Operator, path: ExecutionPath, length: int, setup: Setup) 
     def run() -> Tensor:
         return path.run(operator, heads, numbers)
 
-    computed = torch.compile(_own_code(run), fullgraph=True, dynamic=False) if setup.compiled else run
+    computed = (
+        torch.compile(copy_function(cast(FunctionType, run)), fullgraph=True, dynamic=False) if setup.compiled else run
+    )
     return steps_of(computed, [*heads[:3], *numbers.values()])
-
-
-def _own_code(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Return `run` with a code object of its own: the compiler keeps eight graphs of one, for all sides."""
-    function = cast(FunctionType, run)
-    code = function.__code__.replace(co_name=f"run_{next(_SIDES)}")
-    return FunctionType(code, function.__globals__, closure=function.__closure__)
 
 
 def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
@@ -264,10 +258,10 @@ def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> l
     operators = {name: known[name].make() for name in names}
     for name, operator in operators.items():
         able = [path for path in PATHS if path.reason(operator, case) is None]
-        if setup.device == "cuda" and length > LONGEST_DEFINITION:
-            able.remove(PATHS[-1])
         if setup.compiled:
             able = [choose(operator, case).path]
+        elif setup.device == "cuda" and length > LONGEST_DEFINITION:
+            able.remove(PATHS[-1])
         every |= {(name, path.name): on_path(operator, path, length, setup) for path in able}
     timed, errors = _prepare(every, setup)
     taken: dict[tuple[str, str, str], list[float]] = {}

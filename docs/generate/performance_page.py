@@ -61,10 +61,8 @@ def _write_summary(files: Sequence[Row]) -> str:
         shape, rows = about["shape"], [row for row in _measured(about) if row["chosen"]]
         if shape.get("compiled"):
             continue
-        longest, machine = (
-            max((row["length"] for row in rows), default=0),
-            about.get("gpu", "CPU").removeprefix("NVIDIA "),
-        )
+        longest = max((row["length"] for row in rows), default=0)
+        machine = about.get("gpu", "CPU").removeprefix("NVIDIA ")
         for row in rows:
             if "gpu" not in about or row["length"] in (_USUAL, longest):
                 column = f"{machine} d={shape['channels']} T={row['length']:,}"

@@ -12,6 +12,7 @@ Find = Callable[[Files], list[float]]
 
 _SHORTEST: Final = 2048
 """Tokens from which on operators are compared on a GPU."""
+_LONGEST: Final = 16_384
 _H200: Final = tuple(f"attention-h200-d{width}{more}" for width in (64, 128) for more in ("", "-columns"))
 _WIDE: Final = "attention-h200-d128"
 _CPU: Final = "attention-cpu"
@@ -75,25 +76,18 @@ def _of_fused(names: Sequence[str], operators: str, lengths: Sequence[int] = ())
     return find
 
 
-def _triton_softmax(files: Files) -> list[Row]:
-    rows = _rows(files, _WIDE)
-    return [
-        row for row in rows if (row["operator"], row["path"]) == ("softmax", "triton") and row["length"] >= _SHORTEST
-    ]
+def _triton(files: Files, operator: str | None = None) -> list[Row]:
+    rows = [row for row in _rows(files, _WIDE) if row["path"] == "triton" and row["length"] >= _SHORTEST]
+    return [row for row in rows if operator in (None, row["operator"])]
 
 
-def _of_triton(operators: str, *passes: str) -> Find:
-    """Find the passes of operators, each as a ratio to softmax by our kernels."""
+def _of_triton(operator: str, *passes: str) -> Find:
+    """Find the passes of an operator, each as a ratio to softmax by our kernels."""
 
     def find(files: Files) -> list[float]:
-        softmax = {row["length"]: row for row in _triton_softmax(files)}
-        rows = [row for row in _rows(files, _WIDE) if row["operator"] in operators.split() and row["path"] == "triton"]
-        return [
-            _ms(row, what) / _ms(softmax[row["length"]], what)
-            for row in rows
-            for what in passes
-            if row["length"] in softmax
-        ]
+        softmax = {row["length"]: row for row in _triton(files, "softmax")}
+        rows = [row for row in _triton(files, operator) if row["length"] in softmax]
+        return [_ms(row, what) / _ms(softmax[row["length"]], what) for row in rows for what in passes]
 
     return find
 
@@ -105,14 +99,21 @@ def _reached(what: str) -> Find:
         fused = [row for row in _rows(files, _WIDE) if row["path"].endswith("_ATTENTION")]
         return [
             min(_ms(one, what) for one in fused if one["length"] == row["length"]) / _ms(row, what)
-            for row in _triton_softmax(files)
+            for row in _triton(files, "softmax")
         ]
 
     return find
 
 
-def _each(name: str, compute: Callable[[Row], float], *, keep: Callable[[Row], bool] = lambda _: True) -> Find:
-    return lambda files: [compute(row) for row in _rows(files, name) if keep(row)]
+def _field(name: str, field: str, operator: str | None = None) -> Find:
+    """Find a number of a file, in rows of all operators or one."""
+    return lambda files: [
+        row[field] for row in _rows(files, name) if field in row and operator in (None, row.get("operator"))
+    ]
+
+
+def _captured(files: Files) -> list[float]:
+    return [row["eager_ms"] / row["ablate_ms"] for row in _rows(files, "training-h200-tiny")]
 
 
 def _beside_one(name: str, count: str, many: int, field: str) -> Find:
@@ -125,25 +126,21 @@ def _beside_one(name: str, count: str, many: int, field: str) -> Find:
     return find
 
 
-def _beside_softmax(operators: str) -> Find:
-    """Find the training speed of operators, by their labels, as a share of softmax's."""
+def _beside_softmax(label: str) -> Find:
+    """Find the training speed of an operator as a share of softmax's."""
 
     def find(files: Files) -> list[float]:
         speeds = {row["operator"]: row["tokens_per_s"] for row in _rows(files, _BIG)}
-        return [speeds[name] / speeds["softmax"] for name in operators.split(",") if {name, "softmax"} <= speeds.keys()]
+        return [speeds[label] / speeds["softmax"]] if {label, "softmax"} <= speeds.keys() else []
 
     return find
 
 
 def _memory(files: Files) -> list[float]:
     """Find what our kernels allocate at 16,384 tokens as a ratio to 2,048, with as many tokens in all."""
-    rows = {(row["operator"], row["length"]): row for row in _rows(files, _WIDE) if row["path"] == "triton"}
-    longest = 16_384
-    return [
-        row["extra_bytes"] / rows[name, _SHORTEST]["extra_bytes"]
-        for (name, length), row in rows.items()
-        if length == longest and (name, _SHORTEST) in rows
-    ]
+    rows = {(row["operator"], row["length"]): row for row in _triton(files)}
+    names = [name for name, length in rows if length == _LONGEST and (name, _SHORTEST) in rows]
+    return [rows[name, _LONGEST]["extra_bytes"] / rows[name, _SHORTEST]["extra_bytes"] for name in names]
 
 
 def _of_definition(files: Files) -> list[float]:
@@ -161,7 +158,7 @@ def _of_definition(files: Files) -> list[float]:
     return found
 
 
-_BIG, _TINY = "training-h200-125m", "training-h200-tiny"
+_BIG: Final = "training-h200-125m"
 _BOTH: Final = (256, 1024)
 
 _TARGETS: Final[Mapping[str, Sequence[Target]]] = {
@@ -186,18 +183,15 @@ _TARGETS: Final[Mapping[str, Sequence[Target]]] = {
         Target("extra memory at 16,384 tokens / 2,048, with as many tokens in all", 1.01, _memory),
     ),
     "Training on an H200": (
-        Target("speed of `softmax` / the loop by hand, 125M", 0.95,
-               _each(_BIG, lambda row: row["ratio"], keep=lambda row: row["operator"] == "softmax"), least=True),
+        Target("speed of `softmax` / the loop by hand, 125M", 0.95, _field(_BIG, "ratio", "softmax"), least=True),
         Target("speed of Affine-Scaled / `softmax`, 125M", 0.97, _beside_softmax("Affine-Scaled"), least=True),
         Target("speed of Principled with a ground alone / `softmax`, 125M", 0.9, _beside_softmax("Principled ground"),
                least=True),
         Target("speed of Principled / `softmax`, 125M", 0.75, _beside_softmax("Principled"), least=True),
-        Target("tokens per second of `softmax`, 125M", 400_000,
-               _each(_BIG, lambda row: row["tokens_per_s"], keep=lambda row: row["operator"] == "softmax"), least=True),
-        Target("speed of a small step, captured / eager", 3,
-               _each(_TINY, lambda row: row["eager_ms"] / row["ablate_ms"]), least=True),
+        Target("tokens per second of `softmax`, 125M", 400_000, _field(_BIG, "tokens_per_s", "softmax"), least=True),
+        Target("speed of a small step, captured / eager", 3, _captured, least=True),
         Target("speed of eight seeds as one model (gradients only) / one after the other", 3,
-               _each("vectorised-h200", lambda row: row["ratio"]), least=True),
+               _field("vectorised-h200", "ratio"), least=True),
         Target("speed of eight trials side by side / one alone", 3,
                _beside_one("packing-h200", "processes", 8, "steps_per_s"), least=True),
     ),
@@ -215,14 +209,11 @@ _TARGETS: Final[Mapping[str, Sequence[Target]]] = {
                _of_fused([_CPU], "linear_elu identity mlp_kernel cosformer", (1024,))),
     ),
     "Training and trials on two CPU cores": (
-        Target("speed of every operator / the loop by hand", 0.95,
-               _each("training-cpu", lambda row: row["ratio"]), least=True),
+        Target("speed of every operator / the loop by hand", 0.95, _field("training-cpu", "ratio"), least=True),
         Target("trials per second of two workers / of one", 1.8,
                _beside_one("overhead-cpu", "workers", 2, "trials_per_s"), least=True),
-        Target("ms per trial beside training and evaluation", 50,
-               _each("overhead-cpu", lambda row: row["overhead_ms_median"], keep=lambda row: "workers" in row)),
-        Target("seconds of the same command on a finished grid", 3,
-               _each("overhead-cpu", lambda row: row["rerun_s"], keep=lambda row: "rerun_s" in row)),
+        Target("ms per trial beside training and evaluation", 50, _field("overhead-cpu", "overhead_ms_median")),
+        Target("seconds of the same command on a finished grid", 3, _field("overhead-cpu", "rerun_s")),
     ),
     "All machines, forward and backward": (
         Target("time of the path that is chosen / of the definition", 1, _of_definition),

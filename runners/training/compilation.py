@@ -131,8 +131,13 @@ def _copy_for(model: Hashable, method: Any) -> Pass:
 
 @lru_cache(maxsize=64)
 def _copy_function(_model: Hashable, function: FunctionType) -> FunctionType:
+    return copy_function(function)
+
+
+def copy_function(function: FunctionType) -> FunctionType:
+    """Return `function` with a code object of its own, of which the compiler keeps eight graphs."""
     code = function.__code__.replace(co_name=f"{function.__name__}_{next(_copies)}")
-    return FunctionType(code, function.__globals__)
+    return FunctionType(code, function.__globals__, closure=function.__closure__)
 
 
 @contextmanager

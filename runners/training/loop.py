@@ -89,8 +89,9 @@ def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[B
         return [BatchPart(0, batch, 1.0, 1.0)]
     split = batch.split(count)
     terms, sequences = data.terms([part.targets for part in split]), len(batch.inputs)
+    whole = sum(terms)
     return [
-        BatchPart(number, part, terms[number] / sum(terms), len(part.inputs) / sequences)
+        BatchPart(number, part, terms[number] / whole, len(part.inputs) / sequences)
         for number, part in enumerate(split)
         if number in wanted
     ]
@@ -101,7 +102,7 @@ class _TrainingRun:
     def __init__(self, trial: Trial, surroundings: TrainingContext, world: World) -> None:
         self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
         self._training = trial.training
-        self._data = trial.task.open()
+        self._data, self._drawn_on = trial.task.open(), trial.task.drawn_on(self._device)
         require_long_enough(self._data, trial.probing, trial.model)
         self._judges = open_evaluations(trial.task, trial.evaluations)
         self._bound = DIVERGED * self._data.constant_loss
@@ -182,8 +183,7 @@ class _TrainingRun:
         self._report(arrived, newest=step)
 
     def _parts(self, step: int) -> list[BatchPart]:
-        drawn_on = self._trial.task.drawn_on(self._device)
-        batch = self._data.batch(self._trial.seed, step, drawn_on).to(self._device)
+        batch = self._data.batch(self._trial.seed, step, self._drawn_on).to(self._device)
         if step == 1:
             require_finite(batch)
         self._cost.begin_step(batch.inputs)

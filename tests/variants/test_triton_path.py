@@ -42,13 +42,18 @@ def assert_small_errors(operator: Operator, inputs: Inputs, mask: Tensor | None 
         assert error <= 1e-5, name
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
-    inputs = random_inputs(operator, batch=1, length=70, scale=2.0).to(torch.float32)
+def assert_usual_errors(operator: Operator, length: int, more: float) -> None:
+    """In float32, errors are at most four times those of the definition, and `more`."""
+    inputs = random_inputs(operator, batch=1, length=length, scale=2.0).to(torch.float32)
     exact = outcome(operator, defined, inputs.to(torch.float64))
     usual = errors(outcome(operator, defined, inputs), exact)
     for name, error in errors(outcome(operator, path.run, inputs), exact).items():
-        assert error <= 4 * usual[name] + 1e-6, name
+        assert error <= 4 * usual[name] + more, name
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
+def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
+    assert_usual_errors(operator, 70, 1e-6)
 
 
 def draw_combinations(count: int) -> list[Operator]:
@@ -70,11 +75,7 @@ def draw_combinations(count: int) -> list[Operator]:
 @pytest.mark.parametrize("operator", draw_combinations(80), ids=lambda each: each.label)
 def test_random_combinations_err_within_the_budget(operator: Operator) -> None:
     """The budget of a GPU, in docs/performance.md."""
-    inputs = random_inputs(operator, batch=1, length=18, scale=2.0).to(torch.float32)
-    exact = outcome(operator, defined, inputs.to(torch.float64))
-    usual = errors(outcome(operator, defined, inputs), exact)
-    for name, error in errors(outcome(operator, path.run, inputs), exact).items():
-        assert error <= 4 * usual[name] + 2**-15, name
+    assert_usual_errors(operator, 18, 2**-15)
 
 
 @pytest.mark.parametrize("channels", [16, 80, 128])
