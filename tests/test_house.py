@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import grimp
+import networkx
 import pytest
 from hatchling.build import build_sdist, build_wheel
 
@@ -114,9 +115,32 @@ def test_imports_against_the_direction_and_a_package_without_a_layer_are_found(t
     assert "Contracts: 0 kept, " in result.stdout
 
 
+def circles(*packages: str) -> list[set[str]]:
+    """Groups of modules that import each other, also for types only or inside of functions."""
+    graph = grimp.build_graph(*packages, cache_dir=None)
+    imports = networkx.DiGraph(
+        (module, other) for module in graph.modules for other in graph.find_modules_directly_imported_by(module)
+    )
+    return [circle for circle in networkx.strongly_connected_components(imports) if len(circle) > 1]
+
+
 def test_no_modules_import_each_other() -> None:
-    graph = grimp.build_graph(*ROOMS, cache_dir=None)
-    assert not [module for module in graph.modules if module in graph.find_upstream_modules(module)]
+    assert circles(*ROOMS) == []
+
+
+def test_circles_of_imports_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {
+        "__init__": "",
+        "first": "import planted_circles.second",
+        "second": "def later():\n    from planted_circles import third",
+        "third": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted_circles.first import Name",
+        "user": "import planted_circles.first",
+    }
+    (tmp_path / "planted_circles").mkdir()
+    for name, text in planted.items():
+        (tmp_path / f"planted_circles/{name}.py").write_text(f"{text}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert circles("planted_circles") == [{f"planted_circles.{name}" for name in ("first", "second", "third")}]
 
 
 LIGHT = {

@@ -9,7 +9,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from runners.cli.monitor import failures
 from runners.cli.options import SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, SlurmFlags, Trials, Trust, flag_group
 from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from runners.cli.run import run_here
+from runners.cli.run_here import run_here
 from runners.output import tell, write
 from store.files.layout import Layout
 from store.files.trial_status import trial_state

@@ -1,18 +1,10 @@
-"""The command `run`, and the report of its outcome."""
+"""The command `run`."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from runners.cli.options import SLURM_FLAGS, MachineFlags, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags
-from runners.cli.resolve import load_grids, locate_spec, read_warnings, worker_count
-from runners.output import say, tell
-
-if TYPE_CHECKING:
-    from grid import Grid
-    from runners.execution.run import RunOptions, RunResult
-
-CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
+from runners.cli.resolve import load_grids, locate_spec
+from runners.cli.run_here import run_here
 
 
 def run(
@@ -40,44 +32,3 @@ def run(
     oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
     options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),), oom=oom)
     return run_here(root, grids, machine, where.workers, options)
-
-
-def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
-    """Train on this machine, report, and return the exit code."""
-    from runners.execution import Inline, Local
-    from runners.execution.run import run_campaign
-    from runners.monitoring.trial_locations import outdated_notes
-    from store.store import Store
-
-    machine = Inline() if on == "inline" else Local(worker_count(workers))
-    result = run_campaign(root, grids, machine, options)
-    code = report_outcome(result, root)
-    if not result.interrupted:
-        with Store.open(root) as store:
-            read_warnings(store)
-            tell(*outdated_notes(store, 0))
-    return code
-
-
-def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, cancelled: int = 0) -> int:
-    """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
-    tell(*result.problems)
-    say(f"{_outcome_words(result)}; results in {root}")
-    if result.interrupted:
-        return 130
-    left = result.stopped - cancelled
-    if left:
-        tell(reason)
-    return 4 if result.failed or result.skipped_failed or left else 0
-
-
-def _outcome_words(result: "RunResult") -> str:
-    counts = {
-        "trained": result.ok,
-        "failed": result.failed,
-        "not finished (the same command goes on)": result.stopped,
-        "were done before": result.skipped,
-        "of these ran other code (--rerun-stale trains them again)": result.skipped_other_code,
-        "failed before (--retry tries them again)": result.skipped_failed,
-    }
-    return "; ".join(f"{n} {words}" for words, n in counts.items() if n) or "nothing was trained"

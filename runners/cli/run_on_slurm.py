@@ -10,7 +10,7 @@ from grid import Grid
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.cli.run import report_outcome
+from runners.cli.run_here import report_outcome
 from runners.monitoring.follow import Following
 from runners.monitoring.trial_locations import describe_cancelled
 from runners.monitoring.watch import show

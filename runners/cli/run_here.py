@@ -1,0 +1,55 @@
+"""Train on this machine, for `ablate run` and `ablate retry`, and report the outcome of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runners.cli.resolve import read_warnings, worker_count
+from runners.output import say, tell
+
+if TYPE_CHECKING:
+    from grid import Grid
+    from runners.execution.run import RunOptions, RunResult
+
+CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
+
+
+def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
+    """Train on this machine, report, and return the exit code."""
+    from runners.execution import Inline, Local
+    from runners.execution.run import run_campaign
+    from runners.monitoring.trial_locations import outdated_notes
+    from store.store import Store
+
+    machine = Inline() if on == "inline" else Local(worker_count(workers))
+    result = run_campaign(root, grids, machine, options)
+    code = report_outcome(result, root)
+    if not result.interrupted:
+        with Store.open(root) as store:
+            read_warnings(store)
+            tell(*outdated_notes(store, 0))
+    return code
+
+
+def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, cancelled: int = 0) -> int:
+    """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
+    tell(*result.problems)
+    say(f"{_outcome_words(result)}; results in {root}")
+    if result.interrupted:
+        return 130
+    left = result.stopped - cancelled
+    if left:
+        tell(reason)
+    return 4 if result.failed or result.skipped_failed or left else 0
+
+
+def _outcome_words(result: "RunResult") -> str:
+    counts = {
+        "trained": result.ok,
+        "failed": result.failed,
+        "not finished (the same command goes on)": result.stopped,
+        "were done before": result.skipped,
+        "of these ran other code (--rerun-stale trains them again)": result.skipped_other_code,
+        "failed before (--retry tries them again)": result.skipped_failed,
+    }
+    return "; ".join(f"{n} {words}" for words, n in counts.items() if n) or "nothing was trained"
