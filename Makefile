@@ -42,8 +42,10 @@ types: $(INSTALLED)
 	$(BIN)/mypy benchmarks
 
 # The cluster tests run beside the others: both together take as long as the longer. In CI they run one after the other.
+# What failed and then passed alone is listed at the end.
 check: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs=$(if $(CI),1,2) --keep-going check-others check-cluster
+	@export UNSTABLE=$$(mktemp); $(MAKE) --no-print-directory --jobs=$(if $(CI),1,2) --keep-going check-others check-cluster; \
+	code=$$?; [ ! -s $$UNSTABLE ] || { printf '\nunstable:\n'; cat $$UNSTABLE; }; rm $$UNSTABLE; exit $$code
 
 # Under a minute: grids, laws on a sample of operators, the store, one trained trial.
 check-fast: $(INSTALLED)
@@ -53,11 +55,11 @@ check-fast: $(INSTALLED)
 		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
 check-others: $(INSTALLED)
-	@$(IN_SCRATCH) $(BIN)/python -m pytest --numprocesses=3 --dist=worksteal --ignore=tests/cluster
+	@$(IN_SCRATCH) $(BIN)/python tests/rerun_failed.py --numprocesses=3 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
 	@log=$$(mktemp) && $(IN_SCRATCH) \
-	$(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
+	$(BIN)/python tests/rerun_failed.py --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
 docs: $(INSTALLED)
