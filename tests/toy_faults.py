@@ -5,7 +5,9 @@ Worker processes import it by reference, as `toy_faults:<name>`.
 
 import errno
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,55 @@ def away(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     finally:
         surroundings.flush()  # type: ignore[attr-defined]
         os.fsync = plain
+
+
+def talkative(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
+    """Prints much, also what is no valid Unicode; the last trial fails with such a text."""
+    for stream in (sys.stdout, sys.stderr):
+        for _ in range(3):
+            print("\ud800" * 50_000, file=stream, flush=True)
+    if trial.seed == 2:
+        raise ValueError("\udcff is no text")
+    return toy_training.train(trial, surroundings)
+
+
+class _Mute(ValueError):
+    def __str__(self) -> str:
+        raise OSError("no text")
+
+
+class _Strange(ValueError):
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def _own_cause() -> Exception:
+    error = ValueError("its own cause")
+    error.__cause__ = error
+    return error
+
+
+ERRORS: tuple[Callable[[], BaseException], ...] = (
+    lambda: ValueError("\ud800 \udcff"),
+    _Mute,
+    _Strange,
+    lambda: ValueError("long " * 10_000_000),
+    _own_cause,
+    lambda: SystemExit(3),
+    lambda: FileNotFoundError(2, "no such file", b"\xff\xfe"),
+    lambda: ValueError("a\0b\x1b[31mc"),
+)
+
+
+def unprintable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
+    """Each seed fails with an error of `ERRORS`; seeds beyond succeed."""
+    if trial.seed < len(ERRORS):
+        raise ERRORS[trial.seed]()
+    return toy_training.train(trial, surroundings)
+
+
+if os.environ.get("LOG"):  # no attempt can write its log
+    runners.attempts.attempt.Attempt.log = property(lambda _: Path(os.environ["LOG"]))  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """A campaign of toys, run as a program: `python toy_run.py REQUEST`, ending with the exit status of the command.
 
 The request is JSON: {"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or
-null}.
+null}; with "train", a function of toy_faults trains, and progress is shown.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 from toy_campaign import QUIET, toy_grid
 
+from runners.attempts.worker import WorkerEntry
 from runners.execution import Inline, Local, Machine
 from runners.execution.run import RunOptions, run_campaign
 
@@ -17,6 +18,9 @@ from runners.execution.run import RunOptions, run_campaign
 def run(request: dict[str, Any]) -> int:
     """One run; its exit status."""
     options = {**vars(QUIET), "land_every_s": request["land"]}
+    if "train" in request:
+        entry = WorkerEntry("toy_training:ToyTrial", f"toy_faults:{request['train']}", ("pyarrow.parquet",))
+        options |= {"entry": entry, "progress": True}
     workers = request["workers"]
     machine: Machine = Local(workers) if workers else Inline()
     result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunOptions(**options))

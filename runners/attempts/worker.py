@@ -277,7 +277,7 @@ class Worker:
         except EnvironmentProblem as error:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error
-        except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
             return self._record_failure(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
             with contextlib.suppress(LeaseLost):
@@ -305,11 +305,8 @@ class Worker:
 
     def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)
-        try:
-            with retry_io(lambda: attempt.log.open("a")) as log:
-                log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
-        except OSError as error:
-            raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
+        with contextlib.suppress(OSError), attempt.log.open("a", encoding="utf-8") as log:  # the record has it, too
+            log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
         gc.collect()  # a traceback holds the tensors of a failed trial
         return Outcome(row, "failed", attempt.number, failure)
 
@@ -333,7 +330,7 @@ class Worker:
             yield
             return
         kept = os.dup(1), os.dup(2)
-        log = retry_io(lambda: os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
+        log = _open_log(attempt.log)
         try:
             _redirect(log, log)
             yield
@@ -344,6 +341,14 @@ class Worker:
             with contextlib.suppress(OSError):  # an empty log only costs space
                 if not attempt.log.stat().st_size:
                     attempt.log.unlink()
+
+
+def _open_log(path: Path) -> int:
+    """Open a log for appending; where that fails, what is printed is lost."""
+    try:
+        return retry_io(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666))
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _redirect(stdout: int, stderr: int) -> None:

@@ -33,6 +33,7 @@ from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
 from runners.cli.results import status, table
 from runners.cli.retry import retry
 from runners.cli.run import run
+from runners.lossy_output import fill_closed_descriptors, lossy
 from runners.output import tell, write
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
@@ -133,6 +134,8 @@ def dash(
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
+    fill_closed_descriptors()
+    sys.stderr = lossy(sys.stderr)
     leave(execute(sys.argv[1:]))
 
 

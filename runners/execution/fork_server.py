@@ -28,6 +28,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
 from runners.child_lifetime import GROUP_SIGNALS, die_with
+from runners.lossy_output import make_output_lossy
 
 MOST_BYTES = 65_536
 
@@ -107,6 +108,7 @@ class _Server:
             die_with(server)
             for end in (self._control, self._wake, self._waker):
                 end.close()
+            make_output_lossy()
             from runners.execution.worker_loop import work
 
             code = work(Connection(descriptor))

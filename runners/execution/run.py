@@ -23,6 +23,7 @@ from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.progress import GridMember, ProgressDisplay, Tally
+from runners.lossy_output import lossy_output
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
@@ -164,6 +165,7 @@ class _ActiveRun:
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
         every_s, problems = self._options.land_every_s, tuple[str, ...]()
         with ExitStack() as stack:
+            stack.enter_context(lossy_output())
             stack.enter_context(self._interrupts)
             stack.enter_context(suppress(KeyboardInterrupt))
             landing = None

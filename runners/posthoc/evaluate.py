@@ -25,6 +25,7 @@ from runners.posthoc.trained_model import (
 from runners.provenance.code import Codes, spec_module_name
 from runners.provenance.specfile import import_spec_file
 from runners.tasks.task import Items, Measurements
+from store.files.error_texts import message_of
 from store.files.layout import Layout
 from store.store import Store
 
@@ -111,7 +112,7 @@ def evaluate(store: Store, trials: Sequence[Kept], wanted: Wanted, tell: Callabl
 
 
 def _describe_failure(key: str, label: str | None, evaluation: str | None, error: Exception) -> Result:
-    message = str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
+    message = message_of(error, named=not isinstance(error, AblateError))
     return Result(key, label, evaluation, "failed", message=message, problem=error)
 
 

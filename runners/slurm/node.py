@@ -7,12 +7,14 @@ Signals are handled before anything that takes time to import.
 
 import sys
 
+from runners.lossy_output import make_output_lossy
 from runners.slurm.worker.signals import ignore, listen
 
 
 def main() -> int:
     """Run the task of the command line; return the exit code."""
     signals = listen()
+    make_output_lossy()
     from runners.slurm.worker.assignment import Arguments
     from runners.slurm.worker.supervisor import supervise
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from runners.training.training_context import Diverged, Killed
+from store.files.error_texts import message_of, traceback_of
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed"]
 
@@ -31,29 +32,33 @@ class Failure(NamedTuple):
     fingerprint: str
 
 
-def failure_of(error: Exception) -> Failure:
-    """Describe `error`, raised by training, as a failure."""
-    reason = _reason(error)
+def failure_of(error: BaseException) -> Failure:
+    """Describe `error`, raised by training, as a failure; this works for every exception."""
+    message = message_of(error)
+    reason = _reason(error, message)
     if isinstance(error, Diverged):
         return Failure(reason, str(error), None, _fingerprint("diverged"))
-    text = "".join(traceback.format_exception(error))
-    message = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return Failure(reason, message, text, _fingerprint(type(error).__name__, _place(error), message))
+    fingerprint = _fingerprint(type(error).__name__, _place(error), message)
+    return Failure(reason, message, traceback_of(error), fingerprint)
 
 
 def breaks_process(error: BaseException | None) -> bool:
     """Return True if CUDA may refuse every later call of this process; false for out of memory."""
-    while error is not None:
-        of_cuda = type(error).__name__ == "AcceleratorError" or _BREAKS_CUDA.search(str(error))
-        if isinstance(error, RuntimeError) and of_cuda and not _OUT_OF_MEMORY.search(str(error)):
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # an error can be its own cause
+        seen.add(id(error))
+        said = message_of(error)
+        of_cuda = type(error).__name__ == "AcceleratorError" or _BREAKS_CUDA.search(said)
+        if isinstance(error, RuntimeError) and of_cuda and not _OUT_OF_MEMORY.search(said):
             return True
-        error = error.__cause__ or error.__context__
+        error = error.__context__ if error.__cause__ is None else error.__cause__
     return False
 
 
 def killed_failure(times: int, how: str) -> Failure:
     """Describe a trial whose process died `times` times without progress; `how` names the last exit."""
-    message = f"its process died {times} times without getting further ({how}); it may need more memory than there is"
+    hint = "; it may need more memory than there is" if how == "SIGKILL" else ""
+    message = f"its process died {times} times without getting further ({how}){hint}"
     return Failure("killed", message, None, _fingerprint("killed", how, ""))
 
 
@@ -82,19 +87,19 @@ def fruitless_failure(times: int, step: int) -> Failure:
     return Failure("killed", message, None, _fingerprint("killed", "fruitless", ""))
 
 
-def _reason(error: Exception) -> Reason:
+def _reason(error: BaseException, said: str) -> Reason:
     if isinstance(error, Diverged):
         return "diverged"
     if isinstance(error, Killed):
         return "killed"
     if isinstance(error, MemoryError):
         return "out_of_memory"
-    if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)):  # torch's own class is a RuntimeError
+    if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(said):  # torch's own class is a RuntimeError
         return "out_of_memory"
     return "error"
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return `file:function` of the innermost frame of the project or the user; line numbers change too often."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _is_ours(frame.filename)] or list(frames)

@@ -11,6 +11,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from grid.errors import SpecError
 from runners.child_lifetime import die_with
+from runners.lossy_output import make_output_lossy
 from runners.provenance.specfile import import_spec_file
 from runners.training.failure import failure_of
 from runners.training.loop import train_as
@@ -28,6 +29,7 @@ def main(job: dict[str, Any]) -> None:
     else:  # on another node, where standard output is the pipe
         says = os.dup(1)
         os.dup2(2, 1)
+    make_output_lossy()
     with os.fdopen(says, "wb", buffering=0) as pipe:
 
         def say(word: str, text: str) -> None:

@@ -5,7 +5,6 @@ import math
 import os
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from store.external_runs.logged_plans import publish
 from store.files.atomic import write_atomic
 from store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
+from store.files.error_texts import message_of, traceback_of
 from store.files.layout import Layout
 from store.files.removals import next_attempt
 from store.files.shards import ShardBuffer
@@ -185,10 +185,10 @@ class Run:
         if isinstance(error, str):
             self._end({"status": "failed", "reason": reason or "error", "message": error})
             return
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        text = message_of(error)
         short = isinstance(error, MemoryError) or "out of memory" in text.lower()
         reason = reason or ("out_of_memory" if short else "error")
-        trace = "".join(traceback.format_exception(error))
+        trace = traceback_of(error)
         self._end({"status": "failed", "reason": reason, "message": text, "traceback": trace})
 
     def __enter__(self) -> Self:
@@ -212,7 +212,8 @@ class Run:
         record = end_record(*place, self._step, max(0.0, time.time() - self._start["started"]))
         said = outcome.get("traceback") or outcome.get("message")
         if said:
-            write_atomic(layout.log(*place), f"{said.rstrip()}\n".encode("utf-8", "replace"))
+            with suppress(EnvironmentProblem):  # the record has it, too
+                write_atomic(layout.log(*place), f"{said.rstrip()}\n".encode("utf-8", "replace"))
         write_end(layout, {**record, **outcome, "wrote": self._buffer.list_written(*place)})
         self._status = str(outcome["status"])
         self._alive.stop()

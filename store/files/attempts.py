@@ -21,6 +21,7 @@ from typing import Any, final
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import disk_errors, make_directory, read_json, retry_io, temporary_name, write_json
 from store.files.change_tracker import touch_trial
+from store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
 
@@ -73,7 +74,8 @@ def _publish(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], f
         write_json(place / "start.json", start, durable="nothing")  # the process dies with the machine
         (place / "heartbeat").touch()
         if remarks:
-            (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
+            with suppress(OSError):  # no attempt waits for its log
+                (place / "log").write_text("".join(f"{remark}\n" for remark in remarks), "utf-8", "backslashreplace")
         try:
             place.rename(final_place)
         except OSError:
@@ -90,7 +92,9 @@ def _publish(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], f
 def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
     """Write `record` as the `end.json` of the attempt that it names, and delete its heartbeat."""
     touch_trial(layout, record["trial"])
-    write_json(layout.end(record["trial"], record["attempt"]), record, durable="file")
+    limits = {"message": MOST_MESSAGE, "traceback": MOST_TRACEBACK}
+    texts = {name: limit_text(record[name], most) for name, most in limits.items() if record.get(name) is not None}
+    write_json(layout.end(record["trial"], record["attempt"]), {**record, **texts}, durable="file")
     with suppress(OSError):  # it only costs room
         layout.heartbeat(record["trial"], record["attempt"]).unlink(missing_ok=True)
 
