@@ -10,6 +10,7 @@ from grid.errors import SpecError
 from grid.key import canonical_json
 from grid.names import label_of, require_name
 from grid.path import Predicate, steps
+from grid.values import MOST_LABEL, require_text, unbox
 
 Scalar = str | int | float | bool | None
 """A value of an axis in a table: a JSON scalar."""
@@ -84,13 +85,15 @@ def over(
         example = ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
         whole = path.removesuffix(".kind")
         raise SpecError(f"a choice is exchanged whole, not its kind; vary {whole!r} over {example}")
-    taken = tuple(values)
+    taken = tuple(map(unbox, values))
     try:
         given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
     except SpecError as error:
         raise SpecError(f"axis {path!r}: {error}") from error
     if not taken:
         raise SpecError(f"axis {path!r} has no values; give it at least one")
+    for label in given:
+        require_text(label, f"axis {path!r}: the label, for which there is labels=[...],", MOST_LABEL)
     if len(given) != len(taken):
         raise SpecError(f"axis {path!r} takes one label per value; got {len(given)} labels for {len(taken)} values")
     twice = sorted({label for label in given if given.count(label) > 1}) if len(set(given)) < len(given) else []

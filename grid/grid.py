@@ -16,6 +16,7 @@ from grid.part import Part
 from grid.rule import CellRule
 from grid.spec import Spec
 from grid.suggestions import suggest_name
+from grid.values import MOST_LABEL, require_text, require_whole
 
 HEADER_SCHEMA = 1
 
@@ -103,8 +104,8 @@ class Grid:
             given = getattr(self, what)
             if not isinstance(given, kind) or isinstance(given, str):
                 raise SpecError(f"{what} of a grid: {example}; {self.name!r} has {given!r}")
-        seeds = tuple(self.seeds)
-        if not seeds or len(set(seeds)) < len(seeds) or any(type(seed) is not int for seed in seeds):
+        seeds = tuple(require_whole(seed, f"a seed of grid {self.name!r}") for seed in self.seeds)
+        if not seeds or len(set(seeds)) < len(seeds):
             rule = "the seeds of a grid are whole numbers, at least one and all different"
             raise SpecError(f"{rule}; {self.name!r} has {some([repr(seed) for seed in seeds], 5) or 'none'}")
         object.__setattr__(self, "seeds", seeds)
@@ -251,4 +252,5 @@ class Grid:
     def _plan_trial(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], seed: int) -> Planned:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
+        require_text(cell.label or named, f"grid {self.name!r}: the label of a cell", MOST_LABEL)
         return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row)

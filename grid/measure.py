@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from grid.frozen import FROZEN, FrozenDict
-from grid.spec import Label, Spec
+from grid.spec import Label, Name, Spec
 
 
 class Measure(Spec):
@@ -21,8 +21,8 @@ class Measure(Spec):
     error rate of the verdicts.
     """
 
-    name: Annotated[str, Field(min_length=1)]
-    point: Annotated[dict[str, float], FROZEN] = FrozenDict()
+    name: Name
+    point: Annotated[dict[Name, float], FROZEN] = FrozenDict()
     scale: Literal["log", "linear", "logit"] = "log"
     better: Literal["lower", "higher"] = "lower"
     rope: Annotated[float, Field(gt=0)] = 0.05

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 
 from grid.errors import SpecError
 from grid.key import canonical_json
+from grid.values import MOST_NAME, show, text_fault
 
 _VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "values"})
 """Fields that are ambiguous without the field before them."""
 
-_TAKEN = ("trial", "cell", "seed")
+_TAKEN = (
+    *("trial", "cell", "seed", "label", "status", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
+    *("operator_parameters", "value", "tag", "note", "fingerprint"),
+)
+"""Columns of each grid and fields of queries, which an axis of that name would hide."""
 
 _RESERVED = re.compile(
     r"""all|analy[sz]e|and|any|array|as|asc|asymmetric|at|both|case|cast|check|collate|column|constraint|create|default|
@@ -25,19 +30,26 @@ _RESERVED = re.compile(
 
 def require_name(name: str) -> str:
     """Return `name` if it can be a column in SQL without quotes; else raise `SpecError`."""
+    unfit = (
+        text_fault(name) is not None or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name)
+    )
+    if unfit:
+        raise SpecError(
+            "an axis is named like a column in SQL (letters, digits, _; no reserved word; at most "
+            f"{MOST_NAME} characters); got {show(name)}, give it name="
+        )
     if name.lower() in _TAKEN:
         raise SpecError(f"every grid has the columns {', '.join(_TAKEN)}; give the axis {name!r} another name=")
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name):
-        raise SpecError(
-            f"an axis is named like a column in SQL (letters, digits, _; no reserved word); got {name!r}, give it name="
-        )
     return name
 
 
 def require_slug(name: str) -> str:
     """Return `name` if it can be part of a file name and, with _ for -, of a view; else raise `SpecError`."""
-    if not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
-        raise SpecError(f"a grid's name is lower-case letters and digits joined by - or _; got {name!r}")
+    if text_fault(name) is not None or not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
+        raise SpecError(
+            "a grid's name is lower-case letters and digits joined by - or _, at most "
+            f"{MOST_NAME} characters; got {show(name)}"
+        )
     return name
 
 
@@ -62,7 +74,9 @@ def axis_names(wanted: Sequence[tuple[str, str | None]]) -> list[str]:
 def _shortest(path: str) -> int:
     """Count the last fields of a path that make a name which is neither vague nor reserved."""
     parts, length = path.split("."), 1
-    while length < len(parts) and (parts[-length] in _VAGUE or _RESERVED.fullmatch(_tail(path, length))):
+    while length < len(parts) and (
+        parts[-length] in _VAGUE or (name := _tail(path, length)).lower() in _TAKEN or _RESERVED.fullmatch(name)
+    ):
         length += 1
     return length
 

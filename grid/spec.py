@@ -7,11 +7,18 @@ a user's spec file.
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidatorFunctionWrapHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from grid.errors import SpecError
@@ -19,6 +26,7 @@ from grid.frozen import FROZEN
 from grid.key import canonical_json, content_key
 from grid.suggestions import SYNONYMS, suggest_name
 from grid.validation import refuse_text, spec_error
+from grid.values import MOST_LABEL, MOST_NAME, show, text_fault
 
 
 class OutsideKey:
@@ -29,8 +37,17 @@ class Added:
     """Marks a field that a later release added: at its default it stays out of the key, so that old keys remain."""
 
 
-Label = Annotated[str, OutsideKey()]
-"""A name for tables and charts; specs that differ only in labels have the same key."""
+def _require_fit(text: str, most: int) -> str:
+    if fault := text_fault(text, most):
+        raise ValueError(f"the text {fault}; got {show(text)}")
+    return text
+
+
+Name = Annotated[str, AfterValidator(partial(_require_fit, most=MOST_NAME))]
+"""A name in tables, of a measurement or a coordinate."""
+
+Label = Annotated[str, OutsideKey(), AfterValidator(lambda text: text and _require_fit(text, MOST_LABEL))]
+"""A name for tables and charts, or ""; specs that differ only in labels have the same key."""
 
 
 class Spec(BaseModel):

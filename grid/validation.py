@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from reprlib import Repr
 from typing import Any, cast
 
 from pydantic import AfterValidator, ValidationError
@@ -10,9 +9,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, Pydanti
 
 from grid.errors import SpecError
 from grid.suggestions import MAKERS, nearest
-
-_short = Repr()
-_short.maxstring = _short.maxother = 60
+from grid.values import END, show
 
 
 def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecError:
@@ -57,7 +54,7 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
         message = f"should {' or '.join(rule.removeprefix('be ') if at else rule for at, rule in enumerate(rules))}"
     else:
         message = next(iter(rules))
-    return f"{path} {message}, got {_short.repr(given)}"
+    return f"{path} {message}, got {show(given)}"
 
 
 def _came(given: object, wanted: str) -> str:
@@ -66,12 +63,12 @@ def _came(given: object, wanted: str) -> str:
     if name.isidentifier():
         return f"the {'class' if isinstance(given, type) else 'function'} {name}; write {name}()"
     if not isinstance(given, str):
-        return _short.repr(given)
+        return show(given)
     if not (known := MAKERS.get(wanted)):
-        return _short.repr(given) + (f"; write {given}()" if given.isidentifier() else "")
+        return show(given) + (f"; write {given}()" if given.isidentifier() else "")
     near = nearest(given, known)
     hint = f"write {near}()" if near else f"`ablate {wanted.lower()}s` lists those with a name"
-    return f"{_short.repr(given)}; {hint}"
+    return f"{show(given)}; {hint}"
 
 
 def refuse_text(schema: Any) -> Any:
@@ -83,8 +80,8 @@ def refuse_text(schema: Any) -> Any:
     if schema.get("type") == "float":
         return {**schema, "strict": True}
     if schema.get("type") == "int":  # strict whole numbers would refuse 1e3
-        return core_schema.no_info_before_validator_function(_refuse_text, cast(CoreSchema, schema))
-    if schema.get("type") == "function-before" and schema["function"]["function"] is _refuse_text:
+        return core_schema.no_info_before_validator_function(_require_whole, cast(CoreSchema, schema))
+    if schema.get("type") == "function-before" and schema["function"]["function"] is _require_whole:
         return schema
     skipped = _NO_SCHEMA if isinstance(schema.get("type"), str) else ()  # else the names are those of fields
     return {name: each if name in skipped else refuse_text(each) for name, each in schema.items()}
@@ -94,9 +91,11 @@ _NO_SCHEMA = ("default", "metadata", "serialization", "keys_schema")
 """Entries of a core schema that hold no field; keys of a mapping are text in JSON."""
 
 
-def _refuse_text(value: object) -> object:
+def _require_whole(value: object) -> object:
     if isinstance(value, str):
         raise PydanticKnownError("int_type")
+    if isinstance(value, int | float) and not -END <= value < END:
+        raise PydanticCustomError("int64", "should be a whole number of 64 bits")
     return value
 
 

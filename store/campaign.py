@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
@@ -99,8 +99,8 @@ class Campaign:
         """One row per planned trial, in execution order.
 
         Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s.
-        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis takes
-        the place of a column of its name; beside one called value the measure is value_2.
+        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis that
+        is called operator takes the place of that column.
         """
         from store.export.tables import trials
 
@@ -205,29 +205,34 @@ class Campaign:
         grid: str,
         *,
         label: str,
-        seed: int,
+        seed: SupportsIndex,
         config: Mapping[str, Any] | None = None,
         axes: Mapping[str, str | float | bool | None] | None = None,
-        steps: int | None = None,
+        steps: SupportsIndex | None = None,
     ) -> "Run":
         """Begin to log a run of a training loop of your own; the campaign and the grid are made if need be.
 
         `grid` is lower-case letters and digits joined by - or _. `label` names the variant; its runs differ in their
         seeds only, and seeds pair the runs of different variants. `config` is everything that makes a difference, as
-        plain data. `axes` are levels of the variant, by axis: a number, a text or a truth value each. `steps` is how
-        many there will be, for displays. Raises SpecError: one of these has no meaning, the label has another config,
-        or a live process logs the run.
+        plain data, paths, specs or arrays. `axes` are levels of the variant, by axis: a number, a text or a truth value
+        each. `steps` is how many there will be, for displays. Raises SpecError: one of these has no meaning, the label
+        has another config, or a live process logs the run.
         """
         from store.external_runs.logged_plans import require_logged, trial_line
         from store.external_runs.logged_run import start_run
 
         layout = Layout(self.root)
         require_logged(layout, grid)
-        found = start_run(layout, trial_line(grid, label, seed, config or {}, axes or {}), steps, self._code)
+        found = start_run(
+            layout,
+            trial_line(grid, label, seed, {} if config is None else config, {} if axes is None else axes),
+            steps,
+            self._code,
+        )
         self._running.append(found)
         return found
 
-    def finished(self, *, label: str, seed: int, config: Mapping[str, Any] | None = None) -> bool:
+    def finished(self, *, label: str, seed: SupportsIndex, config: Mapping[str, Any] | None = None) -> bool:
         """Return True if such a run was logged and finished, so that a script can skip it when it is run again.
 
         If this object has a `code`, a run that another version of the code finished does not count.
@@ -235,7 +240,7 @@ class Campaign:
         from store.external_runs.logged_plans import trial_line
         from store.files.trial_status import trial_state
 
-        line = trial_line("any", label, seed, config or {}, {})
+        line = trial_line("any", label, seed, {} if config is None else config, {})
         done = trial_state(Layout(self.root), line["trial"]).result
         return done is not None and self._code in (None, done.start.get("code"))
 

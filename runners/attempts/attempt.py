@@ -133,30 +133,30 @@ class Attempt(TrainingContext):
             write_json(self._layout.start(self._trial, self.number), record, "nothing")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        self._watch.callbacks.on_step(step, values)
         wall_s = time.monotonic() - self._began
         for name, value in {**values, **self._load.sample()}.items():
-            self._buffer.add("metric", (self._trial, self.number, step, name, float(value), wall_s))
+            self._buffer.add("metric", (self._trial, self.number, step, name, value, wall_s))
+        self._watch.callbacks.on_step(step, values)
         if len(self._buffer) > MOST_ROWS:
             self.flush()
 
     def evaluation(
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
-        self._watch.callbacks.on_evaluation(step, name, value, point)
-        row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
+        row = (self._trial, self.number, step, name, point, value, items, se_items)
         self._buffer.add("evaluation", row)
+        self._watch.callbacks.on_evaluation(step, name, value, point)
 
     def items(
         self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
     ) -> None:
-        place = (self._trial, self.number, step, name, dict(point))
-        self._buffer.extend("item", [(*place, item, float(value)) for item, value in zip(items, values, strict=True)])
+        place = (self._trial, self.number, step, name, point)
+        self._buffer.extend("item", [(*place, item, value) for item, value in zip(items, values, strict=True)])
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
-        self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
+        self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, point, value))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
         import numpy as np  # here: most attempts leave none

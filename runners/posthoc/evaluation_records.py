@@ -24,7 +24,8 @@ from store.files.atomic import environment_problem, is_temporary, make_directory
 from store.files.attempt_records import Place, evaluation_shards, read_evaluation
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.shards import encode_shard, shard_prefix, verify_shard
+from store.files.rows import check_row
+from store.files.shards import TABLES, encode_shard, shard_prefix, verify_shard
 
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")
 
@@ -134,17 +135,18 @@ def forget(layout: Layout, place: Place) -> None:
 
 def _write_shards(layout: Layout, trained: TrainedModel, result: EvaluationRecord) -> list[str]:
     key, number = trained.kept.key, trained.kept.number
-    where = {"trial": key, "attempt": number, "step": trained.step}
-    measured = [{**where, **each._asdict(), "point": dict(each.point)} for each in result.measured]
+    where = (key, number, trained.step)
+    measured = [(*where, name, point, value, items, se) for name, value, point, items, se in result.measured]
     items = [
-        {**where, "name": each.name, "point": dict(each.point), "item": item, "value": float(value)}
+        (*where, each.name, each.point, item, value)
         for each in result.items
         for item, value in zip(each.items, each.values, strict=True)
     ]
     prefix, names = shard_prefix(submission_id(), 0, 0), []
     for table, rows in (("evaluation", measured), ("item", items)):
         if rows:
-            encoded = encode_shard(table, {name: [row[name] for row in rows] for name in rows[0]}, prefix)
+            columns = zip(*(check_row(table, row) for row in rows), strict=True)
+            encoded = encode_shard(table, dict(zip(TABLES[table].names, columns, strict=True)), prefix)
             write_atomic(layout.evaluations(key, number) / encoded.name, encoded.data)
             names.append(encoded.name)
     return names

@@ -19,7 +19,7 @@ FIXED = {
     "operator": "name of its operator",
     "status": "ok, failed, running or pending, as of the last ingest",
 }
-"""Columns of both views, before the axes; an axis that is called label, operator or status stands in place of it."""
+"""Columns of both views, before the axes; an axis called operator (in old campaigns label or status) replaces one."""
 
 
 class _Column(NamedTuple):

@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, SupportsIndex
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
-from grid.names import label_of, require_name, require_slug, some
+from grid.names import label_of, require_slug, some
+from grid.values import MOST_LABEL, require_text, require_whole
+from store.external_runs.logged_config import plain_data, plain_levels, require_apart
 from store.files import atomic
 from store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
 from store.files.layout import FILE_SCHEMA, Layout
@@ -37,26 +39,22 @@ def require_logged(layout: Layout, grid: str) -> None:
         raise SpecError(f"grid {grid!r} of {layout.root} was planned by a spec; log runs into a grid of another name")
 
 
-def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+def trial_line(
+    grid: str, label: str, seed: SupportsIndex, config: Mapping[str, Any], axes: Mapping[str, Any]
+) -> dict[str, Any]:
     """The line of one run: its key is that of config, label and seed, its cell's that of config and label.
 
     A `seed` among `config` must be the run's and is left out there, so that runs that differ by it are replicates.
-    Raises SpecError: the label is empty, the seed no whole number, the config no plain data, an axis no scalar.
+    Raises SpecError: the label is unfit, the seed no whole number from 0, the config no plain data, an axis no scalar.
     """
-    if not isinstance(label, str) or not label.strip():
-        raise SpecError(f"a run has a label, the name of its variant; got {label!r}")
-    if type(seed) is not int or abs(seed) >= 2**63:
-        raise SpecError(f"the seed of a run is a whole number; got {seed!r}")
+    label, seed = require_text(label, "the label of a run", MOST_LABEL), require_whole(seed, "the seed of a run")
     if not isinstance(config, Mapping):
         raise SpecError(f"config is a mapping of names to values, such as vars(args); got {type(config).__name__}")
-    if config.get("seed", seed) != seed:
-        raise SpecError(f"a run has one seed; got seed={seed!r}, and {config['seed']!r} in its config")
-    rest = {name: value for name, value in config.items() if name != "seed"}
+    data, levels = plain_data(config, "config"), plain_levels(axes)
+    if data.get("seed", seed) != seed:
+        raise SpecError(f"a run has one seed; got seed={seed!r}, and {data['seed']!r} in its config")
+    rest = {name: value for name, value in data.items() if name != "seed"}
     same = {"kind": "logged", "label": label, "config": rest}
-    for name, value in axes.items():
-        require_name(name)
-        if value is not None and not isinstance(value, str | int | float):
-            raise SpecError(f"the value on an axis is a number, a text or a truth value; {name!r} has {value!r}")
     return {
         "trial": content_key(canonical_json({**same, "seed": seed})),
         "cell": content_key(canonical_json(same)),
@@ -64,7 +62,7 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
         "grid": grid,
         "label": label,
         "operator": label,
-        "axes": json.loads(canonical_json(axes)),
+        "axes": json.loads(canonical_json(levels)),
         "spec": json.loads(canonical_json({**same, "seed": seed})),
     }
 
@@ -87,6 +85,7 @@ def publish(layout: Layout, line: Line) -> str:
 
 
 def _require_fits(line: Line, others: Sequence[Line]) -> None:
+    require_apart(dict.fromkeys(chain(*(other["axes"] for other in (*others, line)))))
     for other in others:
         if other["label"] == line["label"] and other["cell"] != line["cell"]:
             before, now = other["spec"]["config"], line["spec"]["config"]
@@ -152,11 +151,10 @@ LoggedBaseline = str | Mapping[str, object]  # a label, or levels on some axes
 def judge(layout: Layout, grid: str, baseline: LoggedBaseline | None, measure: Mapping[str, Any] | None) -> None:
     """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
-    named = baseline.strip() if isinstance(baseline, str) else baseline
-    if baseline is not None and not (isinstance(named, str | Mapping) and named):
-        raise SpecError(f"the baseline of a grid is the label of a variant, or levels of axes; got {baseline!r}")
-    if isinstance(baseline, Mapping):
-        baseline = json.loads(canonical_json(dict(baseline)))
+    if isinstance(baseline, Mapping) and baseline:
+        baseline = plain_data(baseline, "baseline")
+    elif baseline is not None:
+        baseline = require_text(baseline, "the baseline, a label or levels of axes,", MOST_LABEL)
     before = _read_judged(layout, grid)
     after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
     after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Self, SupportsFloat, final
+from typing import Any, Final, Self, SupportsFloat, SupportsIndex, final
 
 from grid.errors import EnvironmentProblem, SpecError
+from grid.values import MOST_LABEL, require_number, require_text, require_whole, show
 from store.external_runs.logged_plans import publish
 from store.files.atomic import write_atomic
 from store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
 from store.files.error_texts import message_of, traceback_of
 from store.files.layout import Layout
 from store.files.removals import next_attempt
+from store.files.rows import check_row
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
 
@@ -30,12 +32,10 @@ MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
 
 
-def start_run(layout: Layout, line: Mapping[str, Any], steps: int | None, code: str | None) -> "Run":
+def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | None, code: str | None) -> "Run":
     """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
-    if steps is not None and (type(steps) is not int or steps < 1):
-        raise SpecError(f"the steps of a run are a whole number above 0; got {steps!r}")
-    if code is not None and (not isinstance(code, str) or not code.strip()):
-        raise SpecError(f"the code of a run is a text that names its version, such as a commit; got {code!r}")
+    steps = None if steps is None else require_whole(steps, "steps of a run", least=1)
+    code = None if code is None else require_text(code, "the code of a run, which names its version,", MOST_LABEL)
     _require_free(layout, line)  # so that what is refused leaves nothing behind
     submission = publish(layout, line)
     while True:
@@ -110,29 +110,35 @@ class Run:
         """Whether it was finished, or has failed."""
         return self._status is not None
 
-    def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat) -> None:
-        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping."""
+    def log(
+        self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat
+    ) -> None:
+        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
+
+        Raises SpecError, and keeps none of them: the run has ended, a name or a value is unfit, a step does not rise.
+        """
         self._require_open()
-        _require_step(step)
+        if not isinstance(metrics, Mapping | None):
+            raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
         wall_s = time.monotonic() - self._began
-        values = {name: _number(name, value) for name, value in {**(metrics or {}), **named}.items()}
-        for name in values:
-            if step <= self._seen.get(name, -1):
+        given = {**(metrics or {}), **named}.items()
+        rows = [check_row("metric", (*self._who, step, name, value, wall_s)) for name, value in given]
+        for _, _, at, name, *_ in rows:
+            if at <= self._seen.get(name, -1):
                 before = f"{name!r} was logged at step {self._seen[name]}"
-                raise SpecError(f"the step of a metric rises; {before} and now at {step}")
-        for name, value in values.items():
-            self._seen[name] = step
-            self._buffer.add("metric", (self.trial, self.attempt, step, name, value, wall_s))
-        self._note_step(step, values.get("loss"))
+                raise SpecError(f"the step of a metric rises; {before} and now at {at}")
+        self._buffer.extend("metric", rows)
+        self._seen |= {row[3]: row[2] for row in rows}
+        self._note_step(require_whole(step, "the step"), next((row[4] for row in rows if row[3] == "loss"), None))
 
     def evaluate(
         self,
-        step: int,
+        step: SupportsIndex,
         name: str,
         value: SupportsFloat | None = None,
         *,
         point: Mapping[str, SupportsFloat] | None = None,
-        items: int | Mapping[str, SupportsFloat] = 1,
+        items: SupportsIndex | Mapping[str, SupportsFloat] = 1,
         se_items: SupportsFloat | None = None,
     ) -> None:
         """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
@@ -141,29 +147,34 @@ class Run:
         and its standard error may be left out. Raises SpecError: the run has ended, the place was recorded before, a
         value is no number, or not the items' mean.
         """
-        where = self._require_new("evaluation", step, name, point)
-        number, values, error = _check_evaluation(name, value, items, se_items)
-        count = len(values) or int(items if isinstance(items, int) else 1)
-        place = (self.trial, self.attempt, step, name, where)
-        self._buffer.add("evaluation", (*place, number, count, error))
-        self._buffer.extend("item", [(*place, item, each) for item, each in values.items()])
-        self._note_step(step, None)
+        self._require_open()
+        number, values, count, error = _check_evaluation(name, value, items, se_items)
+        row = check_row("evaluation", (*self._who, step, name, point or {}, number, count, error))
+        rows = [check_row("item", (*row[:5], item, each)) for item, each in values.items()]
+        self._take_place("evaluation", row[2:4], row[4])
+        self._buffer.add("evaluation", row)
+        self._buffer.extend("item", rows)
+        self._note_step(row[2], None)
 
     def probe(
         self,
-        step: int,
+        step: SupportsIndex,
         name: str,
         value: SupportsFloat,
         *,
-        layer: int | None = None,
-        head: int | None = None,
+        layer: SupportsIndex | None = None,
+        head: SupportsIndex | None = None,
         point: Mapping[str, SupportsFloat] | None = None,
     ) -> None:
-        """Keep one value that was seen inside the model, of a layer and head where it belongs to one."""
-        where = self._require_new("probe", step, name, point, layer, head)
-        row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
+        """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
+
+        Raises as `evaluate`.
+        """
+        self._require_open()
+        row = check_row("probe", (*self._who, step, name, layer, head, point or {}, value))
+        self._take_place("probe", row[2:6], row[6])
         self._buffer.add("probe", row)
-        self._note_step(step, None)
+        self._note_step(row[2], None)
 
     def flush(self) -> None:
         """Make everything logged so far durable; if that fails, the values are kept for the next time."""
@@ -237,21 +248,17 @@ class Run:
         if os.getpid() != self._pid:
             raise SpecError(f"one process logs a run; {self!r} was started by process {self._pid}, start another here")
 
-    def _require_new(
-        self, table: str, step: int, name: str, point: Mapping[str, SupportsFloat] | None, *within: int | None
-    ) -> dict[str, float]:
-        """The point of a value that can be recorded at this place."""
-        self._require_open()
-        _require_step(step)
-        where = {_name(axis): _number(axis, value) for axis, value in (point or {}).items()}
-        if bad := [axis for axis, value in where.items() if not math.isfinite(value)]:
-            raise SpecError(f"a point has finite coordinates; {bad[0]!r} has {where[bad[0]]!r}")
-        place = (table, step, _name(name), *within, *sorted(where.items()))
-        if place in self._places:
-            told = f"{name!r} at step {step} was recorded there before"
+    @property
+    def _who(self) -> tuple[str, int]:
+        return self.trial, self.attempt
+
+    def _take_place(self, table: str, place: tuple[Any, ...], point: Mapping[str, float]) -> None:
+        """Note that a value is recorded at this place, which has none yet."""
+        full = (table, *place, *sorted(point.items()))
+        if full in self._places:
+            told = f"{place[1]!r} at step {place[0]} was recorded there before"
             raise SpecError(f"one value has one place; {told}, give it another point")
-        self._places.add(place)
-        return where
+        self._places.add(full)
 
     def _note_step(self, step: int, loss: float | None) -> None:
         self._step = max(self._step, step)
@@ -267,41 +274,28 @@ class Run:
                 warnings.warn(f"{error}; the values are kept for another try", RuntimeWarning, stacklevel=3)
 
 
-def _require_step(step: int) -> None:
-    if type(step) is not int or not 0 <= step < 2**63:
-        raise SpecError(f"a step is a whole number from 0; got {step!r}")
-
-
-def _name(name: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise SpecError(f"what is logged has a name; got {name!r}")
-    return name
-
-
-def _number(name: str, value: SupportsFloat) -> float:
-    with suppress(TypeError, ValueError, RuntimeError):
-        if not isinstance(value, str):
-            return float(value)
-    raise SpecError(f"what is logged is a number; {_name(name)!r} has {value!r}")
-
-
 def _check_evaluation(
-    name: str, value: SupportsFloat | None, items: int | Mapping[str, SupportsFloat], se_items: SupportsFloat | None
-) -> tuple[float, dict[str, float], float | None]:
-    error = None if se_items is None else _number(name, se_items)
+    name: str,
+    value: SupportsFloat | None,
+    items: SupportsIndex | Mapping[str, SupportsFloat],
+    se_items: SupportsFloat | None,
+) -> tuple[SupportsFloat, dict[str, float], int, SupportsFloat | None]:
+    """Return the value, the values of its items, their number, and the standard error, where it follows from these."""
     if not isinstance(items, Mapping):
-        if type(items) is not int or items < 1:
-            raise SpecError(f"items is their number, from 1, or their values by name; got {items!r}")
         if value is None:
-            raise SpecError(f"an evaluation has a value, or the values of its items; {name!r} has none")
-        return _number(name, value), {}, error
-    values = {_name(item): _number(item, each) for item, each in items.items()}
+            raise SpecError(f"an evaluation has a value, or the values of its items; {show(name)} has none")
+        return value, {}, require_whole(items, f"items of evaluation {show(name)}", least=1), se_items
+    values = {
+        item: require_number(each, f"item {show(item)} of evaluation {show(name)}") for item, each in items.items()
+    }
     if not values:
-        raise SpecError(f"the items of an evaluation are at least one; {name!r} has none")
+        raise SpecError(f"the items of an evaluation are at least one; {show(name)} has none")
     mean = math.fsum(values.values()) / len(values) if all(map(math.isfinite, values.values())) else math.nan
-    number = mean if value is None else _number(name, value)
+    number = mean if value is None else require_number(value, f"evaluation {show(name)}")
     if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
         raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
-    if error is None and len(values) > 1 and math.isfinite(mean):
-        error = math.sqrt(math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values))
-    return number, values, error
+    if se_items is None and len(values) > 1 and math.isfinite(mean):
+        se_items = math.sqrt(
+            math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values)
+        )
+    return number, values, len(values), se_items

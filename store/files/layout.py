@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, final
 
 from grid.errors import SpecError, StoreError
+from grid.values import require_text
 from store.files.atomic import environment_problem, is_temporary, retry_io
 
 FILE_SCHEMA = 1  # version of the JSON files and shards; a reader refuses every other
@@ -128,7 +129,8 @@ class Layout:
         return self.evaluations(key, attempt) / f"{checked}.json"
 
     def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
-        checked = _check(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
+        rule = "an artefact is named by lower-case words joined by -"
+        checked = _check(_ARTEFACT, require_text(name, "the name of an artefact"), rule)
         return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
 
     def artefact_names(self, key: str, attempt: int) -> list[tuple[str, int]]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from grid.errors import SpecError, StoreError
 from store.files.atomic import Durable, read_bytes, write_atomic
 from store.files.layout import FILE_SCHEMA, Layout
+from store.files.rows import check_row
 
 POINT: Final = pa.map_(pa.string(), pa.float64())  # where on its grid a value was taken: coordinate name -> value
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
@@ -214,11 +215,12 @@ class ShardBuffer:
         return not len(self) and not self._unwritten
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
-        """Keep one row, its values in the order of `TABLES[table]`."""
-        self._rows[table].append(row)
+        """Keep one row, its values in the order of `TABLES[table]`. Raises SpecError: no shard can hold it."""
+        self._rows[table].append(check_row(table, row))
 
     def extend(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._rows[table].extend(rows)
+        """Keep several rows, or none of them. Raises as `add`."""
+        self._rows[table] += [check_row(table, row) for row in rows]
 
     def pending(self, trial: str, attempt: int) -> dict[str, list[tuple[Any, ...]]]:
         """By table the rows of an attempt that are not yet in a shard."""

@@ -289,7 +289,7 @@ def test_levels_as_baseline_are_matched_on_the_other_axes(campaign: Campaign) ->
     campaign.grid("a", baseline={"operator": "other"})
     with pytest.raises(SpecError, match="no cell of grid 'a' has a baseline of the same lr; log it"):
         campaign.refresh().compare()
-    with pytest.raises(SpecError, match=r"or levels of axes; got \{\}"):
+    with pytest.raises(SpecError, match="baseline"):
         campaign.grid("a", baseline={})
 
 
@@ -305,15 +305,16 @@ def test_cells_are_not_compared_before_a_baseline_of_their_levels_is_logged(camp
 
 
 def test_a_run_that_has_no_meaning_is_refused_and_leaves_nothing(campaign: Campaign) -> None:
+    """The sentence names the argument, and the entry in it."""
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"grid": "My grid"}, "a grid's name is lower-case letters"),
-        ({"label": " "}, "a run has a label, the name of its variant; got ' '"),
-        ({"seed": 1.5}, "the seed of a run is a whole number; got 1.5"),
-        ({"config": {"seed": 1}}, "a run has one seed; got seed=0, and 1 in its config"),
-        ({"config": {"path": Path("x")}}, "a spec holds plain data only; PosixPath"),
-        ({"config": ["rate"]}, r"config is a mapping of names to values, such as vars\(args\); got list"),
-        ({"axes": {"width": [1]}}, r"the value on an axis is a number, .*; 'width' has \[1\]"),
-        ({"steps": 0}, "the steps of a run are a whole number above 0; got 0"),
+        ({"grid": "My grid"}, "My grid"),
+        ({"label": " "}, "label"),
+        ({"seed": 1.5}, "seed"),
+        ({"config": {"seed": 1}}, "seed=0"),
+        ({"config": ["rate"]}, "config"),
+        ({"axes": {"width": [1]}}, "width"),
+        ({"axes": {"Gate": 1, "gate": 2}}, "gate"),
+        ({"steps": 0}, "steps"),
     ]
     for words, told in refused:
         with pytest.raises(SpecError, match=told):
@@ -346,13 +347,13 @@ def test_a_grid_of_a_spec_takes_no_logged_runs(campaign: Campaign) -> None:
 
 
 REFUSED: list[tuple[Callable[[Any], object], str]] = [
-    (lambda run: run.log(3, loss=1.0), "the step of a metric rises; 'loss' was logged at step 3 and now at 3"),
-    (lambda run: run.log(-1, lr=1.0), "a step is a whole number from 0; got -1"),
-    (lambda run: run.log(4, lr="1"), "what is logged is a number; 'lr' has '1'"),
-    (lambda run: run.evaluate(3, "mse", 1.0), "one value has one place; 'mse' at step 3 was recorded there before"),
+    (lambda run: run.log(3, loss=1.0), "'loss'"),
+    (lambda run: run.log(-1, lr=1.0), "-1"),
+    (lambda run: run.log(4, lr="1"), "'lr'"),
+    (lambda run: run.evaluate(3, "mse", 1.0), "'mse' at step 3"),
     (lambda run: run.evaluate(4, "mse", 3.0, items={"a": 1, "b": 2}), "'mse' is 3 and their mean 1.5"),
-    (lambda run: run.evaluate(4, "mse", 3.0, point={"x": math.inf}), "a point has finite coordinates; 'x' has inf"),
-    (lambda run: run.fail("x", "tired"), "one of the reasons diverged, .*; got 'tired'"),
+    (lambda run: run.evaluate(4, "mse", 3.0, point={"x": math.inf}), "'x'"),
+    (lambda run: run.fail("x", "tired"), "'tired'"),
 ]
 
 
