@@ -1,8 +1,10 @@
 """Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
 
 import json
+import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -12,13 +14,24 @@ import polars as pl
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
-from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
+from store.database.connection import (
+    DatabaseHeld,
+    engine_errors,
+    open_live,
+    stored_version,
+    translate_error,
+    with_suggestion,
+)
 from store.database.query_log import note
 from store.database.readonly import check_dates, check_reads, check_types, locked_connection
 from store.files.layout import STORE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.ingest.content_hash import content_hash
+from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
+from store.ingest.ingest_lock import ingest_lock
+
+_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -59,8 +72,19 @@ class Store:
         layout.check_store()
         stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else None
         if not layout.snapshot.exists():
-            raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
-        store = cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
+            raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate status`")
+        try:
+            connection = locked_connection(layout.snapshot, memory_bytes=memory_bytes)
+        except DatabaseHeld as problem:
+            if not refresh:
+                raise
+            _LOG.warning("ablate: %s", problem)
+            with suppress(EnvironmentProblem), ingest_lock(layout, wait=True):
+                with open_live(layout.live):  # nobody else writes it
+                    pass
+                publish(layout)  # a new file, which nobody holds
+            connection = locked_connection(layout.snapshot, memory_bytes=memory_bytes)
+        store = cls(layout, connection, stale)
         store._answers = {} if keep_answers else None
         return store
 
@@ -267,10 +291,11 @@ class Store:
 
 
 def _is_older(snapshot: Path) -> bool:
-    with engine_errors(snapshot), duckdb.connect(":memory:") as connection:
+    with suppress(DatabaseHeld), engine_errors(snapshot), duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         return stored_version(connection, snapshot) < STORE_SCHEMA
+    return False
 
 
 def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:

@@ -164,7 +164,8 @@ def _main() -> None:
     except MemoryError:
         head = json.dumps({"error": "Unknown", "text": _TOO_BIG})
     except AblateError as error:
-        head = json.dumps({"error": type(error).__name__, "text": str(error)})
+        name = next((name for name, kind in _ERRORS.items() if isinstance(error, kind)), "StoreError")
+        head = json.dumps({"error": name, "text": str(error)})
     sys.stdout.buffer.write(head.encode() + b"\n")
     sys.stdout.buffer.write(body.getbuffer())
     sys.stdout.flush()

@@ -27,7 +27,6 @@ from runners.lossy_output import lossy_output
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
-from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.files.trust import trust_new
@@ -99,7 +98,7 @@ def run_campaign(
     cells = walk(wanted, opening.add_cell, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
-    make_directory(layout.root)
+    layout.make()
     require_disk_space(layout.root)
     trust_new(layout)
     if options.again:

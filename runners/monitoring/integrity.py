@@ -11,6 +11,7 @@ from zipfile import BadZipFile, ZipFile
 
 from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
+from store.database.connection import DatabaseBroken
 from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
 from store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
@@ -29,7 +30,8 @@ SNAPSHOT = "restore the file, or submit the same code again, which writes it aga
 CHECKPOINT = "delete the file; the trial goes on from the checkpoint before it, or from the beginning"
 KEEP = "restore the file; do not run `ablate rebuild` before, since only the database has these rows"
 REBUILD = "run `ablate rebuild`, which makes the database again from the files"
-LINK = "remove the link, then run `ablate rebuild`"
+LINK = "remove the link; the next command makes the database again from the files"
+UPGRADE = "upgrade ablate"
 SAVE = "save it again"
 ANNOTATE = "restore the file, or delete the line"
 REMOVAL = "restore the file; it says which rows of shards are left out"
@@ -70,30 +72,40 @@ def check_campaign(root: Path) -> list[Damage]:
 def _check_database(layout: Layout) -> Iterator[Fault]:
     """Read every block of the database; list what the store warns of, and ingested shards whose file is gone."""
     try:
-        with Store.open(layout.root) as store:
-            store.content_hash()
-            files = {path.name for path in layout.shards()}
-            ingested = "SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file"
-            bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
-            for name in store.sql(ingested)["file"]:
-                if name not in files:
-                    yield (layout.shard(name), "it is missing; its rows are in the database", KEEP)
-            for name, reason in store.bad_shards().rows():
-                later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
-                path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
-                yield (path, reason, EVALUATE if later else AGAIN)
-            for name, reason in store.bad_records().rows():
-                yield (name, reason, _remedy(name))
-            orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
-            for trial, attempt in store.sql(orphans).rows():
-                path = layout.start(trial, attempt)
-                yield (path, "it is missing, and shards have rows of the attempt", AGAIN)
-            for warning in store.damage():
-                if not any(name in warning for name in bad):
-                    yield ("", warning, "see the other lines")
+        layout.check_store()
     except StoreError as error:
-        is_link = layout.store.is_symlink()
-        yield (layout.store, str(error), LINK) if is_link else (layout.live, str(error), REBUILD)
+        yield (layout.store, str(error), LINK)
+        return
+    try:
+        yield from _read_database(layout)
+    except DatabaseBroken as error:
+        yield (layout.live, str(error), REBUILD)
+    except StoreError as error:
+        yield ("", str(error), UPGRADE)
+
+
+def _read_database(layout: Layout) -> Iterator[Fault]:
+    with Store.open(layout.root) as store:
+        store.content_hash()
+        files = {path.name for path in layout.shards()}
+        ingested = "SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file"
+        bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
+        for name in store.sql(ingested)["file"]:
+            if name not in files:
+                yield (layout.shard(name), "it is missing; its rows are in the database", KEEP)
+        for name, reason in store.bad_shards().rows():
+            later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
+            path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
+            yield (path, reason, EVALUATE if later else AGAIN)
+        for name, reason in store.bad_records().rows():
+            yield (name, reason, _remedy(name))
+        orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
+        for trial, attempt in store.sql(orphans).rows():
+            path = layout.start(trial, attempt)
+            yield (path, "it is missing, and shards have rows of the attempt", AGAIN)
+        for warning in store.damage():
+            if not any(name in warning for name in bad):
+                yield ("", warning, "see the other lines")
 
 
 def _remedy(file: str) -> str:

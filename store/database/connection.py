@@ -1,5 +1,6 @@
 """The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
 
+import errno
 import filecmp
 import logging
 import os
@@ -16,7 +17,14 @@ import duckdb
 from grid.errors import AblateError, EnvironmentProblem, StoreError
 from store.database import quoting
 from store.database.schema_docs import ddl, describe
-from store.files.atomic import disk_errors, make_directory, sync_directory, write_atomic
+from store.files.atomic import (
+    disk_errors,
+    environment_problem,
+    make_directory,
+    sync_directory,
+    unshare,
+    write_atomic,
+)
 from store.files.layout import STORE_SCHEMA
 from store.published.tables import fill
 
@@ -32,6 +40,14 @@ OFFLINE: Final = {
 """Settings of every connection."""
 
 
+class DatabaseHeld(EnvironmentProblem):
+    """Another program has the database open for writing."""
+
+
+class DatabaseBroken(StoreError):
+    """The database cannot be used, and `ablate rebuild` makes it again."""
+
+
 @contextmanager
 def open_live(path: Path, *, threads: int | None = None, empty: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A read-write connection to the database at `path`; the caller holds the ingest lock.
@@ -45,6 +61,9 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
         if not place.exists():
             _create(place)
             empty = False
+        for each in (place, _log(place)):
+            with disk_errors("write", each), suppress(FileNotFoundError):
+                unshare(each)
         connection = stack.enter_context(_connect(place, threads, path.parent.parent))
         older = stored_version(connection, path) < STORE_SCHEMA
         if older:
@@ -84,10 +103,14 @@ def _create(path: Path) -> None:
 
 def remove_log(path: Path) -> None:
     """Remove the log of the database at `path`, before another takes its place: replayed, it would damage it."""
-    log = Path(f"{path}.wal")
+    log = _log(path)
     with disk_errors("remove", log):
         log.unlink(missing_ok=True)
         sync_directory(path.parent)
+
+
+def _log(path: Path) -> Path:
+    return Path(f"{path}.wal")
 
 
 @cache
@@ -133,7 +156,7 @@ def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     try:
         found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
-        raise StoreError(
+        raise DatabaseBroken(
             f"{path} is not a store of this program; move it away, then {_advise_rebuild(path)}"
         ) from error
     return int(found[0][0]) if found else 0
@@ -143,11 +166,10 @@ def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raise StoreError for a database that another version of the schema wrote, or that is no store."""
     version = stored_version(connection, path)
     if version != STORE_SCHEMA:
-        writer, remedy = ("a newer", "upgrade ablate, or ") if version > STORE_SCHEMA else ("an older", "")
-        raise StoreError(
-            f"{path} was written by {writer} ablate (store version {version}; this one reads {STORE_SCHEMA}); "
-            f"{remedy}{_advise_rebuild(path)}"
-        )
+        versions = f"store version {version}; this one reads {STORE_SCHEMA}"
+        if version > STORE_SCHEMA:
+            raise StoreError(f"{path} was written by a newer ablate ({versions}); upgrade ablate")
+        raise DatabaseBroken(f"{path} was written by an older ablate ({versions}); {_advise_rebuild(path)}")
 
 
 @contextmanager
@@ -183,9 +205,17 @@ def translate_error(error: duckdb.Error, path: Path) -> AblateError:
         return EnvironmentProblem(f"cannot open {path}: memory is used up ({text}); free some and try again")
     if "Permission denied" in str(error) or "Read-only file system" in str(error):
         return EnvironmentProblem(f"cannot open {path} ({text}); ask the owner of the campaign for access to store/")
-    if "Could not set lock" in str(error):
-        return EnvironmentProblem(f"{path} is open in another program ({text}); close that program and try again")
-    return StoreError(f"{path} cannot be used ({text}); {_advise_rebuild(path)}")
+    if "Could not set lock" in str(error) or "Unique file handle conflict" in str(error):
+        return DatabaseHeld(
+            f"{path} is open for writing in another program or notebook ({text}); close it there, and read results by "
+            f"duckdb.connect({str(path.with_name('snapshot.duckdb'))!r}, read_only=True), which is in nobody's way"
+        )
+    if "database does not exist" in text:
+        return environment_problem("open", path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    for code in errno.errorcode:
+        if text.endswith(f": {os.strerror(code)}"):  # the operating system refused; the database may be whole
+            return environment_problem("open", path, OSError(code, os.strerror(code)))
+    return DatabaseBroken(f"{path} cannot be used ({text}); {_advise_rebuild(path)}")
 
 
 def _advise_rebuild(path: Path) -> str:

@@ -158,6 +158,7 @@ def judge(layout: Layout, grid: str, baseline: LoggedBaseline | None, measure: M
     before = _read_judged(layout, grid)
     after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
     after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}
+    trust_new(layout)
     if after != before:
         write_json(layout.grid_header(grid).with_suffix(".judged"), after)
     derive(layout, grid)

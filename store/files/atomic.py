@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -121,13 +122,37 @@ Durable = Literal["file and name", "file", "nothing"]
 """This survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
 
 
+_ROOTS: Final[set[str]] = set()
+
+
+def remember_root(root: Path) -> None:
+    """From now on this process makes the directory `root` only by `make_directory(root)`.
+
+    A campaign that was moved while this process uses it is not begun again where it was.
+    """
+    _ROOTS.add(os.path.abspath(root))  # noqa: PTH100  (asks no file system)
+
+
 def make_directory(path: Path, *, durable: bool = True) -> Path:
-    """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash."""
+    """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash.
+
+    Raises EnvironmentProblem also if a parent was a campaign that is gone.
+    """
+    return _make_directory(path, durable=durable, allowed=path)
+
+
+def _make_directory(path: Path, *, durable: bool, allowed: Path | None) -> Path:
     with disk_errors("create", path):
         missing = retry_io(lambda: list(takewhile(lambda each: not each.exists(), (path, *path.parents))))
-        retry_io(lambda: path.mkdir(parents=True, exist_ok=True))
-        for made in reversed(missing if durable else []):
-            retry_io(lambda made=made: sync_directory(made.parent))  # type: ignore[misc]
+        gone = [each for each in missing if each != allowed and os.path.abspath(each) in _ROOTS]  # noqa: PTH100
+        if gone:
+            raise EnvironmentProblem(
+                f"{gone[0]} is gone: the campaign was moved or removed meanwhile; run the same command where it is now"
+            )
+        for made in reversed(missing or [path]):
+            retry_io(lambda made=made: made.mkdir(exist_ok=True))  # type: ignore[misc]  # no parent that went since
+            if durable and missing:
+                retry_io(lambda made=made: sync_directory(made.parent))  # type: ignore[misc]
     return path
 
 
@@ -136,7 +161,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Dura
 
     It never has other permissions than `mode`, if given. A file that is not durable may be empty after a crash.
     """
-    make_directory(path.parent, durable=durable == "file and name")
+    _make_directory(path.parent, durable=durable == "file and name", allowed=None)
     with disk_errors("write", path):
         retry_io(lambda: _publish(path, data, mode, durable))
     return path
@@ -162,6 +187,21 @@ def _publish(path: Path, data: bytes, mode: int | None, durable: Durable) -> Non
         temporary.unlink(missing_ok=True)
     if durable == "file and name":
         sync_directory(path.parent)
+
+
+def unshare(path: Path) -> None:
+    """Give the file `path`, if another name has the same bytes, bytes of its own: a change in place would alter a copy.
+
+    `cp -al` and some backups copy a campaign by such names. Raises OSError.
+    """
+    if path.stat().st_nlink == 1:
+        return
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        shutil.copy2(path, temporary)
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_directory(path: Path) -> None:

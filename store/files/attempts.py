@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import disk_errors, make_directory, read_json, retry_io, temporary_name, write_json
+from store.files.atomic import disk_errors, make_directory, read_json, retry_io, temporary_name, unshare, write_json
 from store.files.change_tracker import touch_trial
 from store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from store.files.layout import FILE_SCHEMA, Layout
@@ -139,5 +139,7 @@ class Heartbeat:
                 text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
             # a stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
             # attempt finds out when it saves. NFS sends what was written when the file is closed.
-            with suppress(OSError), self._path.open("rb+", buffering=0) as file:
-                file.write(f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))
+            with suppress(OSError):
+                unshare(self._path)
+                with self._path.open("rb+", buffering=0) as file:
+                    file.write(f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))

@@ -9,7 +9,7 @@ from typing import BinaryIO, final
 
 from grid.errors import SpecError, StoreError
 from grid.values import require_text
-from store.files.atomic import environment_problem, is_temporary, retry_io
+from store.files.atomic import environment_problem, is_temporary, make_directory, remember_root, retry_io
 
 FILE_SCHEMA = 1  # version of the JSON files and shards; a reader refuses every other
 
@@ -31,6 +31,8 @@ class Layout:
 
     def __init__(self, root: Path) -> None:
         self.root = root = Path(root)
+        if os.path.isdir(root):  # noqa: PTH112  (it never raises)
+            remember_root(root)
         self.grids = root / "grids"
         self.submissions = root / "submissions"
         self.trials = root / "trials"
@@ -45,6 +47,11 @@ class Layout:
         self.ingest_lock = self.store / "ingest.lock"  # the flock on it makes a process the ingester
         self.looked = self.store / "looked.json"  # stamps of trial directories at the last ingest
 
+    def make(self) -> None:
+        """Create the directory of the campaign if it is missing."""
+        make_directory(self.root)
+        remember_root(self.root)
+
     def shard(self, name: str) -> Path:
         return self.spool / name.split(".")[-2][:2] / name
 
@@ -52,7 +59,9 @@ class Layout:
         """Raise StoreError for a store that is a symbolic link: it would be written, or read, outside the campaign."""
         for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
             if path.is_symlink():
-                raise StoreError(f"a store lies inside its campaign; remove the link {path} and run `ablate rebuild`")
+                raise StoreError(
+                    f"a store lies inside its campaign; remove the link {path}, and the next command makes it anew"
+                )
 
     def exists(self) -> bool:
         """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""

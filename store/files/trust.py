@@ -53,7 +53,7 @@ def trust(layout: Layout, part: Part) -> bool:
 def trust_new(layout: Layout) -> None:
     """Trust the code of the campaign if it does not exist yet: this user makes it."""
     if not layout.exists():
-        make_directory(layout.root)
+        layout.make()
         trust(layout, "code")
 
 

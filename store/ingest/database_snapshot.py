@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+from store.database.connection import remove_log
 from store.files.atomic import disk_errors, is_temporary, sync_directory, temporary_name
 from store.files.layout import Layout
 
@@ -18,6 +19,7 @@ def publish(layout: Layout) -> Path:
             os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
+            remove_log(layout.snapshot)  # of a program that has the old one open for writing
             temporary.rename(layout.snapshot)
         finally:
             temporary.unlink(missing_ok=True)

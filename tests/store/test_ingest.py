@@ -300,7 +300,7 @@ def test_a_database_that_is_open_elsewhere_is_not_called_damaged(campaign: Campa
     with subprocess.Popen([sys.executable, "-c", hold, str(campaign.layout.live)], **pipes) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(EnvironmentProblem, match=r"is open in another program .*close that program"):
+        with pytest.raises(EnvironmentProblem, match=r"is open for writing in another program .*close it there"):
             ingest(campaign.root)
 
 
