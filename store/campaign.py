@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, final
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.measure import Measure
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.files.layout import Layout
 
@@ -24,11 +25,11 @@ def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str
     """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing."""
     if wanted is not None and wanted not in known:
         near = suggest_name(wanted, list(known))
-        raise NotFoundError(f"{where} has no {what} {wanted!r}; it has {', '.join(map(repr, known)) or 'none'}{near}")
+        raise NotFoundError(f"{where} has no {what} {wanted!r}; it has {some([*map(repr, known)], 12) or 'none'}{near}")
     if not known:
         raise NotFoundError(f"{where} has no {what} yet")
     if wanted is None and len(known) > 1:
-        raise SpecError(f"{where} has several {what}s: {', '.join(map(repr, known))}; say which one")
+        raise SpecError(f"{where} has several {what}s: {some([*map(repr, known)], 12)}; say which one")
     return known[0] if wanted is None else wanted
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from store.database.connection import (
     translate_error,
     with_suggestion,
 )
+from store.database.grid_views import column_name
 from store.database.query_log import note
 from store.database.readonly import check_dates, check_reads, check_types, locked_connection
 from store.files.layout import STORE_SCHEMA, Layout
@@ -31,6 +33,7 @@ from store.ingest.database_snapshot import publish
 from store.ingest.ingest import ingest
 from store.ingest.ingest_lock import ingest_lock
 
+_NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "([^"]+)"')
 _LOG = logging.getLogger(__name__)
 
 
@@ -123,11 +126,20 @@ class Store:
         except duckdb.Error as error:
             if "Corrupt database" in str(error):  # no fault of the query
                 raise translate_error(error, self.layout.snapshot) from error
-            raise SpecError(f"SQL: {with_suggestion(error)}") from error
+            raise SpecError(f"SQL: {with_suggestion(error)}{self._in_rows(error)}") from error
         check_dates(found)
         if self._answers is not None:
             self._answers[key] = found.clone()
         return found
+
+    def _in_rows(self, error: duckdb.Error) -> str:
+        """Where a measurement is that a query asked for as a column which there is not; empty for other errors."""
+        missing = _NO_COLUMN.search(str(error))
+        rows = self._connection.execute("SELECT DISTINCT name FROM v_final ORDER BY name").fetchall() if missing else []
+        name = next(
+            (name for (name,) in rows if missing and missing[1].lower() in (name, column_name(name).lower())), None
+        )
+        return "" if name is None else f"; its values are rows: FROM v_final WHERE name = {quoting.text(name)}"
 
     def grids(self) -> list[str]:
         """Names of the campaign's grids, sorted."""

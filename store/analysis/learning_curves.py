@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
 from store.analysis.verdicts import baselines_of, measure_of
@@ -29,7 +30,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     header = store.grid(grid)
     found = store.sql(_POINTS, {"grid": grid, "name": name})
     if found["step"].null_count() == found.height:
-        known = ", ".join(store.list_names(grid, "v_metric")) or "no metric"
+        known = some(store.list_names(grid, "v_metric"), 12) or "no metric"
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
         raise NotFoundError(

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
 from store.analysis.verdicts import measure_of, runs
@@ -163,7 +164,7 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if found.is_empty():
         names = [*known, *store.list_names(grid, "v_probe")]
-        listed = ", ".join(names) + suggest_name(wanted.name, names)
+        listed = some(names, 24) + suggest_name(wanted.name, names)
         raise NotFoundError(f"grid {grid!r} has no {wanted.name!r}; there are {listed}")
     if (found["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")

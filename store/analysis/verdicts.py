@@ -176,7 +176,7 @@ def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
     names = listed["name"].unique(maintain_order=True).to_list()
     if measure.name not in names:
         hint = suggest_name(measure.name, names)
-        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {', '.join(names)}{hint}"
+        return f"no finished run of grid {grid!r} has {measure.name!r}; they have {some(names, 12)}{hint}"
     points = listed.filter(name=measure.name)["point"]
     return (
         f"no finished run of grid {grid!r} has {measure.name!r} at {dict(measure.point)}; "

@@ -22,6 +22,10 @@ FIXED = {
 """Columns of both views, before the axes; an axis called operator (in old campaigns label or status) replaces one."""
 
 
+MOST = 200
+"""Measurements, and coordinates of their points, that have a column of their own beside the grid's measure."""
+
+
 class _Column(NamedTuple):
     name: str
     expression: str
@@ -52,7 +56,7 @@ def refresh_grid_views(connection: duckdb.DuckDBPyConnection) -> None:
     is called `<name>` keeps the first, whatever comes after it.
     """
     known = dict(connection.execute("SELECT name, value FROM meta WHERE starts_with(name, 'grid_views')").fetchall())
-    read = str(connection.execute(_READ).fetchone())
+    read = f"{MOST} {connection.execute(_READ).fetchone()}"
     if known.get("grid_views_of") == read:
         return
     statements = list(_statements(connection))
@@ -149,29 +153,46 @@ def _values(grid: str, measured: Iterable[_Measured], taken: set[str]) -> tuple[
 
 
 def _read_measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_Measured]]:
-    """Read the names with a final value by grid, and the grid's measure even before it has one."""
-    found: dict[str, list[_Measured]] = {}
+    """Choose by grid the names that have a column: its measure, even before it has a value, and the commonest names."""
+    recorded: dict[str, list[_Measured]] = {}
     for grid, source, name, keys in connection.execute(_NAMES).fetchall():
-        found.setdefault(grid, []).append(_Measured(source, name, tuple(sorted(keys))))
-    for grid, text in connection.execute("SELECT grid, measure FROM grid WHERE measure IS NOT NULL").fetchall():
-        measure: dict[str, Any] = json.loads(text)
-        name, point = str(measure.get("name") or ""), measure.get("point") or {}
-        if name and name not in {each.name for each in found.get(grid, [])}:
-            found.setdefault(grid, []).append(_Measured("evaluation", name, tuple(sorted(map(str, point)))))
+        recorded.setdefault(grid, []).append(_Measured(source, name, tuple(sorted(keys))))
+    measures = dict(connection.execute("SELECT grid, measure FROM grid WHERE measure IS NOT NULL").fetchall())
+    found = {}
+    for grid in {*recorded, *measures}:
+        measure: dict[str, Any] = json.loads(measures.get(grid, "{}"))
+        planned, point = str(measure.get("name") or ""), measure.get("point") or {}
+        chosen = [each for each in recorded.get(grid, []) if each.name == planned]
+        if planned and not chosen:
+            chosen = [_Measured("evaluation", planned, tuple(sorted(map(str, point))))]
+        others = [each for each in recorded.get(grid, []) if each.name != planned]
+        found[grid] = chosen + _choose(others, {key for each in chosen for key in each.keys})
     return found
+
+
+def _choose(names: Iterable[_Measured], coordinates: set[str]) -> list[_Measured]:
+    """Choose `MOST` names, and no name whose points would bring more than `MOST` coordinates."""
+    chosen: list[_Measured] = []
+    for each in names:
+        if len(chosen) < MOST and len(coordinates.union(each.keys)) <= MOST:
+            chosen.append(each)
+            coordinates.update(each.keys)
+    return chosen
 
 
 _NAMES = """
     SELECT grid, source, name, list_distinct(flatten(list(DISTINCT map_keys(point)))) AS keys
-    FROM v_final GROUP BY grid, source, name
+    FROM v_final GROUP BY grid, source, name ORDER BY count(DISTINCT trial) DESC, name, source
 """
+"""A name of more trials comes first, so which have a column is the same on every machine."""
+
 _READ = """
     SELECT (SELECT (count(*), sum(hash(blake2b))) FROM shard), (SELECT count(*) FROM bad_shard),
            (SELECT sum(hash(trial, status, step)) FROM trial), (SELECT sum(hash(c)) FROM counted c),
            (SELECT sum(hash(p)) FROM plan_file p), (SELECT sum(hash(d)) FROM doubt d),
            (SELECT sum(hash(trial, attempt, evaluation, signature)) FROM evaluated)
 """
-"""All that names of columns follow from."""
+"""All that names of columns follow from, with `MOST`."""
 
 
 def _free(name: str, taken: set[str], kind: str | None = None) -> str:

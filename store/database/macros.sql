@@ -5,7 +5,8 @@
 
 CREATE OR REPLACE MACRO _known(word, said, words) AS
 CASE WHEN word IS NULL OR coalesce(len(words), 0) = 0 OR list_contains(words, word) THEN word
-     ELSE error(said || ' ''' || word || '''; there are [''' || array_to_string(words, ''', ''') || ''']' || coalesce(
+     ELSE error(said || ' ''' || word || '''; there are [''' || array_to_string(words[:12], ''', ''') || CASE WHEN len(words) > 12
+         THEN format(''' and {} more]', len(words) - 12) ELSE ''']' END || coalesce(
          (SELECT '; did you mean ''' || arg_min(near, damerau_levenshtein(lower(near), lower(word))) || '''?'
           FROM (SELECT unnest(words) AS near) WHERE 3 * damerau_levenshtein(lower(near), lower(word)) <= len(word)),
          '')) END;

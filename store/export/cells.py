@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
+from grid.names import some
 from grid.suggestions import suggest_name
 from store.analysis.verdicts import GridMeasure, measure_of
 from store.database.queries import in_plan_order
@@ -105,7 +106,7 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
     if found.is_empty():
         known = store.list_names(grid, "v_final")
         near = suggest_name(name, known)
-        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {', '.join(known)}{near}")
+        raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {some(known, 12)}{near}")
     points = [dict(point) for point in found["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
     if not agreeing:

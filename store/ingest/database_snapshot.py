@@ -19,7 +19,7 @@ def publish(layout: Layout) -> Path:
             os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            remove_log(layout.snapshot)  # of a program that has the old one open for writing
+            remove_log(layout.snapshot)  # a program may have the old file open for writing
             temporary.rename(layout.snapshot)
         finally:
             temporary.unlink(missing_ok=True)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
 
+from grid.errors import SpecError
+from store.database.grid_views import MOST
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.store import Store
@@ -195,3 +197,50 @@ def test_a_grid_whose_own_name_a_view_has_keeps_it(tmp_path: Path, opened: OpenS
     assert grids("lr_sweep") == ["lr_sweep"]
     assert grids("lr-sweep") == ["lr_sweep", "lr-sweep"]
     assert grids("LR_sweep", "Lr-sweep") == ["lr_sweep", "LR_sweep", "Lr-sweep", "lr-sweep"]
+
+
+def test_columns_are_the_measure_and_the_commonest_names_however_many_there_are(
+    tmp_path: Path, opened: OpenStore
+) -> None:
+    def sizes(names: int) -> tuple[int, int]:
+        layout = recorded(
+            tmp_path / str(names), {f"set.{at:04d}": [({}, float(at))] for at in range(names)}, {"loss": 1.0}
+        )
+        lines = plan_lines(("softmax", "SSA"), [0], "g", {})
+        header = plan_header(lines, "g", {}, ("softmax", "SSA"))
+        publish_grid(layout, {**header, "measure": {**header["measure"], "name": "set.0999"}}, lines)
+        second = lines[1]["trial"]
+        write_start(layout, second, 1)
+        buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2c", worker=1)
+        buffer.extend("evaluation", [(second, 1, 3, "set.0700", {}, 5.0, 10, 0.1)])
+        buffer.flush()
+        write_end(layout, second, 1, step=3)
+        store = opened(layout.root)
+        return len(columns(store, "grid_g")), store.sql("SELECT sum(len(sql)) FROM duckdb_views()").item()
+
+    assert sizes(1000) == sizes(2000)
+    store = opened(tmp_path / "2000")
+    shown = columns(store, "grid_g")
+    assert len(shown) == 6 + 1 + MOST
+    # the measure; what two trials have; what one has, by name
+    assert {name for name in shown if name.startswith("set_")} == {
+        "set_0999", "set_0700", *(f"set_{at:04d}" for at in range(MOST - 2))
+    }  # fmt: skip
+    assert "loss" in shown
+    assert row(store, "SELECT set_0999, set_0007 FROM grid_g WHERE label = 'softmax'") == {
+        "set_0999": 999.0,
+        "set_0007": 7.0,
+    }
+    for query in ("SELECT set_1500 FROM grid_g", "SELECT g.set_1500 FROM grid_g g", 'SELECT "set.1500" FROM grid_g'):
+        with pytest.raises(SpecError) as told:
+            store.sql(query)
+        instead = str(told.value).split("its values are rows: ")[1]
+        assert store.sql(instead)["value"].to_list() == [1500.0]
+
+
+def test_coordinates_without_number_are_left_to_rows(tmp_path: Path, opened: OpenStore) -> None:
+    points = [({f"axis_{at}": 1.0}, float(at)) for at in range(2 * MOST)]
+    store = opened(recorded(tmp_path, {"many": points, "one": [({"at": 2.0}, 1.0)]}, {}).root)
+    assert {"at", "one"} <= set(columns(store, "grid_g"))
+    assert len(columns(store, "grid_g")) < 20
+    assert store.sql("SELECT count(*) FROM v_final WHERE name = 'many'").item() == 2 * MOST
