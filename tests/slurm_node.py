@@ -22,6 +22,7 @@ from runners.attempts.submission_record import Array, ResourceClass, Submission,
 from runners.attempts.worker import WorkerEntry
 from runners.child_lifetime import shield_from_signals
 from runners.slurm.spec import Resources
+from runners.slurm.worker.task_environment import TimeBudget
 from runners.slurm.worker_records import WorkerRecord, read_workers
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.layout import Layout
@@ -34,10 +35,11 @@ CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None
 _NODE = """
 import os, runpy
 from runners.slurm.worker import rows, supervisor
-from slurm_node import set_host_name
+from slurm_node import set_host_name, watch_time
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
 supervisor._MOST_DELAY_S = 1.0
+watch_time(supervisor.TimeBudget)
 set_host_name(os.environ["SLURMD_NODENAME"])
 runpy.run_module("runners.slurm.node", run_name="__main__", alter_sys=True)
 """
@@ -49,6 +51,20 @@ def set_host_name(host: str) -> None:
     """Give the process that is about to begin a host name of its own; a shell would unblock its signals."""
     if _LIBC.unshare(_CLONE_NEWUTS) == 0:
         socket.sethostname(host)
+
+
+def watch_time(budget: type[TimeBudget]) -> None:
+    """With TIME in the environment, time is enough until TIME/over exists; TIME/looks has a letter for each look."""
+    if "TIME" in os.environ:
+        place = Path(os.environ["TIME"])
+
+        def is_enough(_: TimeBudget) -> bool:
+            enough = not (place / "over").exists()
+            with (place / "looks").open("a") as looks:
+                looks.write("x")
+            return enough
+
+        budget.is_enough = is_enough  # type: ignore[method-assign]
 
 
 @cache
@@ -124,14 +140,14 @@ def send(root: Path, grid: Grid, *, workers: int = 1, entry: WorkerEntry = ENTRY
     return Sent(root, name, workers)
 
 
-def end_of(process: "subprocess.Popen[str]", seconds: float = 120) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a task; killed with its group if it does not end."""
+def end_of(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a task; killed with its group if the test ends before."""
     try:
-        out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-        raise AssertionError(f"the task did not end\n{out}\n{err}") from None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return process.returncode, out, err
 
 

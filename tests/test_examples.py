@@ -24,7 +24,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(EXAMPLES, place / "examples", ignore=shutil.ignore_patterns("*.html", ".ipynb_checkpoints"))
     own = {name: str(place / "jupyter") for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")}
     notebooks = [f"examples/{path.name}" for path in sorted(EXAMPLES.glob("*.ipynb"))]
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", *notebooks]
+    options = ["--to", "html", "--execute", "--ExecutePreprocessor.startup_timeout=900"]  # 60 s by default
+    command = [sys.executable, "-m", "nbconvert", *options, *notebooks]
     done = subprocess.run(command, cwd=place, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return place

@@ -28,6 +28,8 @@ class Execution(Spec):
     deaths: str = ""
     """A file of single characters: one is eaten at every death that is due."""
     accumulate: int = Field(1, ge=1, le=6)
+    held: str = ""
+    """A file: trials stay in their first step until it exists or they are asked to stop."""
     fits: int = 0
     """The fate "too_big" spares a trial in so many micro-batches."""
 
@@ -76,6 +78,8 @@ def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
         trace.append(value)
         surroundings.metrics(step, {"loss": value, "rate": step / 100})
         surroundings.progress(step, trial.steps, value)
+        while trial.execution.held and not (Path(trial.execution.held).exists() or surroundings.stop_requested()):
+            time.sleep(0.01)
         if surroundings.checkpoint_due():
             surroundings.save(step, {"value": value, "trace": trace})
         if step % trial.fate_at == 0:

@@ -77,7 +77,7 @@ def check_legible(page: Page, name: str, scheme: str) -> None:
     """Check the contrast of every text, once the page follows the scheme."""
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     with suppress(TimeoutError):  # figures follow a moment later
-        page.wait_for_function(f"() => ({CONTRASTS})()[0][0] >= 4.5", polling=250, timeout=20_000)
+        page.wait_for_function(f"() => ({CONTRASTS})()[0][0] >= 4.5", polling=250)
     found = page.evaluate(CONTRASTS)
     assert len(found) > 10, name
     assert found[0][0] >= 4.5, (name, found[:5])

@@ -187,7 +187,7 @@ def test_nothing_is_wider_than_the_window(shown: Page) -> None:
         for width in (360, 480, 800):
             shown.set_viewport_size({"width": width, "height": 900})
             # figures follow the window a moment later
-            shown.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=5000)
+            shown.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width)
     finally:
         shown.set_viewport_size({"width": 1280, "height": 900})
 

@@ -169,9 +169,7 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         before = chosen.get_attribute("href")
         write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
         site.campaigns.look()
-        page.wait_for_function(
-            "() => document.querySelector('.slot .answer').innerText.includes('4 ok')", timeout=20000
-        )
+        page.wait_for_function("() => document.querySelector('.slot .answer').innerText.includes('4 ok')")
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
         assert chosen.get_attribute("href") == before
         page.wait_for_url("**/live/runs?selected=*&selected=*")

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from dashboard_site import ServeSite, in_this_process
 from playwright.sync_api import Page
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
+from waiting import wait_until
 
 from dashboards.app.address import read, replace_fields
 from dashboards.app.campaigns import Campaigns
@@ -147,10 +147,7 @@ def test_a_process_waits_for_the_next_query(store: Store, tmp_path: Path, monkey
 
 def next_spare(spare: SpareProcess) -> "subprocess.Popen[bytes]":
     """Return the process that waits, which another thread starts."""
-    until = time.monotonic() + 10
-    while spare._spare is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: spare._spare is not None)
     return spare._spare
 
 

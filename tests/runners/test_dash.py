@@ -41,7 +41,7 @@ def answer(
 ) -> tuple[int, str, dict[str, str]]:
     """Status, text and headers."""
     place = urlsplit(address)
-    connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
+    connection = HTTPConnection(place.hostname or "", place.port)
     try:
         connection.request(method, path, headers=headers | ({"Host": host} if host else {}))
         found = connection.getresponse()
@@ -84,7 +84,7 @@ def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
             body = {"Origin": origin, "Content-Type": "application/json"}
             assert answer(address, "/_dash-update-component", method="POST", **body)[0] == expected
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
         assert process.returncode == 0
         assert out == ""
         assert f"ssh -N -L {urlsplit(address).port}:127.0.0.1" in err
@@ -107,7 +107,7 @@ def test_another_address_needs_the_token_of_the_link(campaign: Path) -> None:
         assert answer(address, "/", Cookie=cookie)[0] == 200
         assert answer(address, "/", Cookie=f"{cookie}x")[0] == 403
         process.terminate()
-        assert "whoever has this link" in process.communicate(timeout=60)[1]
+        assert "whoever has this link" in process.communicate()[1]
 
 
 def test_a_port_that_is_taken_is_said(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:

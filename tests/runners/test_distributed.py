@@ -121,7 +121,6 @@ def test_a_stop_that_one_rank_is_asked_for_stops_all_at_the_same_step(tiny: Tria
     assert [(rank["step"], rank["stopped"]) for rank in read_ranks(tmp_path, 2)] == [(7, True), (7, True)]
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_rank_ends_the_trial(tiny: Trial, memory: Callable) -> None:
     world, before = memory(), children()
 
@@ -139,7 +138,6 @@ def test_a_killed_rank_ends_the_trial(tiny: Trial, memory: Callable) -> None:
     assert 5 in world.logged
 
 
-@pytest.mark.timeout(180)
 def test_ranks_die_with_the_process_that_started_them(tiny: Trial, tmp_path: Path) -> None:
     """They are interpreters of their own here."""
     with alone(split(tiny, 1, gpus=2), tmp_path, pause_at=5) as process:
@@ -161,7 +159,6 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.timeout(120)
 def test_a_rank_says_why_it_failed_and_is_not_waited_for(tiny: Trial, memory: Callable) -> None:
     """The process of the second ends only when all others have, and one of them never does."""
     sizes = {"points": 5, "batch": 9, "evaluation": tiny.task.evaluation}
@@ -175,7 +172,6 @@ def test_a_rank_says_why_it_failed_and_is_not_waited_for(tiny: Trial, memory: Ca
             lasting.kill()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("end", ["device", "killed"])
 def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     kills = tmp_path / "kills"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from real_spec import real_spec
 from toy_campaign import run_quietly, tables, toy_grid
+from waiting import wait_until
 from warm import REAL, Warm
 
 from runners.execution import Inline
@@ -77,15 +78,8 @@ def results(root: Path) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, f"waited 120 s for {what}"
-        time.sleep(0.005)
-
-
 def wait_until_gone(pid: int) -> None:
-    wait_until(lambda: process_started(pid) is None, f"the end of process {pid}")
+    wait_until(lambda: process_started(pid) is None)
 
 
 def live_starts(root: Path) -> list[dict[str, Any]]:
@@ -95,7 +89,7 @@ def live_starts(root: Path) -> list[dict[str, Any]]:
 
 
 def wait_for_starts(root: Path, count: int) -> list[dict[str, Any]]:
-    wait_until(lambda: len(live_starts(root)) >= count, f"{count} attempts")
+    wait_until(lambda: len(live_starts(root)) >= count)
     return live_starts(root)
 
 
@@ -122,7 +116,7 @@ def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
         while not done:
             pid = launcher.start(root, workers=workers, land=chance.choice([None, None, 0.05]))
             if chance.random() < 0.7:  # count from the start of the first training
-                wait_until(lambda pid=pid, root=root: process_started(pid) is None or live_starts(root), "training")
+                wait_until(lambda pid=pid, root=root: process_started(pid) is None or live_starts(root))
             time.sleep(chance.uniform(0.02, 0.3))
             done = process_started(pid) is None
             if not done:
@@ -143,21 +137,17 @@ def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
 def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
     tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]], workers: int, name: str
 ) -> None:
-    ends = set[str]()
-    for turn in range(5):  # on a busy machine, the signal may come after the last trial
-        root = tmp_path / str(turn)
-        pid = launcher.start(root, workers=workers)
-        wait_for_starts(root, max(1, workers))
-        os.killpg(pid, getattr(signal, name))  # as a terminal does: everybody in the group hears it
-        wait_until_gone(pid)
-        layout = Layout(root)
-        states = [trial_state(layout, key) for key in layout.trial_keys()]
-        assert {state.status for state in states} <= {"pending", "ok"}
-        ends = {state.attempts[-1].end["status"] for state in states}
-        if "stopped" in ends:
-            break
-    assert "stopped" in ends
-    wait_until_gone(launcher.start(root, workers=workers))
+    root, go = tmp_path / "campaign", tmp_path / "go"
+    pid = launcher.start(root, workers=workers, held=str(go))
+    wait_for_starts(root, max(1, workers))
+    os.killpg(pid, getattr(signal, name))  # as a terminal does: everybody in the group hears it
+    wait_until_gone(pid)
+    layout = Layout(root)
+    states = [trial_state(layout, key) for key in layout.trial_keys()]
+    assert {state.status for state in states} == {"pending"}
+    assert {state.attempts[-1].end["status"] for state in states} == {"stopped"}
+    go.touch()
+    wait_until_gone(launcher.start(root, workers=workers, held=str(go)))
     resumed = [state for key in layout.trial_keys() for state in trial_state(layout, key).attempts if state.attempt > 1]
     assert all(state.start["resumed_from"]["attempt"] == 1 for state in resumed)
     assert resumed
@@ -171,9 +161,9 @@ def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: R
     layout = Layout(root)
     live = wait_for_starts(root, max(1, workers))
     stuck = [layout.checkpoint(start["trial"], start["attempt"]) for start in live]
-    wait_until(lambda: all(any(place.glob("step-*.pt")) for place in stuck), "a step that never ends")
+    wait_until(lambda: all(any(place.glob("step-*.pt")) for place in stuck))
     os.kill(pid, signal.SIGINT)
-    wait_until(lambda: "Press Ctrl-C again to end at once" in said.read_text(), "the first to be heard")
+    wait_until(lambda: "Press Ctrl-C again to end at once" in said.read_text())
     assert process_started(pid) is not None
     os.kill(pid, signal.SIGINT)
     for process in (pid, *(start["pid"] for start in live)):
@@ -182,34 +172,36 @@ def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: R
 
 
 def test_two_runs_train_once(tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
-    pids = [launcher.start(tmp_path, workers=workers) for workers in (2, 0, 1)]
+    root, go = tmp_path / "campaign", tmp_path / "go"
+    pids = [launcher.start(root, workers=workers, held=str(go)) for workers in (2, 0, 1)]
+    wait_until(lambda: len({start["submission"] for start in live_starts(root)}) > 1)
+    go.touch()
     for pid in pids:
         wait_until_gone(pid)
-    assert attempts(tmp_path) == [1] * 6
-    layout = Layout(tmp_path)
-    starts = [trial_state(layout, key).attempts[0].start for key in layout.trial_keys()]
-    assert len({start["submission"] for start in starts}) > 1
-    assert_equal_to(undisturbed, tmp_path)
+    assert attempts(root) == [1] * 6
+    assert_equal_to(undisturbed, root)
 
 
 def test_a_killed_run_is_taken(tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
-    first = launcher.start(tmp_path, workers=2)
-    wait_for_starts(tmp_path, 2)
-    second = launcher.start(tmp_path, workers=1)
-    time.sleep(0.1)
+    root, go = tmp_path / "campaign", tmp_path / "go"
+    first = launcher.start(root, workers=2, held=str(go))
+    wait_for_starts(root, 2)
+    second = launcher.start(root, workers=1, held=str(go))
+    wait_for_starts(root, 3)
     os.kill(first, signal.SIGKILL)
+    go.touch()
     wait_until_gone(second)
-    assert_equal_to(undisturbed, tmp_path)
+    assert_equal_to(undisturbed, root)
 
 
 def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
-    script = tmp_path / "user.py"
+    script, go = tmp_path / "user.py", tmp_path / "go"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again
         "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nfrom runners.execution import Local\n"
         "from toy_campaign import ENTRY, run_quietly, toy_grid\n"
         "entry = replace(ENTRY, preload=('torch', *ENTRY.preload))  # else every worker loads it to save\n"
-        f"run_quietly(Path(sys.argv[1]), toy_grid(**{GRID!r}), Local(2), entry=entry)\n"
+        f"run_quietly(Path(sys.argv[1]), toy_grid(**{ {**GRID, 'held': str(go)}!r}), Local(2), entry=entry)\n"
     )
     root = tmp_path / "campaign"
     command = [sys.executable, str(script), str(root)]
@@ -218,6 +210,7 @@ def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str,
     wait_for_starts(root, 2)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    go.touch()
     assert Warm(command, env=environment).wait() == 0
     assert_equal_to(undisturbed, root)
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 from row_fakes import Clock
 from synthetic import write_start
+from waiting import wait_until
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, Taken, claim
@@ -187,13 +188,6 @@ def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, mo
     assert plain() is None
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     write_start(layout, TRIAL, 1)
     tried: list[int] = []
@@ -209,9 +203,9 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     monkeypatch.setattr(Path, "open", stale)
     heart.start()
     heart.tell(7, 9, float("nan"))
-    until(lambda: len(tried) > 20)
+    wait_until(lambda: len(tried) > 20)
     monkeypatch.undo()
-    until(lambda: progress_of(layout, TRIAL, 1) is not None)
+    wait_until(lambda: progress_of(layout, TRIAL, 1) is not None)
     heart.stop()
     assert progress_of(layout, TRIAL, 1) == (7, 9, None)
 

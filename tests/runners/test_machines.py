@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,21 +96,22 @@ def test_deaths_with_progress_in_between_are_forgiven(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_asked_to_leave_hands_its_trial_to_another(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=[0], steps=30, fate_at=100, step_s=0.01)
+    root, go = tmp_path / "campaign", tmp_path / "go"
+    grid = toy_grid(seeds=[0], steps=30, fate_at=100, held=str(go))
     asked: list[int] = []
 
     def ask() -> None:
-        deadline = time.monotonic() + 30
-        while not asked and time.monotonic() < deadline:
-            asked.extend(state.live.start["pid"] for state in states(tmp_path) if state.live is not None)
+        while not asked:
+            asked.extend(state.live.start["pid"] for state in states(root) if state.live is not None)
         os.kill(asked[0], signal.SIGTERM)
+        go.touch()
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    result = run_quietly(tmp_path, grid, Local(1, start=warm_server), entry=WARM)
+    result = run_quietly(root, grid, Local(1, start=warm_server), entry=WARM)
     thread.join()
     assert (result.ok, result.stopped) == (2, 0)
-    stopped = [state for state in states(tmp_path) if len(state.attempts) == 2]
+    stopped = [state for state in states(root) if len(state.attempts) == 2]
     assert [state.attempts[0].end["status"] for state in stopped] == ["stopped"]
     assert stopped[0].attempts[1].start["pid"] != asked[0]
 

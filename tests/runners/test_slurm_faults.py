@@ -124,7 +124,7 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     while sum(state.live is not None for state in states(sent.layout)) < 2:
         time.sleep(0.03)
     task.send_signal(signal.SIGUSR2)
-    status, _, err = end_of(task, seconds=60)
+    status, _, err = end_of(task)
     assert (status, err) == (85, "")
     (record,) = sent.records()
     assert record.left == "time"

@@ -6,12 +6,12 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from waiting import wait_until
 
 from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
 from runners.slurm.worker.exit_codes import ExitCode
@@ -241,10 +241,10 @@ def test_a_signal_ends_a_pause_that_sleep_would_not_and_makes_the_next_short(scr
     script.pause_s = 200
     (script.place / "away").write_text("2")
     process = start(script, "(exit 85)")
-    until(script.place / "slept")
+    wait_until((script.place / "slept").exists)
     process.send_signal(signal.SIGTERM)
     try:
-        assert process.wait(timeout=30) == 85
+        assert process.wait() == 85
     finally:
         with contextlib.suppress(ProcessLookupError):  # all of it has ended
             os.killpg(process.pid, signal.SIGKILL)
@@ -306,19 +306,12 @@ def test_the_users_lines_come_first_and_keep_the_node_away_if_they_end_the_scrip
 def test_the_shell_waits_for_its_worker_through_signals_and_then_decides(script: Script, sent: signal.Signals) -> None:
     worker = f"bash -c {shlex.quote('trap : TERM USR2; touch up; while [ ! -e go ]; do sleep 0.02; done; exit 85')}"
     process = start(script, worker)
-    until(script.place / "up")
+    wait_until((script.place / "up").exists)
     process.send_signal(sent)  # to the shell alone
     os.killpg(process.pid, sent)
     (script.place / "go").touch()
-    assert process.wait(timeout=30) == 85
+    assert process.wait() == 85
     assert any(line.startswith("scontrol requeue") for line in script.commands())
-
-
-def until(path: Path) -> None:
-    end = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def start(script: Script, worker: str) -> "subprocess.Popen[bytes]":

@@ -110,7 +110,7 @@ def test_ingesters_and_a_rebuild_at_once_count_every_row_once(campaign: Campaign
         deliver(campaign.layout, sequence)
         if sequence % 10 == 0:
             ingest(campaign.root)
-    assert [child.wait(timeout=60) for child in several] == [0, 0]
+    assert [child.wait() for child in several] == [0, 0]
     ingest(campaign.root)
     together = content(campaign)
     with Store.open(campaign.root, refresh=False) as store:
@@ -150,7 +150,7 @@ def test_an_ingester_that_is_killed_at_random_moments_loses_and_doubles_nothing(
     campaign: Campaign, process: Process
 ) -> None:
     child = process(KILLED, campaign.root, 7)
-    out, problems = child.communicate(timeout=300)
+    out, problems = child.communicate()
     assert child.returncode == 0, problems
     assert json.loads(out) > 0
     ingest(campaign.root)
