@@ -19,7 +19,7 @@ IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm
 PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
 
-.PHONY: quickstart test lint types check check-fast check-cluster check-others docs clean
+.PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs clean
 
 quickstart: $(INSTALLED)
 	@# Exit code 4 means that some trials failed. The results of the other trials are still shown.
@@ -50,7 +50,7 @@ check: $(INSTALLED)
 # Under a minute: grids, laws on a sample of operators, the store, one trained trial.
 check-fast: $(INSTALLED)
 	@$(IN_SCRATCH) $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
-		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_aliases.py tests/variants/test_principled.py \
+		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_versions.py tests/variants/test_principled.py \
 		tests/variants/test_scores.py tests/variants/test_paths.py tests/store/test_store.py tests/store/test_shards.py \
 		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
@@ -61,6 +61,11 @@ check-cluster: $(INSTALLED)
 	@log=$$(mktemp) && $(IN_SCRATCH) \
 	$(BIN)/python tests/rerun_failed.py --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
+
+# After an edit of code that trains: equal bits to the parent commit, or the name of the version to raise.
+golden: $(INSTALLED)
+	PYTHONPATH=.:tests $(BIN)/python tests/golden_bits.py $(PARENT)
+	PYTHONPATH=.:tests $(BIN)/python tests/golden_trials.py
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

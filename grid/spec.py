@@ -59,6 +59,14 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    version: ClassVar[int] = 1
+    """Version of the numbers that this class computes; raise it when an edit changes them. Results store it."""
+
+    @classmethod
+    def code_name(cls) -> str:
+        """Return the name under which results store the version: the class, or family and kind of a choice."""
+        return cls.__name__
+
     @cached_property
     def canonical(self) -> str:
         """Canonical JSON of every field in the key, defaults included."""
@@ -287,18 +295,27 @@ class Choice(Spec):
     _members: ClassVar[dict[str, type["Choice"]]] = {}
 
     @classmethod
+    def code_name(cls) -> str:
+        """Return family and kind, such as "Score ssa"."""
+        kind, families = _kind_of(cls), cls._families()
+        return super().code_name() if kind is None or not families else f"{families[-1].__name__} {kind}"
+
+    @classmethod
+    def _families(cls) -> list[type["Choice"]]:
+        """List the families of this class, the widest last; `Choice` itself is none."""
+        return [each for each in cls.__mro__ if issubclass(each, Choice) and "_members" in vars(each)][:-1]
+
+    @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         kind = _kind_of(cls)
         if kind is None:
             cls._members = {}
             return
-        families: list[type[Choice]] = [
-            family for family in cls.__mro__ if issubclass(family, Choice) and "_members" in vars(family)
-        ]
-        for family in families[:-1]:  # the last is Choice itself, which is not a family
+        families = cls._families()
+        for family in families:
             _refuse_second(family._members.get(kind), cls, kind)
-        for family in families[:-1]:
+        for family in families:
             family._members[kind] = cls
 
     @classmethod

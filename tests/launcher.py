@@ -26,7 +26,6 @@ from typing import Any, NoReturn
 from runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
 from runners.execution import Local, fork_client
 from runners.execution.fork_server import serve
-from runners.provenance.code import Codes
 from runners.provenance.environment import record
 
 _MOST_BYTES = 1 << 18
@@ -67,7 +66,6 @@ def main() -> None:
     Local.__init__.__kwdefaults__["start"] = Forked
     places = list(sys.path[1:])  # without that of this file
     record(("toy_training",))  # reads what is installed
-    Codes().core  # reads the whole project  # noqa: B018
     while True:
         request, descriptors = _received(control)
         if request is None:

@@ -18,6 +18,8 @@ class Range(NamedTuple):
     high: float
     closed: bool
     """Whether a fixed number may lie on the border; a trained one only approaches it."""
+    version: int = 1
+    """Version of the numbers that the link computes; raise it when an edit changes them. Results store it."""
 
     def holds(self, value: float, *, trained: bool) -> bool:
         return self.low < value < self.high or (self.closed and not trained and value in (self.low, self.high))

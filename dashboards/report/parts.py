@@ -200,7 +200,7 @@ def environment(store: Store) -> str:
         versions = json.loads(row["versions"] or "{}")
         told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         where = f"{row['device'] or 'unknown'}, {count(row['threads'] or 0, 'thread')}, path {row['path'] or 'unknown'}"
-        rows.append([row["host"] or "unknown", where, told, (row["code"] or "unknown")[:12], f"{row['attempts']:,}"])
+        rows.append([row["host"] or "unknown", where, told, (row["code"] or "")[:12], f"{row['attempts']:,}"])
     spent = store.sql("SELECT coalesce(sum(wall_s), 0) AS s, count(*) AS n FROM attempt WHERE ended IS NOT NULL")
     words = f"{count(spent['n'][0], 'attempt')} ended, {duration(spent['s'][0])} of trial time in all."
     table = plain_table(["host", "device", "versions", "code", "attempts"], rows)

@@ -18,6 +18,7 @@ from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import Durable, environment_problem, read_json, retry_io, write_atomic, write_json
 from store.files.attempts import Heartbeat, end_record, write_end
+from store.files.code_versions import of_paths
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer, Written, add_written
 from store.files.trial_status import trial_state
@@ -127,6 +128,7 @@ class Attempt(TrainingContext):
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
         """Add the chosen device, path and data to `start.json`, and on GPUs the software that computes there."""
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
+        record["sources"] = of_paths(record.get("sources"), path.split("+"))
         if device == "cuda":
             record["versions"] = {**record["versions"], **gpu_software(device)}
         with _unwritable():

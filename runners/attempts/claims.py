@@ -14,7 +14,6 @@ from runners.checkpoint import Checkpoint, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import Failure, fruitless_failure, lost_failure
 from store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
-from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.removals import next_attempt
 from store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
@@ -98,7 +97,7 @@ def claim(
 
 def by_code(state: TrialState, sources: Mapping[str, str] | None) -> Callable[[int], bool]:
     """Return a predicate: only code with these `sources` made the checkpoints of an attempt."""
-    return lambda attempt: sources is None or made_by(state, attempt) == [current_sources(sources)]
+    return lambda attempt: sources is None or made_by(state, attempt, sources)
 
 
 @cache

@@ -66,8 +66,7 @@ class CrashCounter:
         failure = out_of_memory(times) if for_memory else killed_failure(times, how)
         number = self._left_behind(trial, pid)
         if number is None and trial_state(self._layout, trial).status not in ("ok", "running"):
-            about = {"submission": self._job.submission, "code": self._job.modules.get("core")}
-            about |= dict.fromkeys(("worker", "path", "device", "threads"))
+            about = {"submission": self._job.submission, **dict.fromkeys(("worker", "path", "device", "threads"))}
             mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
             number = None if isinstance(mine, Taken) else mine.number
         if number is None:  # another process has it, or it has a result

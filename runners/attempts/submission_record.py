@@ -189,7 +189,7 @@ def new_record(
 
     files, pid = [str(file) for file in job.files], os.getpid()
     data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
-    data |= {"entry": asdict(job.entry), "modules": dict(job.modules), "specs": files}
+    data |= {"entry": asdict(job.entry), "specs": files}
     return Submission(
         job.submission,
         machine,

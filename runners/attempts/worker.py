@@ -59,8 +59,6 @@ class WorkOrder:
     retry: bool = False
     again: bool = False
     """True to retrain trials finished by other code."""
-    modules: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the project's modules at the start of the run; later edits do not change them."""
     heartbeat_s: float = BEAT_EVERY_S
     oom: Literal["fail", "halve", "bigger"] = "fail"
     """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
@@ -148,7 +146,7 @@ class Worker:
         if own_process:  # else this process has loaded them already, and classes must not be made twice
             for file in job.files:
                 import_spec_file(file)
-        self._codes = Codes(job.modules, job.files)
+        self._codes = Codes(job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
 
@@ -236,7 +234,6 @@ class Worker:
             "heartbeat_s": self._job.heartbeat_s,
             "checkpoint_s": _checkpoint_s(spec),
             "place": None if self._job.place is None else dict(self._job.place),
-            "code": self._codes.core,
             "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
         }
 

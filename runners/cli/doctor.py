@@ -124,14 +124,22 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
 def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
     """Verify every file of a campaign; list what is damaged or missing and its repair.
 
-    The exit code is 0 if all is sound, and 6 if something is wrong.
+    Warns of files of the installed package that were edited: results name the versions of the package and not its
+    files. The exit code is 0 if all is sound, and 6 if something is wrong.
     """
     from runners.monitoring.integrity import check_campaign
+    from runners.provenance.origin import edited_files
 
     found = check_campaign(find_campaign(campaign))
+    warnings = [
+        f"{path} was edited after the package was installed, which results do not show; install ablate again, or work "
+        "in a clone and raise the `version` of what the edit changes"
+        for path in edited_files()
+    ]
     if as_json:
-        write_json("check", [damage._asdict() for damage in found])
+        write_json("check", [damage._asdict() for damage in found], warnings)
     else:
+        tell(*warnings)
         for damage in found:
             write(": ".join(filter(None, (damage.file, damage.problem))))
             write(f"    {damage.remedy}")

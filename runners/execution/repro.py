@@ -27,7 +27,7 @@ from runners.provenance.code import lineage
 from runners.provenance.code_snapshot import Snapshot, extract
 from runners.provenance.environment import THREADS, differences as environment_differences, record as environment_record
 from store.files.atomic import parse_object
-from store.files.code_aliases import current_sources
+from store.files.code_versions import differing
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 
@@ -316,9 +316,8 @@ def _compare(store: "Store", found: Recorded, layout: Layout, notify: Callable[[
 
 
 def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
-    before, now = current_sources(found.start.get("sources")), current_sources(start.get("sources"))
+    before, now = found.start.get("sources"), start.get("sources")
     if before is None:
         yield "the attempt did not record its code, so nothing says whether it is the same"
-    elif now is not None and before != now:
-        changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+    elif now is not None and (changed := list(differing(before, now))):
         yield f"the code is not what the trial ran: {', '.join(changed)} changed since"

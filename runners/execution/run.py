@@ -187,7 +187,6 @@ class _ActiveRun:
             files=tuple(Path(file).resolve() for file in options.files),
             retry=options.retry,
             again=options.again,
-            modules=self._survey.cells.codes.modules,
             oom=options.oom,
         )
         record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")

@@ -16,7 +16,7 @@ from grid.errors import NotFoundError, SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Judge
 from runners.execution.repro import ValueAddress, ValueDifference, differences
-from runners.provenance.code import Codes, made_by
+from runners.provenance.code import Codes, changed_since
 from runners.tasks.task import Items, Measurements
 from runners.training.loop import use_threads
 from runners.training.rank_launcher import device_of
@@ -121,12 +121,8 @@ def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedMod
 
 def find_changed_code(trained: TrainedModel) -> list[str]:
     """List the definitions of the trial that changed since its training, or ["everything"] if that is unknown."""
-    recorded = made_by(trained.kept.state, trained.kept.number)
-    if not recorded or None in recorded:
-        return ["everything"]
-    known = [each for each in recorded if each is not None]
-    names = sorted({name for each in (*known, trained.sources) for name in each})
-    return [name for name in names if any(each.get(name) != trained.sources.get(name) for each in known)]
+    found = changed_since(trained.kept.state, trained.kept.number, trained.sources)
+    return ["everything"] if found is None else found
 
 
 def compare_with_training(trained: TrainedModel, store: Store) -> Sequence[ValueDifference]:

@@ -1,53 +1,34 @@
-"""Hashes the code of a trial: one hash per source that can change its numbers.
+"""The code of a trial: a version for each class of the package, a hash for each part of the user's code.
 
-The core is the code of every trial. The modules that define the classes of a trial's specs count too. In a user's file,
-only code that these classes reach counts. So editing a formula, or a helper or constant that it uses, makes other code;
-editing seeds or axes of a grid does not. Comments, docstrings, formatting and files that only re-export never count.
+A class of the package states its `version`, which is raised when an edit changes the numbers of trials; a golden test
+tells when. In a user's file, only code that the classes of the trial reach counts. So editing a formula, or a helper or
+constant that it uses, makes other code; editing seeds or axes of a grid does not. Comments, docstrings, formatting and
+files that only re-export never count. An installed package that defines a class counts by the file of the class.
 
-Loading a spec file can also change a trial: by statements that do more than bind names (`Softmax.forward = mine`), by
-data files and by environment variables. These count for every trial of the file, as "spec", "file NAME" and "$NAME".
+Loading a spec file can also change a trial: by statements that change more than the file's own variables
+(`Softmax.forward = mine`), by data files and by environment variables. These count for every trial of the file, as
+"spec", "file NAME" and "$NAME".
 """
 
 import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import final
+from typing import TypeGuard, final
 
 from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.loading import named_files, read_by
-from runners.provenance.origin import PROJECT, is_installed, package_of
+from runners.provenance.origin import is_installed, package_of
 from runners.provenance.source import acting_names, digest, effects, hash_text, imported_modules, relevant, statements
-from store.files.code_aliases import current_sources
+from store.files.code_versions import PATH, differing
 from store.files.trial_status import AttemptState, TrialState
-
-CORE = (
-    "variants/*.py",
-    "variants/model/*.py",
-    "variants/stages/*.py",
-    "variants/paths/*.py",
-    "runners/tasks/task.py",
-    "runners/tasks/counter_rng.py",
-    "runners/probes/probe.py",
-    "runners/evaluations/evaluation.py",
-    "runners/training/compilation.py",
-    "runners/training/deterministic.py",
-    "runners/training/process_group.py",
-    "runners/training/flat_parameters.py",
-    "runners/optimisers/optimiser.py",
-    "runners/optimisers/training_config.py",
-    "runners/optimisers/schedules.py",
-    "runners/training/loop.py",
-    "runners/trial.py",
-)
-"""Files that every trial runs."""
 
 SOURCE = "__ablate_source__"
 """Module attribute with the text of a spec file as it was loaded; the file may be edited later."""
@@ -62,13 +43,23 @@ def spec_module_name(path: Path | str) -> str:
 
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
     """Return True if a finished trial was made by code other than `sources`; unknown code is other code."""
-    return state.result is not None and made_by(state, state.result.attempt) != [dict(sources)]
+    return state.result is not None and not made_by(state, state.result.attempt, sources)
 
 
-def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
-    """List the distinct sources of `attempt` and its predecessors, latest first; None if unknown."""
-    found = [current_sources(each.start.get("sources") if each else None) for each in lineage(state, attempt)]
-    return [each for at, each in enumerate(found) if each not in found[:at]]
+def made_by(state: TrialState, attempt: int, sources: Mapping[str, str]) -> bool:
+    """Return True if `attempt` and those that it continued are known to have run the code `sources`."""
+    return changed_since(state, attempt, sources) == []
+
+
+def changed_since(state: TrialState, attempt: int, sources: Mapping[str, str]) -> list[str] | None:
+    """Name the sources in which `attempt` and those that it continued differ from `sources`; None if unknown."""
+    names: set[str] = set()
+    for each in lineage(state, attempt):
+        recorded = each and each.start.get("sources")
+        if recorded is None:
+            return None
+        names.update(differing(recorded, sources))
+    return sorted(names)
 
 
 def lineage(state: TrialState, attempt: int) -> Iterator[AttemptState | None]:
@@ -83,70 +74,45 @@ def lineage(state: TrialState, attempt: int) -> Iterator[AttemptState | None]:
 
 @final
 class Codes:
-    """Hashes of code, computed once; later edits do not change them.
+    """The sources of trials; `files` are the spec files, loaded before. Later edits do not change them."""
 
-    `known` holds `modules` of another process with the same code, `files` the spec files, loaded before.
-    """
-
-    def __init__(self, known: Mapping[str, str] | None = None, files: Iterable[Path] = ()) -> None:
-        self._modules = dict(known or {})
+    def __init__(self, files: Iterable[Path] = ()) -> None:
         self._loading = sources_of_loading(files)
-        self._imports: dict[str, list[ModuleType]] = {}
-        self._found: dict[frozenset[type], dict[str, str]] = {}
-
-    @cached_property
-    def core(self) -> str:
-        """The hash of the core, 32 hexadecimal digits."""
-        if "core" not in self._modules:
-            files = sorted(file for pattern in CORE for file in PROJECT.glob(pattern) if file.name != "__init__.py")
-            found = {file.relative_to(PROJECT).as_posix(): _of_file(file) for file in files}
-            self._modules["core"] = hash_text(canonical_json(found))
-        return self._modules["core"]
-
-    @property
-    def modules(self) -> dict[str, str]:
-        """Hashes of the core and of project modules used so far."""
-        return {**self._modules, "core": self.core}
+        self._found: dict[frozenset[tuple[type, str]], dict[str, str]] = {}
 
     def sources(self, trial: Spec) -> dict[str, str]:
-        """Hash every source of `trial`: "core", and a name per module or class."""
-        classes = frozenset(type(spec) for spec in specs(trial))
-        if classes not in self._found:
-            self._found[classes] = {"core": self.core, **self._of_classes(classes), **self._loading}
-        return self._found[classes]
+        """List every source of `trial`: versions of the package's classes, links and all paths; hashes of the rest."""
+        from variants.links import LINKS  # here: commands that read records need no torch
+        from variants.paths.choose import PATHS
 
-    def _of_classes(self, classes: frozenset[type]) -> dict[str, str]:
+        used = frozenset((type(spec), str(getattr(spec, "link", ""))) for spec in specs(trial))
+        if used not in self._found:
+            links = {f"Link {link}": str(LINKS[link].version) for _, link in used if link in LINKS}
+            paths = {f"{PATH}{path.name}": str(path.version) for path in PATHS}
+            classes = frozenset(cls for cls, _ in used)
+            self._found[used] = {**self._of_classes(classes), **links, **paths, **self._loading}
+        return self._found[used]
+
+    def _of_classes(self, classes: frozenset[type[Spec]]) -> dict[str, str]:
         found: dict[str, str] = {}
-        above = {parent for cls in classes for parent in cls.__mro__}  # including mixins
-        own = {cls for cls in above if cls.__module__.partition(".")[0] not in _PLAIN}
-        for cls in sorted(own, key=lambda cls: (cls.__module__, cls.__qualname__)):
-            module = sys.modules.get(cls.__module__)
-            if module is None or not has_source(module):
-                found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
-            elif _is_users(module):
-                self._add_users(cls, module, found)
-            else:
-                self._add_module(module, found)
+        for cls in sorted(classes, key=lambda cls: (cls.__module__, cls.__qualname__)):
+            parents = [each for each in cls.__mro__ if each.__module__.partition(".")[0] not in _PLAIN]
+            versions = [each for each in parents if _is_projects(each)]
+            found |= {each.code_name(): str(each.version) for each in versions[:1]}  # it inherits that of its parents
+            for each in parents:
+                if each not in versions:
+                    self._add(each, found)
         return found
 
-    def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
-        """Add a whole module of the project or an installed package."""
-        name, room, file = module.__name__, package_of(module), Path(_file(module))
-        if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file, PROJECT))):
-            return
-        if room and name not in self._modules:
-            self._modules[name] = _of_file(file)
-        found[name] = self._modules[name] if room else _of_file(file)
-        for other in self._find_followed(module):
-            self._add_module(other, found)
-
-    def _find_followed(self, module: ModuleType) -> list[ModuleType]:
-        """List the imports of `module` from `_FAMILIES`."""
-        name = module.__name__
-        if name not in self._imports:
-            found = imported_modules(statements(source_text(module)), module) if name.startswith(_FAMILIES) else ()
-            self._imports[name] = [other for other in found if other.__name__.startswith(_FAMILIES)]
-        return self._imports[name]
+    def _add(self, cls: type, found: dict[str, str]) -> None:
+        """Add a class that the package does not define."""
+        module = sys.modules.get(cls.__module__)
+        if module is None or not has_source(module):
+            found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
+        elif _is_users(module):
+            self._add_users(cls, module, found)
+        else:
+            found[module.__name__] = _of_file(Path(_file(module)))
 
     def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
         """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
@@ -155,17 +121,15 @@ class Codes:
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
-            if package_of(other):
-                self._add_module(other, found)
-            elif other.__name__ not in found and _is_users(other) and has_source(other):
+            if other.__name__ not in found and _is_users(other) and has_source(other):
                 whole = statements(source_text(other))
                 found[other.__name__] = digest(whole)
                 waiting.extend(imported_modules(whole, other))
 
 
 def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
-    """Hash what the loaded spec files did, and the modules that they import, beyond binding names."""
-    found: dict[str, str] = {}
+    """Hash what the loaded spec files, and the modules that they import, did beyond their own variables."""
+    found: set[str] = set()
     readers, named = set[str](), set[Path]()
     for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
         used_wholly, seen, waiting = set[str](), set[str](), [(module, False)]
@@ -182,11 +146,10 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
             named |= {*named_files(_file(each), text, grids)}
             part = text if is_used else effects(text, grids, _acting_imports(text, each, set()))
             if part:
-                name = Path(_file(each)).name if SOURCE in vars(each) else each.__name__  # wherever a spec file lies
-                found[name] = digest(part)
+                found.add(digest(part))  # not its name: two spec files may do the same
             used = {other.__name__ for other in imported_modules(part, each)}
             waiting += [(other, other.__name__ in used) for other in imported_modules(text, each)]
-    spec = {"spec": hash_text(canonical_json(found))} if found else {}
+    spec = {"spec": hash_text(canonical_json(sorted(found)))} if found else {}
     return {**spec, **read_by(readers, named)}
 
 
@@ -225,17 +188,11 @@ def specs(value: object) -> Iterator[Spec]:
 
 
 _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
-_FAMILIES = ("runners.tasks.", "runners.probes.", "runners.evaluations.")
-"""Packages whose modules share helpers outside the core: such imports count too."""
-
-_SAYS_NOTHING = frozenset({"ablate", "grid", "store", "dashboards"})
-"""Packages that never change numbers."""
 
 
-@cache  # a trial checks hundreds of imports, mostly the same files
-def _in_core(file: Path, project: Path) -> bool:
-    within = file.resolve().relative_to(project)
-    return any(within.match(pattern) for pattern in CORE)
+def _is_projects(cls: type) -> TypeGuard[type[Spec]]:
+    module = sys.modules.get(cls.__module__)
+    return module is not None and package_of(module) is not None and issubclass(cls, Spec)
 
 
 def _file(module: ModuleType) -> str:

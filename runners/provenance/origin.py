@@ -2,7 +2,10 @@
 
 import os
 import sysconfig
+from base64 import urlsafe_b64encode
 from functools import cache
+from hashlib import file_digest
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 
@@ -50,3 +53,21 @@ def is_standard(file: str) -> bool:
 def _places() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     return tuple(f"{paths[name]}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def edited_files(name: str = "ablate") -> list[Path]:
+    """List the files of an installed package that are not as its wheel recorded them; an edited one is not hashed."""
+    try:
+        recorded = distribution(name).files or ()
+    except PackageNotFoundError:  # a source tree on the path that was never installed
+        return []
+    return [path for file in recorded if file.hash and _hash(path := Path(str(file.locate()))) != file.hash.value]
+
+
+def _hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file as wheels record it; None if there is no file."""
+    try:
+        with path.open("rb") as file:
+            return urlsafe_b64encode(file_digest(file, "sha256").digest()).rstrip(b"=").decode()
+    except FileNotFoundError:
+        return None

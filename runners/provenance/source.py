@@ -70,18 +70,20 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
 def effects(found: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable[str] = ()) -> list[ast.stmt]:
     """Select the statements that may change anything beyond this file, and what they use, in order.
 
-    These are statements that do more than bind names, such as `Softmax.forward = mine`. Definitions and assignments
-    count if they call `setattr` or its like, or use a function or class of `acting` or `acting_names`. Bodies of
-    functions do not, since they run later. Names in `left_out` and `if __name__ == "__main__"` never count.
+    These are statements that change more than the file's own variables, such as `Softmax.forward = mine`. Definitions
+    and assignments count if they call `setattr` or its like, or use a function or class of `acting` or `acting_names`.
+    Bodies of functions do not, since they run later. Names in `left_out` and `if __name__ == "__main__"` never count.
     """
     acting, left_out = acting_names(found, acting), frozenset(left_out)
+    own = _made_in(ast.Module(list(found), [])) | ({"print"} - {name for each in found for name in _bound(each) or ()})
     kept = {
         at
         for at, statement in enumerate(found)
         if not _is_main(statement)
         and (
-            (bound := _bound(statement)) is None
-            or (not bound & left_out and _acts(_run_at_once(statement), frozenset(), acting))
+            _reaches_out(statement, own, acting)
+            if (bound := _bound(statement)) is None
+            else not bound & left_out and _acts(_run_at_once(statement), frozenset(), acting)
         )
     }
     return _reach(found, kept, set(), left_out)
@@ -180,6 +182,17 @@ def _acts(parts: Iterable[ast.AST], own: Set[str], acting: Container[str], *, ca
     )
 
 
+def _reaches_out(statement: ast.stmt, own: Set[str], acting: Container[str]) -> bool:
+    """Return True if a statement such as a loop may change more than the variables of its file; `own` are its lists."""
+    enters = (ast.With, ast.AsyncWith)
+    star = isinstance(statement, ast.ImportFrom)
+    return (
+        star
+        or any(isinstance(node, enters) for node in ast.walk(statement))
+        or _acts([statement], own, acting, calls=True)
+    )
+
+
 def _run_at_once(statement: ast.stmt) -> list[ast.AST]:
     """List the parts of a statement that run when it is reached, without bodies of functions."""
     if isinstance(statement, _FUNCTION):
@@ -197,8 +210,8 @@ def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return names | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
-def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Name the variables that a function only ever assigns new containers to."""
+def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> set[str]:
+    """Name the variables that a function or file only ever assigns new containers to."""
     made = {ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp}
     targets: set[int] = set()
     for node in ast.walk(function):

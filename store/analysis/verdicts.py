@@ -11,7 +11,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.names import some
 from grid.suggestions import suggest_name
 from store.database import queries
-from store.files.code_aliases import current_core, current_sources
+from store.files.code_versions import versions_used
 from store.statistics import Baseline, Better, Scale, compare, failures
 from store.statistics.arms import STATUSES, arms
 from store.statistics.scales import back, fits, forward
@@ -150,24 +150,26 @@ def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 
 
 def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
-    """Append to `code` each source that has several versions in this grid, all as the present release names them.
+    """Replace `made`, the attempts that made a result, by `code`: the sources that have several versions in this grid.
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
-    made = [  # no effects: no entry
-        (current_sources({"spec": "", **json.loads(text)}) if text else None) or {} for text in about["sources"]
-    ]
+    used: list[dict[str, set[str]]] = []
     versions: dict[str, set[str]] = {}
-    for sources in made:
-        for name, version in sources.items():
-            versions.setdefault(name, set()).add(version)
-    mixed = sorted(name for name, found in versions.items() if len(found) > 1)
-    cores = [code and " ".join(sorted({str(current_core(each)) for each in code.split()})) for code in about["code"]]
+    for attempts in about["made"].to_list():
+        used.append({})
+        for each in attempts or ():
+            made = versions_used(json.loads(each["sources"]) if each["sources"] else None, each["code"])
+            for name, version in made.items():
+                used[-1].setdefault(name, set()).add(version)
+                versions.setdefault(name, set()).add(version)
+    mixed = sorted(name for name, found in versions.items() if len(found) > 1) or ["code"]
     codes = [
-        code and " ".join([code, *(f"{name} {sources[name]}" for name in mixed if name in sources)])
-        for code, sources in zip(cores, made, strict=True)
+        "; ".join(f"{name} {' and '.join(sorted(each[name]))}" for name in mixed if name in each)
+        or ("one version" if each else None)
+        for each in used
     ]
-    return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
+    return about.drop("made").with_columns(pl.Series("code", codes, pl.String))
 
 
 def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
@@ -187,15 +189,15 @@ def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
 _ABOUT: Final = f"""
 WITH {queries.MADE_BY},
 version AS (
-    SELECT trial, string_agg(DISTINCT coalesce(code, 'unknown'), ' ' ORDER BY coalesce(code, 'unknown')) AS code
+    SELECT trial, list(DISTINCT {{'sources': sources::VARCHAR, 'code': code}}) AS made
     FROM attempt JOIN made_by USING (trial) WHERE attempt BETWEEN first AND last GROUP BY trial
 )
-SELECT g.trial, g.axes::VARCHAR AS axes, version.code, made.sources::VARCHAR AS sources,
+SELECT g.trial, g.axes::VARCHAR AS axes, version.made,
        CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
        CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
 LEFT JOIN (
-    SELECT a.trial, a.sources, starts_with(a.device, 'cuda') AS gpu
+    SELECT a.trial, starts_with(a.device, 'cuda') AS gpu
     FROM attempt a JOIN finished f ON f.trial = a.trial AND f.last = a.attempt
 ) made USING (trial)
 WHERE g.grid = $grid

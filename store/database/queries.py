@@ -9,7 +9,7 @@ import polars as pl
 
 from grid.names import label_of
 from store.database import quoting
-from store.files.code_aliases import current_sources
+from store.files.code_versions import versions_used
 
 RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
 PLAN = "run the same `ablate run` again, or restore the file"
@@ -122,15 +122,14 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
     """
     found = sql(
         f"""
-        WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR) FROM grid_trial JOIN made_by USING (trial)
+        WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR), code FROM grid_trial JOIN made_by USING (trial)
         JOIN attempt USING (trial) WHERE attempt BETWEEN first AND last AND ($grid IS NULL OR grid = $grid)
         """,
         {"grid": grid},
     )
     versions: dict[str, dict[str, set[str]]] = {}
-    for name, text in found.rows():
-        sources = current_sources(json.loads(text)) if text else None
-        for source, version in ({"core": "unknown"} if sources is None else {"spec": "", **sources}).items():
+    for name, text, code in found.rows():
+        for source, version in versions_used(json.loads(text) if text else None, code).items():
             versions.setdefault(name, {}).setdefault(source, set()).add(version)
     for name in sorted(versions):
         mixed = sorted(source for source, used in versions[name].items() if len(used) > 1)

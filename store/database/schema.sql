@@ -129,10 +129,10 @@ CREATE TABLE attempt (
     path VARCHAR,                   -- execution path
     device VARCHAR,
     threads INTEGER,
-    code VARCHAR,                   -- hash of the core that every trial runs
+    code VARCHAR,                   -- version of the code that a logged run states
     versions JSON,
     data JSON,
-    sources JSON,                   -- hash of each definition that the trial is made of, by name
+    sources JSON,                   -- version of each class that the trial uses and hash of each part of the user's code, by name
     alive BOOLEAN NOT NULL,         -- had not ended and its process was there, as of the last ingest
     status VARCHAR,                 -- ok, failed, stopped; null until it ends
     reason VARCHAR,
@@ -216,7 +216,7 @@ CREATE TABLE evaluated (
     device VARCHAR NOT NULL,
     threads INTEGER NOT NULL,
     versions JSON NOT NULL,
-    sources JSON,                   -- hash of each definition of the evaluation and of the trial, by name
+    sources JSON,                   -- the same of the evaluation and its trial
     changed VARCHAR[] NOT NULL,     -- definitions of the trial that are not what it was trained with
     data JSON,                      -- what was read
     shards VARCHAR[] NOT NULL,      -- files that hold its rows

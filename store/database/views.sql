@@ -24,7 +24,7 @@ WHERE status = 'ok' AND until IS NULL AND shards IS NULL AND EXISTS (FROM bad_sh
 
 -- later evaluation of a finished trial, and whether it counts: whether the attempt that it evaluated is the result
 --   counts: whether the attempt is the trial's result
---   sources: hash of each definition of the evaluation and of the trial, by name
+--   sources: version of each class of the evaluation and its trial and hash of each part of the user's code, by name
 CREATE OR REPLACE VIEW v_evaluated AS
 SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS counts
 FROM evaluated e

@@ -108,7 +108,8 @@ _DISAGREEING = """
                    AND (a.device, a.path, a.threads, a.versions)
                    IS NOT DISTINCT FROM (b.device, b.path, b.threads, b.versions), false) AS cpu
         FROM attempt a JOIN attempt b ON b.trial = a.trial AND b.attempt > a.attempt
-        WHERE a.status = 'ok' AND b.status = 'ok' AND a.code = b.code AND a.sources IS NOT DISTINCT FROM b.sources
+        WHERE a.status = 'ok' AND b.status = 'ok' AND coalesce(a.sources, to_json(a.code)) IS NOT NULL
+            AND (a.code, a.sources) IS NOT DISTINCT FROM (b.code, b.sources)
     ),
     ended AS (
         (SELECT trial, attempt, name, step, MAP {}::MAP(VARCHAR, DOUBLE) AS point, value

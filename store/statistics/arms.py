@@ -13,7 +13,6 @@ import polars as pl
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
-from store.files.code_aliases import current_core
 from store.statistics.paired_differences import Floats, Paired, summarise, welch
 from store.statistics.scales import Scale, fits, forward, misfit, varies
 from store.statistics.verdict import MIN_PAIRS, Method
@@ -122,7 +121,6 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
         if row["status"] not in STATUSES:
             raise StoreError(f"a status is one of {STATUSES}; {arm.label!r} seed {row['seed']} has {row['status']!r}")
         about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
-        about["code"] = current_core(about["code"])
         arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], **about)
     return found
 

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from store.files.code_aliases import current_core
 from store.statistics.design import CROSS, SEED, Design, build, check, contrasts, fit, read_factors, usable
 from store.statistics.paired_differences import Floats, or_null, summarise, t_interval
 from store.statistics.power import detectable
@@ -67,7 +66,7 @@ def seed_contrasts(
     if not read:
         return SeedContrasts(pl.DataFrame(schema=EFFECTS), seeds, notes)
     y = response(kept["value"].cast(pl.Float64).to_numpy(), scale).reshape(len(seeds), cells)
-    codes = {current_core(code) for code in kept["code"]} if "code" in kept.columns else set()
+    codes = set(kept["code"]) if "code" in kept.columns else set()
     notes += [_MIXED.format(len(codes))] if len(codes) > 1 else []
     crossed = len(read) > 1 and all(len(factor.levels) == 2 for factor in read)
     rows: list[tuple[object, ...]] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from real_spec import real_spec
-from toy_campaign import keys, run_quietly, toy_grid
+from toy_campaign import run_quietly, toy_grid
 from warm import warm_server
 
 from runners.cli.app import execute
@@ -140,16 +140,3 @@ def test_two_at_once_train_a_trial_again_once(tmp_path: Path, other_code: Callab
     assert counts(run_quietly(tmp_path, grid, Twice(), again=True)) == (2, 0, 0, 0, 0)
     assert counts(inner[0]) == (2, 0, 0, 0, 0)
     assert all(Layout(tmp_path).attempts(key) == [1, 2] for key in Layout(tmp_path).trial_keys())
-
-
-def test_workers_record_the_code_that_the_run_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def edit_then_run(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
-        monkeypatch.setattr("runners.provenance.code._of_file", lambda _: "edited")
-        real(self, job, rows, overseer)
-
-    real = Inline.run
-    before = Codes().core
-    monkeypatch.setattr(Inline, "run", edit_then_run)
-    run_quietly(tmp_path, toy_grid(seeds=[0]))
-    assert Codes().core != before
-    assert {json.loads(Layout(tmp_path).start(key, 1).read_bytes())["code"] for key in keys(tmp_path)} == {before}

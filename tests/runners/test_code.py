@@ -1,9 +1,9 @@
-"""Code is a property of a trial: it changes with what can change a number, and with nothing else."""
+"""Code is a property of a trial: versions of the package's classes, hashes of what a user's classes reach."""
 
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -12,15 +12,14 @@ from definitions import forgotten
 from toy_training import Toy, ToyTrial
 
 from grid import Spec
-from runners.evaluations import BoundaryValues
+from runners.optimisers import Training
 from runners.provenance.code import Codes
+from runners.provenance.origin import edited_files
 from runners.provenance.source import digest, statements
 from runners.provenance.specfile import load_spec_file
-from runners.tasks import AskedLengths, Induction, LengthGrid, Quantifiers
 from runners.trial import Trial
-from variants import ssa
-
-ROOT = Path(__file__).parent.parent.parent
+from variants import SSA, LogScore, ssa
+from variants.links import LINKS
 
 
 def code_of(trial: Spec) -> dict[str, str]:
@@ -140,81 +139,43 @@ def test_a_spec_file_has_the_same_code_wherever_it_lies_and_as_it_was_loaded(tmp
             path.write_text(text.replace("SLOPE = 2.0", "SLOPE = 9.0"))
             codes.append(code_of(trial))
     assert codes[0] == codes[1]
-    assert {"class Mine", "core"} <= codes[0].keys()
+    assert {"class Mine", "Training"} <= codes[0].keys()
 
 
-def test_a_trial_runs_the_core_and_the_modules_of_its_own_choices(tiny: Trial) -> None:
+def test_a_trial_has_the_versions_of_what_it_uses(tiny: Trial) -> None:
     plain, rich = code_of(tiny), code_of(tiny.changed(operator=ssa()))
     assert plain == code_of(tiny.changed(seed=9, training=tiny.training.changed(steps=3)))
-    assert "variants.stages.scores.ssa" in rich
-    assert "variants.stages.scores.ssa" not in plain
-    assert plain["core"] == rich["core"]
-    assert not {name for name in plain if name.startswith(("grid", "store", "dashboards", "variants.papers"))}
+    assert rich.keys() - plain.keys() == {"Score ssa", "Number", "Link at_least_one", "Link positive"}
+    assert {"Training", "Operator", "Backbone", "Placement", "Normaliser total", "Path reference"} <= plain.keys()
+    assert {*plain.values(), *rich.values()} == {"1"}
 
 
-EDIT = "LIMIT = 1\n"
-ALL = "tiny recall quantifier judged"
+def test_raising_a_version_changes_the_code_of_trials_that_use_it(tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = {"plain": tiny, "ssa": tiny.changed(operator=ssa())}
+    before = {name: code_of(trial) for name, trial in trials.items()}
+    for thing, name, changed in (
+        (SSA, "Score ssa", {"ssa"}),
+        (LogScore, "Score ssa", {"plain", "ssa"}),  # `Exponential` inherits from it, too
+        (Training, "Training", {"plain", "ssa"}),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(thing, "version", 2)
+            now = {each: code_of(trial) for each, trial in trials.items()}
+        assert {each for each in trials if now[each] != before[each]} == changed
+        assert now["ssa"][name] == "2"
+    monkeypatch.setitem(LINKS, "positive", LINKS["positive"]._replace(version=3))
+    assert code_of(trials["ssa"])["Link positive"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "changed"),
-    [
-        ("variants/stages/scores/new.py", '"""A score nobody uses."""\n', ""),
-        ("runners/cli/app.py", EDIT, ""),
-        ("variants/operator.py", "# a comment\n", ""),
-        ("variants/operator.py", EDIT, ALL),
-        ("variants/stages/scores/exponential.py", EDIT, ALL),
-        ("variants/paths/new.py", EDIT, ALL),
-        ("runners/tasks/synthetic/grammar.py", EDIT, ""),
-        ("runners/probes/sink_share.py", EDIT, ALL),
-        ("runners/probes/attention_rows.py", EDIT, ALL),
-        ("runners/tasks/synthetic/query_task.py", EDIT, "recall"),
-        ("runners/tasks/synthetic/in_context.py", EDIT, "tiny quantifier judged"),
-        ("runners/tasks/synthetic/linear_functions.py", EDIT, "tiny judged"),
-        ("runners/evaluations/boundary_values.py", EDIT, "judged"),
-    ],
-)
-def test_only_files_that_a_trial_uses_are_code(project: Path, tiny: Trial, file: str, text: str, changed: str) -> None:
-    trials = {
-        "tiny": tiny,
-        "recall": tiny.changed(task=Induction(context=8, span=3, evaluation=AskedLengths(lengths=(8,)))),
-        "quantifier": tiny.changed(task=Quantifiers(points=5, evaluation=LengthGrid(lengths=(5,)))),
-        "judged": tiny.changed(evaluations=(BoundaryValues(points=4),)),
-    }
-    before = {name: _code_in(project, trial) for name, trial in trials.items()}
-    with _appended(project / file, text):
-        assert {name for name in trials if _code_in(project, trials[name]) != before[name]} == {*changed.split()}
-
-
-@contextmanager
-def _appended(path: Path, text: str) -> Iterator[None]:
-    original = path.read_text() if path.exists() else None
-    with path.open("a") as sink:
-        sink.write(text)
-    try:
-        yield
-    finally:
-        path.unlink() if original is None else path.write_text(original)
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rooms, copied, so that their files can be edited."""
-    root = tmp_path_factory.mktemp("project")
-    for room in ("grid", "variants", "runners", "store", "dashboards"):
-        shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
-    return root
-
-
-def _code_in(project: Path, trial: Trial) -> dict[str, str]:
-    """Return the code of a trial as seen from the files of `project`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runners.provenance.code.PROJECT", project)
-        patch.setattr(
-            "runners.provenance.code._file", lambda module: str(project / Path(module.__file__).relative_to(ROOT))
-        )
-        patch.setattr("runners.provenance.code.package_of", lambda module: module.__name__.partition(".")[0])
-        return code_of(trial)
+def test_a_users_class_has_its_hash_and_the_version_of_the_class_that_it_derives_from(
+    edited: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = edited()
+    assert len(before["class Mine"]) == 32
+    assert before["LogScore"] == "1"
+    monkeypatch.setattr(LogScore, "version", 2)
+    now = edited()
+    assert (now["LogScore"], now["class Mine"]) == ("2", before["class Mine"])
 
 
 def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:
@@ -242,3 +203,22 @@ def test_grids_are_no_code_whatever_makes_them(tmp_path: Path) -> None:
         path.write_text(made.replace("many = range(3)", f"many = {seeds}") + "\nprint(len(list(grid.seeds)))\n")
         codes.append(code_of(load_spec_file(path)["mine"].base))
     assert codes[0] == codes[1]
+
+
+def test_an_edited_file_of_an_installed_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    record = []
+    for name in ("mine/__init__.py", "mine/formula.py", "mine/gone.py"):
+        (tmp_path / name).write_text(f"NAME = {name!r}\n")
+        digest = urlsafe_b64encode(sha256((tmp_path / name).read_bytes()).digest()).rstrip(b"=").decode()
+        record.append(f"{name},sha256={digest},20")
+    about = tmp_path / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (about / "RECORD").write_text("\n".join([*record, "mine-1.0.dist-info/RECORD,,"]))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert edited_files("mine") == []
+    (tmp_path / "mine/formula.py").write_text("NAME = 2\n")
+    (tmp_path / "mine/gone.py").unlink()
+    assert edited_files("mine") == [tmp_path / "mine/formula.py", tmp_path / "mine/gone.py"]
+    assert edited_files("no such package") == []

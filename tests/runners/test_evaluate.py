@@ -227,13 +227,13 @@ def test_another_function_is_refused(campaign: Path, asked: Path, capsys: pytest
     first, second, *_ = layout.trial_keys()
     for key in (first, second):
         start = read_json(layout.start(key, 1))
-        start["sources"]["variants.stages.scores.exponential"] = "0" * 32
+        start["sources"]["Score exponential"] = "0"
         layout.start(key, 1).write_text(json.dumps(start))
     assert evaluate(campaign, first, "--with", asked) == 0
     said = capsys.readouterr().err
-    assert "variants.stages.scores.exponential changed since" in said
+    assert "Score exponential changed since" in said
     ((changed,),) = rows(campaign, "SELECT changed FROM v_evaluated")
-    assert "variants.stages.scores.exponential" in changed
+    assert "Score exponential" in changed
     (path,) = layout.weights(second, 1).glob("*.pt")
     step, state = load_checkpoint(path, second)
     path.unlink()

@@ -87,8 +87,8 @@ def test_a_spec_is_read_where_its_teacher_is_not_and_the_student_knows_its_code(
     write_finished(root, trial)
     task = Distillation(task=trial.task, teacher=teacher(root, trial))
     student = learning_trial(task)
-    assert "variants.stages.scores.ssa" in Codes().sources(student)
-    assert "variants.stages.scores.ssa" not in Codes().sources(student.changed(task=trial.task))
+    assert "Score ssa" in Codes().sources(student)
+    assert "Score ssa" not in Codes().sources(student.changed(task=trial.task))
     root.rename(root.with_name("away"))
     assert Distillation.model_validate(task.data()).key == task.key
     with pytest.raises(SpecError, match="campaign holds none"):

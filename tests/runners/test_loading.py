@@ -188,6 +188,42 @@ def test_seeds_configurations_and_unused_definitions_do_not_count(files: Files, 
     assert files.sources() == before
 
 
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "axes = []\nfor rate in RATES:\n    axes.append(rate)",
+        "if FACTOR > 1:\n    FACTOR = 1.5\nelse:\n    FACTOR = 0.5",
+        "print('loaded')",
+        "names = {}\nfor name in 'ab':\n    names[name] = 1",
+        "assert FACTOR",
+        "FACTOR += 1",
+    ],
+)
+def test_statements_that_change_the_files_own_variables_do_not_count(files: Files, harmless: str) -> None:
+    files.write(f"RATES = (1, 2)\n{harmless}")
+    assert "spec" not in files.sources()
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        "import torch\ntorch.set_num_threads(1)",
+        "for each in (ShiftGrid,):\n    each.patched = FACTOR",
+        "import torch\nwith torch.no_grad():\n    pass",
+        "from os.path import *",
+        "grids = sys.modules\ngrids['x'] = 1",
+    ],
+)
+def test_statements_that_change_more_count_wherever_they_stand(files: Files, acts: str, tmp_path: Path) -> None:
+    files.write(f"import sys\n{acts}")
+    here = files.sources()["spec"]
+    other = Files(tmp_path / "other") if (tmp_path / "other").mkdir() is None else None
+    assert other is not None
+    other.spec = other.place / "named_differently.py"
+    other.write(f"import sys\n{acts}")
+    assert other.sources()["spec"] == here
+
+
 def test_seeds_that_differ_in_what_was_loaded_are_told(
     files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

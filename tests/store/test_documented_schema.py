@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {15: "264ac1616b01287950f7525a77bad8ba"}
+MADE = {16: "9c8c1b319ac904298f9e6684086c1f52"}
 """Hash of the statements that make an empty database, by version."""
 
 

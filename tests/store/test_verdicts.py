@@ -185,7 +185,7 @@ def test_two_versions_of_one_definition_are_mixed_code(tmp_path: Path) -> None:
     for line in campaign.lines:
         path = campaign.layout.start(line["trial"], 1)
         made_of = {
-            "softmax": {},
+            "softmax": {"softmax.py": "1"},
             "Integral": {"integral.py": "1"},
             "SSA": {"mine.py": "old" if line["seed"] else "new"},
         }

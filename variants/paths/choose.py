@@ -29,6 +29,8 @@ class Path(NamedTuple):
     run: Callable[[Operator, Heads, NumberValues], Tensor]
     needs_definition: Callable[[Operator, Heads], bool] = lambda *_: False
     """Return True if it computes the call by the definition, since only values of the mask tell that it cannot."""
+    version: int = 1
+    """Version of the numbers that the path computes; raise it when an edit changes a bit. Results store it."""
 
     def reason(self, operator: Operator, case: Case) -> str | None:
         """Return why it cannot compute a call of `operator`."""

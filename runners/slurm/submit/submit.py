@@ -128,7 +128,6 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         files=tuple(Path(file).resolve() for file in options.files),
         retry=options.retry,
         again=options.again,
-        modules=drafter.survey.cells.codes.modules,
         heartbeat_s=slurm.heartbeat_s,
         oom=slurm.oom,
     )

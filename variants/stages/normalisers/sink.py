@@ -28,6 +28,7 @@ class Sink(Normaliser):
         "Adding n e^-max to a sum of e^(z - max) overflows where all logits are far below 0; s is part of the maximum.",
     )
 
+    version: ClassVar[int] = 2
     kind: Literal["sink"] = "sink"
     logit: Number = Number(init=0.0, per=("layer", "head"))
     """s: learned per head from 0, where it starts as off by one; fixed with per="constant"."""

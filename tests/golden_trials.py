@@ -1,0 +1,196 @@
+"""Small trials that together use every class of the package, and their numbers in float64.
+
+`tests/golden/numbers.json` holds the numbers and the versions that computed them. `test_golden_numbers.py` trains the
+trials again. `PYTHONPATH=.:tests python tests/golden_trials.py` writes new versions and new trials into the file, and
+changes no number whose version is there.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from golden_child import Recorder
+
+import runners as r
+import runners.training.loop
+from grid.errors import SpecError
+from runners.optimisers.optimiser import Optimiser
+from runners.optimisers.schedules import Schedule
+from runners.provenance.code import Codes
+from runners.training import train
+from runners.trial import build_model
+from store.files.code_versions import of_paths
+from variants import (
+    T5,
+    Alibi,
+    Backbone,
+    Bucket,
+    Learned,
+    NoPositions,
+    Number,
+    Operator,
+    PerHead,
+    Placement,
+    Positions,
+    Prefix,
+    Rotary,
+    Scale,
+    Sinusoidal,
+    Transformer,
+    Yarn,
+    babyberta,
+    gpt2,
+    llama2,
+    principled,
+    softmax,
+    ssa,
+)
+from variants.laws.examples import examples
+from variants.links import LINKS, Link
+
+STEPS = 20
+ROOT = Path(__file__).parent.parent
+FILE = Path(__file__).parent / "golden" / "numbers.json"
+TEXT = str(ROOT / "tests" / "golden" / "text.txt")
+
+
+def trials(steps: int = STEPS) -> Iterator[tuple[str, Any]]:
+    """Yield named small trials that together reach every class of the package whose numbers a trial has."""
+    task = r.LinearFunctions(
+        points=5, batch=4, evaluation=r.ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=2, sequences=2, points=5)
+    )
+    model = gpt2(layers=2, heads=2, width=32, max_positions=32)
+    training = r.Training(steps=steps)
+    base = r.Trial(task=task, model=model, operator=softmax(), training=training, probing=r.Probing(probes=()))
+    # gates and a ground state, for probes of them
+    gated = principled("query").changed(output_gate=PerHead())
+    decoder = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(initialisation="gpt2")
+    text = {"task": r.Text(source=TEXT, batch=2, context=16, validation_windows=2), "model": decoder}
+    windows = text["task"].changed(prefix=8)
+    probes = {kind: r.Probing(probes=(each(),)) for kind, each in r.Probe.members().items()}
+    quantifiers = r.Quantifiers(batch=2, points=6, evaluation=r.LengthGrid(lengths=(6,), sigma=(1,), sequences=2))
+    longer = r.LengthExtrapolation(lengths=(16, 24), count=2, bucket=8, last=8)
+    changes = [
+        *((f"operator {each.label}", {"operator": each}) for each in examples()),
+        *((f"link {link}", {"operator": linked(link)}) for link in LINKS),
+        *((f"training {each.key}", {"training": each}) for each in trainings(steps)),
+        *((f"task {each.key}", {"task": each, "model": reader}) for each, reader in tasks(decoder)),
+        *((f"probe {kind}", {"probing": each}) for kind, each in probes.items()),
+        *((f"probe {kind} of gates", {"probing": each, "operator": gated}) for kind, each in probes.items()),
+        *((f"probe {kind} of text", {"probing": each, **text}) for kind, each in probes.items()),
+        ("token classes", {**text, "probing": r.Probing(probes=(r.TokenClasses(by="bytes"),))}),
+        ("prefix", {**text, "task": windows, "operator": Operator(visible=Prefix(length=8))}),
+        *((f"positions {each.label}", {"model": model.changed(positions=each)}) for each in schemes()),
+        ("placement", {"operator": ssa(), "placement": Placement(share=0.5)}),
+        ("boundary values", {"evaluations": (r.BoundaryValues(points=4, contexts=2),)}),
+        ("deviant inputs", {"evaluations": (r.DeviantInputs(points=5, functions=2, sequences=2, sigma=(1, 10)),)}),
+        ("large value", {"task": quantifiers, "evaluations": (r.LargeValue(numbers=6, sequences=2),)}),
+        ("length extrapolation", {**text, "evaluations": (longer,)}),
+    ]
+    for name, change in changes:
+        with suppress(SpecError):  # it does not fit so small a model, or needs tokens
+            yield name, base.changed(**change)
+
+
+def schemes() -> tuple[Positions, ...]:
+    found = Alibi(), Bucket(), Learned(count=8), NoPositions(), Rotary(), Sinusoidal(), T5(), Yarn(factor=4, original=8)
+    assert {each.label for each in found} == {*Positions.members()}
+    return found
+
+
+def linked(link: Link) -> Operator:
+    """Build an operator whose temperature, or gate, goes through a link."""
+    init = {"at_least_one": 1.5, "unit": 0.5, "clipped": 0.5}.get(link, 1.0)
+    return Operator(rescale=Scale(factor=Number(init=init, per=("layer", "head"), link=link)))
+
+
+def trainings(steps: int) -> Iterator[r.Training]:
+    """Yield every optimiser with every schedule."""
+    optimisers = (r.AdamW(), r.Muon(), r.UncorrectedAdamW())
+    schedules = (r.Constant(), r.Cosine(warmup=1), r.Linear(warmup=1), r.WSD(warmup=1, decay=0.3))
+    assert {type(each) for each in optimisers} == {*Optimiser.members().values()}
+    assert {type(each) for each in schedules} == {*Schedule.members().values()}
+    for optimiser in optimisers:
+        for schedule in schedules:
+            yield r.Training(steps=steps, optimiser=optimiser, schedule=schedule, clip=1.0)
+
+
+def tasks(decoder: Backbone) -> Iterator[tuple[r.Task, Backbone]]:
+    """Yield every task with a model that can learn it; tasks on other models and other packages are left out."""
+    few = r.AskedLengths(lengths=(24,), sequences=2)
+    yield r.AssociativeRecall(batch=2, context=24, pairs=3, keys=9, values=9, evaluation=few), decoder
+    yield r.Induction(batch=2, context=24, symbols=20, evaluation=few), decoder
+    yield r.SelectiveCopy(batch=2, context=24, evaluation=few), decoder
+    yield r.Needle(batch=2, context=24, keys=9, values=9, depths=(0, 1), evaluation=few), decoder
+    yield r.Quantifiers(batch=2, points=6, evaluation=r.LengthGrid(lengths=(6,), sigma=(1,), sequences=2)), decoder
+    yield (
+        r.Grammar(batch=2, context=24, nouns=8, verbs=8, names=8, validation_windows=2, agreement_pairs=2, topics=2),
+        decoder,
+    )
+    for tokenizer in (r.Bytes(), r.BytePairs(vocabulary=300)):
+        yield r.Text(source=TEXT, batch=2, context=16, validation_windows=2, tokenizer=tokenizer), decoder
+    encoder = babyberta(layers=2, heads=2, width=8, feedforward_width=16, max_positions=128)
+    encoder = encoder.changed(initialisation="gpt2", token_types=0)  # as of release 0.1.0
+    yield r.MaskedText(source=TEXT, batch=2, context=128, validation_sentences=2), encoder
+
+
+def measure(trial: r.Trial) -> dict[str, float]:
+    """Train in float64 on path "reference"; return for each recorded name the mean of its latest finite values."""
+    recorder = Recorder()
+    with in_double():
+        train(trial.changed(execution=trial.execution.changed(path="reference", device="cpu")), recorder)
+    means = {}
+    for name, (_, values) in sorted(recorder.latest.items()):
+        finite = [value for value in values if math.isfinite(value)]
+        means[name] = float(f"{math.fsum(finite) / len(finite) if finite else 0:.10g}")
+    return means
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Build and train models in float64, on the same data."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with patch.object(runners.training.loop, "build_model", _build):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _build(trial: r.Trial) -> Transformer:
+    model = build_model(trial)
+    embed = model.embed  # shared by training, evaluations and probes
+    model.embed = lambda x: embed(x.double() if x.is_floating_point() else x)  # type: ignore[method-assign]
+    return model
+
+
+def versions(trial: r.Trial) -> dict[str, str]:
+    """Return the versions that the numbers of `trial` depend on in float64 on path "reference"."""
+    return of_paths(Codes().sources(trial), ["reference"]) or {}
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """Read the numbers and versions of each trial by name."""
+    return dict(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    known = stored() if FILE.exists() else {}
+    lines = []
+    for name, trial in trials():
+        now = versions(trial)
+        raised = {each: value for each, value in now.items() if value != "1"}
+        if name not in known or known[name]["versions"] != raised:
+            known[name] = {"versions": raised, "numbers": measure(trial)}
+        lines.append(f"{json.dumps(name)}: {json.dumps(known[name])}")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
