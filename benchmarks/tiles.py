@@ -60,8 +60,8 @@ class Inputs:
         number = torch.full(rows, 0.2, device="cuda")
         gates = (gate, gate, number) if gated else (None, None, None)
         self._given = (q, k, v, number, *gates, None, None, number, None)  # neither exponent, shift nor mask
-        output, logs, ground, _ = score_attention(*self._given, *RULE)
-        self._slopes = (logs, torch.rand_like(output), torch.zeros_like(logs), torch.zeros_like(ground))
+        _, logs, ground, floors = score_attention(*self._given, *RULE)
+        self._slopes = (logs, torch.rand_like(v), *map(torch.zeros_like, (logs, ground, floors)))
 
     def milliseconds(self, case: Case, rounds: int) -> float:
         """Return the median of `rounds` after the first, with the tile of `case` in `TILES` meanwhile."""

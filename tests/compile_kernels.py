@@ -69,15 +69,15 @@ SAMPLE = [
 def compile_kernel(case: Case, tile: Tile) -> dict[str, int]:
     """Compile; return registers, bytes of stack and shared memory."""
     own, width, gate_width = f"*{case.dtype}", case.width, case.width * case.gated
-    gate, output = own if case.gated else SINGLE, SINGLE if case.normalised == "none" else own
+    gate = own if case.gated else SINGLE
     results = {
-        "forward": (output, SINGLE, SINGLE, SINGLE),
-        "queries": (own, gate, SINGLE, SINGLE, SINGLE, SINGLE),
+        "forward": (SINGLE, SINGLE, SINGLE, SINGLE),
+        "queries": (own, gate, SINGLE, SINGLE, SINGLE, SINGLE, SINGLE),
         "keys": (own, own, gate),
     }[case.kernel]
     types = {
         "tensors": (own, own, own, gate, gate), "numbers": (SINGLE,) * 5, "shown": "*u8" if case.masked else SINGLE,
-        "slopes": (SINGLE,) * 3, "doutput": own, "results": results, "sizes": ("i32", "i32", "fp32"),
+        "slopes": (SINGLE,) * 4, "doutput": own, "results": results, "sizes": ("i32", "i32", "fp32"),
     }  # fmt: skip
     blocks = (max(16, triton.next_power_of_2(each)) for each in (width, width, gate_width))
     precision = "ieee" if own == SINGLE else "tf32"

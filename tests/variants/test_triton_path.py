@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from path_outcomes import GROUND, ONE_SCORE_OPERATORS, SINKS, defined, masks, most_entries, outcome, tied_inputs, turn
+from path_outcomes import (
+    GATE,
+    GROUND,
+    ONE_SCORE_OPERATORS,
+    SINKS,
+    defined,
+    masks,
+    most_entries,
+    outcome,
+    tied_inputs,
+    turn,
+)
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
@@ -95,10 +106,19 @@ def test_masks_hide_keys(operator: Operator, mask: str, per: str) -> None:
     assert_small_errors(operator, inputs, masks(33)[mask])
 
 
-@pytest.mark.parametrize("operator", [PRINCIPLED, SSA, SIGNED, WINDOW, SINK], ids=lambda each: each.label)
-def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
+HALF = [
+    *(PRINCIPLED, SSA, SIGNED, WINDOW, SINK),
+    Operator(margin={"kind": "ssmax"}),
+    Operator(transform={"kind": "temperature"}),
+    Operator(normaliser={"kind": "sink"}, margin={"kind": "ssmax"}, transform={"kind": "temperature"}, **GATE),
+]
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("operator", HALF, ids=lambda each: each.label)
+def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator, scale: float) -> None:
     """The definition gets the same rounded inputs; both round the output."""
-    given = random_inputs(operator, length=70).to(torch.float32)
+    given = random_inputs(operator, length=70, scale=scale).to(torch.float32)
     inputs = Inputs(*(x.half() for x in given[:3]), given.numbers)
     exact = outcome(operator, defined, Inputs(*(x.double() for x in inputs[:3]), given.to(torch.float64).numbers))
     usual = errors(outcome(operator, defined, inputs), exact)

@@ -93,7 +93,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
             count = shown.sum(-1, keepdim=True, dtype=torch.float32)
         rows = _in_base_2(operator, fold(operator, heads, value, count), value["transform"].get("tau"))
         output, ground = attend_by_triton(rule_of(operator, causal=causal), rows, shown)
-        return unfold(operator, output.float(), ground.view(*output.shape[:3], 1), count, value).to(given)
+        return unfold(operator, output, ground.view(*output.shape[:3], 1), count, value).to(given)
 
 
 def _in_base_2(operator: Operator, folded: ScoreRows, tau: Tensor | None) -> Given:

@@ -6,6 +6,9 @@ With a, l, w, L, t of `variants.paths.triton_kernels`, and D from `variants.path
     dl = |w| (sign(f) do.v - D)             with a sink
     da = dl l'(a)
 
+In half precision, D is D + e in the kernel of keys. The kernel of queries knows e = sum_j dl + dt when its sums over
+keys are done. It then lowers the sum of a number by e times its fall per unit of D.
+
 Each gradient has one writer, which adds in the same order every time.
 """
 
@@ -31,7 +34,7 @@ def _gradients(
     s, g, dp, seen, numbers, slopes, SCORE: tl.constexpr, NORMALISED: tl.constexpr, GATED: tl.constexpr,
     SHIFTED: tl.constexpr, FAST: tl.constexpr, HIDES: tl.constexpr,
 ):  # fmt: skip
-    """Return w, da, dl, the gate's suppression and slope, and l / n of a tile; numbers broadcast to it."""
+    """Return w, da, dl, -ddl/dD, -dda/dD, the gate's suppression and slope, and l / n; numbers broadcast to a tile."""
     factor, strength, exponent, shift, floor = numbers
     logs, shared, dground = slopes
     a = s * factor
@@ -45,19 +48,21 @@ def _gradients(
     if HIDES:
         log = tl.where(seen, log, -float("inf"))
     w = tl.exp2(log - logs)
+    counted = w
     if NORMALISED == "ground":
         dl = w * (sign * (dp - dground) - tl.where(log >= floor, shared, 0.0))
+        counted = tl.where(log >= floor, w, 0.0)
     elif NORMALISED == "total" or NORMALISED == "sink":
         dl = w * (sign * dp - shared)
     else:
         dl = w * sign * dp
-    return w * sign, dl * slope, dl, lowering, opening, power
+    return w * sign, dl * slope, dl, counted, counted * slope, lowering, opening, power
 
 
 @triton.jit
 def _load_slopes(slopes, n, places, length, NORMALISED: tl.constexpr):
     """Load L, D and the gradient of the ground state's weight."""
-    logs, shared, dground = slopes
+    logs, shared, dground, _ = slopes
     return (
         row(logs, n, places, length, True),
         row(shared, n, places, length, NORMALISED != "none"),
@@ -75,7 +80,7 @@ def _add_keys(
 ):  # fmt: skip
     """Add the keys from `first` to `stop` to the gradients of a block of queries."""
     HIDES: tl.constexpr = EDGE or MASKED
-    dq, dq_gate, dstrength, dexponent, dshift = state
+    dq, dq_gate, dnumbers, falls, error = state
     queries, q, q_gate, doutput = query
     k_head, v_head, k_gate_head, shown = heads
     for start in range(first, stop, KEYS):
@@ -90,19 +95,37 @@ def _add_keys(
             g = tl.dot(q_gate, tl.trans(k_gate), input_precision=PRECISION) * gate_scale
         if HIDES:
             seen = visible_keys(queries[:, None], keys[None, :], length, shown, strides[3], CAUSAL, MASKED)
-        _, da, dl, lowering, opening, power = _gradients(
+        _, da, dl, counted, pull, lowering, opening, power = _gradients(
             s, g, dp, seen, numbers, slopes, SCORE, NORMALISED, GATED, SHIFTED, FAST, HIDES
         )
+        # after the product with k, these sums spill more registers
+        dnumbers = _add_numbers(dnumbers, da, dl, s, lowering, power, SCORE, GATED, SHIFTED, PRECISION)
+        if NORMALISED != "none" and PRECISION != "ieee":
+            error += tl.sum(dl, 1)
+            falls = _add_numbers(falls, pull, counted, s, lowering, power, SCORE, GATED, SHIFTED, PRECISION)
         dq += tl.dot(da.to(k.dtype), k, input_precision=PRECISION)
         if GATED:
-            dstrength -= tl.sum(da * lowering, 1)
             dg = da * numbers[1] * opening
             dq_gate += tl.dot(dg.to(k_gate.dtype), k_gate, input_precision=PRECISION)
-        if SCORE == "ssa":
-            dexponent += tl.sum(dl * power, 1)
-        if SHIFTED:
-            dshift += tl.sum(da, 1)
-    return dq, dq_gate, dstrength, dexponent, dshift
+    return dq, dq_gate, dnumbers, falls, error
+
+
+@triton.jit
+def _add_numbers(
+    sums, da, dl, s, lowering, power, SCORE: tl.constexpr, GATED: tl.constexpr, SHIFTED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add a tile to the gradients of queries' numbers; in float32 that of the factor follows from dq at the end."""
+    factor, strength, exponent, shift = sums
+    if PRECISION != "ieee":
+        factor += tl.sum(da * s, 1)
+    if GATED:
+        strength -= tl.sum(da * lowering, 1)
+    if SCORE == "ssa":
+        exponent += tl.sum(dl * power, 1)
+    if SHIFTED:
+        shift += tl.sum(da, 1)
+    return factor, strength, exponent, shift
 
 
 @triton.jit
@@ -117,7 +140,7 @@ def backward_queries(
     """Compute the gradients of a block of queries and of its numbers."""
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
-    dq_at, dq_gate_at, _, _, _, _ = results
+    dq_at, dq_gate_at, _, _, _, _, exact = results
     n, first = tl.program_id(0), (tl.num_programs(1) - 1 - tl.program_id(1)) * ROWS  # longest rows first
     queries = first + tl.arange(0, ROWS)
     values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
@@ -136,20 +159,28 @@ def backward_queries(
     )  # fmt: skip
     strides = (k_strides[2], v_strides[2], k_gate_strides[2], shown_strides[2])
     zero = tl.zeros([ROWS], tl.float32)
-    state = (tl.zeros([ROWS, BLOCK], tl.float32), tl.zeros([ROWS, BLOCK_G], tl.float32), zero, zero, zero)
+    zeros = (zero, zero, zero, zero)
+    state = (tl.zeros([ROWS, BLOCK], tl.float32), tl.zeros([ROWS, BLOCK_G], tl.float32), zeros, zeros, zero)
     stop = tl.minimum(first + ROWS, length) if CAUSAL else length
     inner = (first if CAUSAL else length) // KEYS * KEYS
     state = _add_keys(
         state, 0, inner, query, wide, wide_slopes, others, strides, length, gate_scale, WIDTH, WIDTH_V, WIDTH_G,
         BLOCK, BLOCK_V, BLOCK_G, KEYS, SCORE, NORMALISED, CAUSAL, GATED, SHIFTED, MASKED, PRECISION, FAST, False,
     )  # fmt: skip
-    dq, dq_gate, dstrength, dexponent, dshift = _add_keys(
+    dq, dq_gate, dnumbers, falls, error = _add_keys(
         state, inner, stop, query, wide, wide_slopes, others, strides, length, gate_scale, WIDTH, WIDTH_V,
         WIDTH_G, BLOCK, BLOCK_V, BLOCK_G, KEYS, SCORE, NORMALISED, CAUSAL, GATED, SHIFTED, MASKED, PRECISION,
         FAST, True,
     )  # fmt: skip
     gain = 1.0 if SCORE == "ssa" else LN2
-    by_row = (tl.sum(dq * own.to(tl.float32), 1) * gain, dstrength * gain, dexponent * LN2, dshift * gain)
+    if NORMALISED != "none" and PRECISION != "ieee":
+        error += row(slopes[3], n, queries, length, NORMALISED != "total")
+        store_row(exact, n, queries, length, row(slopes[1], n, queries, length, True) + error)
+    dfactor = tl.sum(dq * own.to(tl.float32), 1) if PRECISION == "ieee" else dnumbers[0]
+    by_row = (
+        (dfactor - error * falls[0]) * gain, (dnumbers[1] - error * falls[1]) * gain,
+        (dnumbers[2] - error * falls[2]) * LN2, (dnumbers[3] - error * falls[3]) * gain,
+    )  # fmt: skip
     _store_numbers(results, by_row, n, queries, length, SCORE, GATED, SHIFTED)
     dq *= (values[0] * gain)[:, None]
     store(head_of(dq_at, dq_strides, n, heads), queries, dq_strides[2], length, dq, WIDTH, BLOCK)
@@ -163,7 +194,7 @@ def _store_numbers(
     results, by_row, n, queries, length, SCORE: tl.constexpr, GATED: tl.constexpr, SHIFTED: tl.constexpr
 ):  # fmt: skip
     """Store the gradients of queries' numbers."""
-    _, _, dfactor, dstrength, dexponent, dshift = results
+    _, _, dfactor, dstrength, dexponent, dshift, _ = results
     store_row(dfactor, n, queries, length, by_row[0])
     if GATED:
         store_row(dstrength, n, queries, length, by_row[1])
@@ -204,7 +235,7 @@ def _add_queries(
             g = tl.dot(k_gate, tl.trans(q_gate), input_precision=PRECISION) * gate_scale
         if HIDES:
             seen = visible_keys(queries[None, :], keys[:, None], length, shown, strides[3], CAUSAL, MASKED)
-        w, da, _, _, opening, _ = _gradients(
+        w, da, _, _, _, _, opening, _ = _gradients(
             s, g, dp, seen, wide, wide_slopes, SCORE, NORMALISED, GATED, SHIFTED, FAST, HIDES
         )
         dv += tl.dot(w.to(doutput.dtype), doutput, input_precision=PRECISION)

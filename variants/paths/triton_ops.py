@@ -7,6 +7,12 @@ With w, L, t, do as there, the backward kernels are given, per query:
     D = do.o + dground ground              with a sink, whose weight is `ground`
     dt = (dground - D) ground
 
+o is float32, and do is rounded as in the products of the kernels. In half precision the forward kernel also rounds
+weights, so D differs from that of the backward kernels' own weights by e = sum_j dl + dt, which should be 0. Gradients
+are linear in D: the kernel of queries adds up e and corrects the gradients of numbers, and the kernel of keys gets
+D + e. That costs a few additions per logit; a pass for D alone would compute two of seven products once more. With a
+rounded o, gradients of factors of logits erred by up to 3 % of the largest.
+
 Gradients have one writer each, so that results are the same bits every time, whatever else is in the batch.
 """
 
@@ -17,6 +23,7 @@ import torch
 import triton
 from torch import Tensor
 
+from variants.derivatives import first_only, refuse_transforms
 from variants.paths.tiles import Given, Rule
 from variants.paths.triton_backward import backward_keys, backward_queries
 from variants.paths.triton_kernels import forward
@@ -69,6 +76,7 @@ def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Te
     q, k are [B, H, T, D], v [B, H, T, D_v], gates [B, H, T, G], of one dtype. Numbers are [B H, T] in float32 and in
     base 2; `factor` is not None. `shown` is boolean and broadcasts to [B, H, T, T].
     """
+    refuse_transforms("path 'triton'", given)
     output, _, ground, _ = score_attention(*given[:-1], shown, *rule)  # without forgetting
     return output, ground
 
@@ -81,7 +89,7 @@ def score_attention(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Compute the output, L, the weight of the ground state or sink and the part of Z that is t."""
     call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
-    output, logs = _output(v, normalised), torch.empty_like(factor)
+    output, logs = _output(v), torch.empty_like(factor)
     ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
     tile, results = call.tiles.forward, (output, logs, ground, floors)
     call.launch(forward, tile, tile.rows, (score, normalised, causal), [results], [output])
@@ -90,40 +98,44 @@ def score_attention(
 
 @score_attention.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *more: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    del q, k
-    return _output(v, more[-2]), *(torch.empty_like(factor) for _ in range(3))  # type: ignore[return-value]
+    del q, k, more
+    return _output(v), *(torch.empty_like(factor) for _ in range(3))  # type: ignore[return-value]
 
 
-def _output(v: Tensor, normalised: str) -> Tensor:
-    """Make the array of the output. Sums of scores that nothing divides may be beyond float16."""
-    dtype = torch.float32 if normalised == "none" else v.dtype
-    return torch.empty_like(v, dtype=dtype, memory_format=torch.contiguous_format)
+def _output(v: Tensor) -> Tensor:
+    """Make the array of the output, which path "triton" continues in float32."""
+    return torch.empty_like(v, dtype=torch.float32, memory_format=torch.contiguous_format)
 
 
 @torch.library.custom_op("ablate::score_attention_backward", mutates_args=())
 def score_attention_backward(
     q: Tensor, k: Tensor, v: Tensor, factor: Tensor, q_gate: Tensor | None, k_gate: Tensor | None,
     strength: Tensor | None, exponent: Tensor | None, shift: Tensor | None, floor: Tensor | None, shown: Tensor | None,
-    logs: Tensor, doutput: Tensor, shared: Tensor, dground: Tensor, score: str, normalised: str, causal: bool,
+    logs: Tensor, doutput: Tensor, shared: Tensor, dground: Tensor, dfloor: Tensor, score: str, normalised: str,
+    causal: bool,
 ) -> list[Tensor]:  # fmt: skip
-    """Compute the gradients of q, k, v, factor, q_gate, k_gate, strength, exponent, shift; empty for what is absent."""
+    """Compute the gradients of q, k, v, factor, q_gate, k_gate, strength, exponent, shift; empty for what is absent.
+
+    The last result is D + e, or D in float32.
+    """
     call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
-    doutput = doutput.to(v.dtype)
     doutput = doutput if doutput.stride(-1) == 1 else doutput.contiguous()
-    gradients = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift)
-    dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift = gradients
-    rule, given = (score, normalised, causal), [(logs, shared, dground), doutput]
-    of_queries, of_keys = (dq, dq_gate, dfactor, dstrength, dexponent, dshift), (dk, dv, dk_gate)
-    tile = call.tiles.queries
-    call.launch(backward_queries, tile, tile.rows, rule, [*given, of_queries], [doutput, dq, dq_gate])
-    tile = call.tiles.keys
-    call.launch(backward_keys, tile, tile.keys, rule, [*given, of_keys], [doutput, *of_keys])
-    return gradients
+    results = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, shared)
+    dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift, exact = results
+    rule, of_keys = (score, normalised, causal), (dk, dv, dk_gate)
+    of_queries = (dq, dq_gate, dfactor, dstrength, dexponent, dshift, exact)
+    tile, slopes = call.tiles.queries, (logs, shared, dground, dfloor)
+    call.launch(backward_queries, tile, tile.rows, rule, [slopes, doutput, of_queries], [doutput, dq, dq_gate])
+    if normalised == "none" or q.dtype == torch.float32:
+        exact.copy_(shared)
+    tile, slopes = call.tiles.keys, (logs, exact, dground, dfloor)
+    call.launch(backward_keys, tile, tile.keys, rule, [slopes, doutput, of_keys], [doutput, *of_keys])
+    return results
 
 
 @score_attention_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    return _empty(*arguments[:9])
+    return _empty(*arguments[:9], arguments[-6])
 
 
 def _empty(q: Tensor, *given: Tensor | None) -> list[Tensor]:
@@ -139,21 +151,26 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.mark_non_differentiable(*output[1:2], *output[3:], *([] if normalised in ("ground", "sink") else output[2:3]))
 
 
+@first_only("triton")
 def _differentiate(
     ctx: Any, doutput: Tensor, _logs: Tensor, dground: Tensor, _floors: Tensor
 ) -> tuple[Tensor | None, ...]:
     *tensors, output, logs, ground, floors = ctx.saved_tensors
-    shared = (doutput.float() * output.float()).sum(-1).reshape(logs.shape)  # D
-    dfloor = None
+    doutput, sink = doutput.to(tensors[2].dtype), ctx.rule.normalised == "sink"
+    shared = (doutput * output).sum(-1).reshape(logs.shape)  # D
     if ctx.rule.normalised == "ground":
         shared = shared - dground * (1 - ground)
-        dfloor = -LN2 * shared * floors
-    elif ctx.rule.normalised == "sink":
+    elif sink:
         shared = shared + dground * ground
-        dfloor = LN2 * (dground - shared) * ground
-    slopes = score_attention_backward(*tensors, logs, doutput, shared.contiguous(), dground.contiguous(), *ctx.rule)
+
+    def dfloor(shared: Tensor) -> Tensor:
+        slope: Tensor = (dground - shared) * ground if sink else -shared * floors  # 0 if there is no t
+        return slope
+
+    of_rows = (shared.contiguous(), dground.contiguous(), dfloor(shared))
+    *slopes, exact = score_attention_backward(*tensors, logs, doutput, *of_rows, *ctx.rule)
     found = [None if x is None else slope for x, slope in zip(tensors[:9], slopes, strict=True)]
-    return (*found, dfloor, None, None, None, None)
+    return (*found, None if tensors[9] is None else LN2 * dfloor(exact), None, None, None, None)
 
 
 score_attention.register_autograd(_differentiate, setup_context=_keep)
