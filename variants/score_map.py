@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from variants.derivatives import refuse_transforms
+
 
 class Scores(NamedTuple):
     """Scores f_ij [..., H, T, T] and the mask of visible keys.
@@ -85,8 +87,9 @@ class Scores(NamedTuple):
 
     def project(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
         """Map ln f to weights by `onto`, with hidden entries -inf; a row that sees nothing gets 0."""
-        empty = ~self.mask.any(-1, keepdim=True)
-        return onto(self.visible_log().masked_fill(empty, 0)).masked_fill(~self.mask, 0)
+        log, empty = self.visible_log(), ~self.mask.any(-1, keepdim=True)
+        refuse_transforms("this projection", [log], "use torch.autograd.functional")
+        return onto(log.masked_fill(empty, 0)).masked_fill(~self.mask, 0)
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Return (index, number of heads) of every part."""

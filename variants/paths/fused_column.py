@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from variants.derivatives import first_only, refuse_transforms
 from variants.stages.normalisers.sink import Sink
 
 _ATEN: Final = torch.ops.aten
@@ -102,7 +102,7 @@ class _Attention(torch.autograd.Function):
         return cast("Tensor", output)
 
     @staticmethod
-    @once_differentiable
+    @first_only("sdpa")
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, logit, value, mask, output, total, *given = ctx.saved_tensors
         saved = [other if x is None else x for x, other in zip(given, ctx.non_tensors, strict=True)]
@@ -143,6 +143,7 @@ _of_gpu._dynamo_marked_constant = True  # type: ignore[attr-defined]  # `assume_
 
 def attend_with_column(q: Tensor, k: Tensor, v: Tensor, column: Column, mask: Tensor | None, scale: float) -> Tensor:
     """Compute softmax attention [B, H, T, D] with one more column; causal, or by a boolean `mask` on the CPU."""
+    refuse_transforms("path 'sdpa'", (q, k, v, *column[:2]))
     if mask is not None:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -float("inf"))
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the kernel reads rows of channels

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, postprocess, without_autocast
+from variants.derivatives import scaled_dot_product
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import refuse_kinds, row_factor
 from variants.paths.fused_column import Column, attend_with_column, find_kernel
@@ -204,7 +205,7 @@ class _Folded:
         else:
             width = v.shape[-1]
             q, k, v = _align(q), _align(k), _align(v)
-            output = F.scaled_dot_product_attention(
+            output = scaled_dot_product(
                 q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
             )
             output = output[..., :width] if output.shape[-1] > width else output

@@ -23,7 +23,8 @@ from typing import Any, Final, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from variants.derivatives import first_only, refuse_transforms
 
 TILE = 1 << 17
 """Entries of one array of a tile: with half a dozen of them, what a core's cache holds."""
@@ -77,6 +78,7 @@ def attend_by_tiles(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Ten
 
     `shown` is 1 for visible keys [N or 1, 1, T] or pairs [N or 1, T, T]; None for all that causality leaves.
     """
+    refuse_transforms("path 'cpu'", given)
     output, ground = _Tiled.apply(rule, shown, *given)  # type: ignore[no-untyped-call]
     return output, ground
 
@@ -233,7 +235,7 @@ class _Tiled(torch.autograd.Function):
         return output, ground
 
     @staticmethod
-    @once_differentiable
+    @first_only("cpu")
     def backward(ctx: Any, slope: Tensor, ground_slope: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, output, logs, ground, floors = ctx.saved_tensors
         given, rule = Given(*tensors), ctx.rule

@@ -21,7 +21,7 @@ class Sparsemax(Normaliser):
     needs: ClassVar = "logarithm"
     pitfalls: ClassVar[tuple[str, ...]] = (
         "A key with weight 0 has no gradient: it comes back only when the others let it.",
-        "There is no second derivative.",
+        "The second derivative is 0, or does not exist.",
     )
 
     kind: Literal["sparsemax"] = "sparsemax"
