@@ -151,17 +151,16 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
 
 
 def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | None:
-    """The effects that the cells at hand can tell, the best first, axes before pairs of axes; None without a value."""
+    """The effects by axis, the best first: all variants, axes, pairs of axes; None without a value."""
     if not finite(runs(store, grid, measure)["value"].to_list()):
         return None
     found = analysed.effects(store, grid, measure=measure._asdict())
-    descending = [False, measure.better == "higher"]
-    ordered = found.effects.drop_nulls("effect").sort("order", "effect", descending=descending, maintain_order=True)
-    return found._replace(effects=ordered)
+    return found._replace(effects=analysed.sort_by_axis(found.effects, "effect", measure.better))
 
 
 def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
-    """One row per level, with the level that it is compared with, or pair of axes; both intervals and the verdict."""
+    """One row per level that has an effect, with the level that it is compared with; both intervals and the verdict."""
+    found = found.drop_nulls("effect")
     rows = found.select("order", "factor", "level", "against").rows()
     names = {
         str(at): factor if order > 1 else f"{factor} · {level} against {against}"

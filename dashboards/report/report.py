@@ -96,7 +96,7 @@ def _lead(about: GridContext, judged: pl.DataFrame) -> str:
     """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
     said, measure = summarise_verdicts(judged, str(about.baseline_name)), about.measure
     levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))
-    if not levels or not measure or levels.effects["factor"].n_unique() < 2:
+    if not levels or not measure or levels.effects.filter(order=1)["factor"].n_unique() < 2:
         return said
     axes = rank_axes(levels.effects, measure)
     return f"{axes} {said}" if lead_by_axes(levels.effects, judged) else f"{said} {axes}"

@@ -210,10 +210,10 @@ def _contrasts(result: GridResult, measure: GridMeasure, *, every: bool = False)
     values = result.runs(measure)
     levels = levels_of(result.header, values["axes"].to_list())
     axes = {axis["name"]: axis["labels"] for axis in result.header["axes"]}
-    order = {name: labels for name, labels in axes.items() if len(labels) == 2 or (every and len(labels) > 2)}
+    order = {name: labels for name, labels in axes.items() if len(labels) <= 2 or every}
     values = values.with_columns(pl.Series(name, levels[name], pl.String) for name in order)
     rules = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
-    found = seed_contrasts(values, order, **rules).effects.filter(order=1)
+    found = seed_contrasts(values, order, **rules).effects.filter(order=1).drop_nulls("effect")
     factor = pl.col("factor").str.replace_all("_", " ")
     return found.with_columns(factor, label=factor, difference="effect", pairs="n")
 

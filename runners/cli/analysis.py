@@ -1,19 +1,14 @@
-"""Commands about factors and cost: main effects, learning curves at equal cost, dominated cells."""
+"""Commands about cost: learning curves at equal cost, dominated cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
 from grid.names import some
-from runners.cli.options import Cells, Flag, GridFlags, Listing, flag_group
+from runners.cli.options import Cells, GridFlags, Listing, flag_group
 from runners.cli.resolve import MOST_NAMED, open_grid
 from runners.cli.verdict_text import (
-    ONE_COMPARISON,
-    difference_headings,
-    equal_words,
-    format_difference,
     format_number,
     format_p,
     format_percent,
@@ -26,15 +21,10 @@ from runners.cli.verdict_text import (
 )
 from runners.output import (
     LONG_LABEL,
-    average_of,
     describe_measure,
     fits,
     format_count,
-    round_value,
-    tell,
-    write,
     write_frame,
-    write_json,
     write_prose,
     write_table,
 )
@@ -44,114 +34,7 @@ if TYPE_CHECKING:
 
     from store.analysis.pareto import Way
     from store.analysis.verdicts import GridMeasure
-    from store.statistics import Factorial, SeedContrasts
     from store.store import Store
-
-
-def effects(
-    *query: Annotated[str, Parameter(show=False)], of: GridFlags = GridFlags(), interactions: Flag = False
-) -> None:
-    """Show what each axis does: levels against the baseline's, F tests and means.
-
-    Differences have a value per seed, so they hold for new seeds. If all axes have two levels, pairs of them are shown.
-    JSON has everything, CSV the differences. docs/factorial.md explains them.
-
-    Parameters
-    ----------
-    interactions
-        Test also by F whether what one axis does depends on another.
-    """
-    from store.analysis.effects import analysis, effects as effects_of
-
-    if query:
-        raise SpecError(
-            f"effects are averages over all cells of the grid; leave {' '.join(query)!r} out, or compare cells "
-            "with `ablate table`"
-        )
-    with open_grid(of) as (store, name, warnings):
-        header = store.grid(name)
-        contrasts, found = effects_of(store, name), analysis(store, name, interactions=interactions)
-    notes = [*contrasts.notes, *found.notes]
-    if of.as_json:
-        tables = {"effects": contrasts.effects, "terms": found.terms, "means": found.means}
-        data = {key: frame.rows(named=True) for key, frame in tables.items()}
-        about = {"seeds": contrasts.seeds, "runs": found.runs, "noise": found.noise}
-        write_json("effects", {**data, **about}, [*warnings, *notes])
-    elif of.as_csv:
-        write_frame("effects", contrasts.effects, as_json=False, as_csv=True)
-    else:
-        measure = header["measure"]
-        write_prose(f"{describe_measure(header)} on the {measure['scale']} scale, {measure['better']} is better")
-        _write_effects(contrasts, measure)
-        _write_tests(found, measure, interactions=interactions)
-        _write_means(found.means, measure)
-        tell(*notes)
-
-
-def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
-    """Write a row per level that is no reference, the best first, axes before pairs of axes."""
-    if found.effects.is_empty():
-        return
-    scale, rows = measure["scale"], found.effects.rows(named=True)
-    bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
-    averaged = ", averaged over the other axes" if len(bases) > 1 else ""
-    write_prose(f"against {', '.join(map('='.join, bases.items()))}{averaged}{equal_words(measure)}")
-    families = dict(found.effects.select("order", "family").rows())
-    counts = [format_count(families[order], *_KINDS[order]) for order in families]
-    seeds = format_count(len(found.seeds), "seed")
-    intervals = f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}"
-    write_prose(intervals if len(found.seeds) > 1 else f"{seeds}, so there are no intervals")
-    write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
-    sign = 1 if measure["better"] == "lower" else -1
-    rows.sort(key=lambda row: (row["order"], row["effect"] is None, sign * (row["effect"] or 0.0)))
-    cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], scale)) for row in rows]
-    write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,), labels=2)
-    if len(families) > 1:
-        write("×: what both do together beyond the sum of what each does alone")
-    write("")
-
-
-_KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
-
-
-def _write_tests(found: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
-    if found.terms.is_empty():
-        write("no axis of this grid varies")
-        return
-    pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"
-    write_prose(f"F tests of whole axes, about these seeds{pairs if found.terms.height > 1 else ''}")
-    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to"]
-    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high"]
-    rows = found.terms.select(columns).rows()
-    cells = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows]
-    write_table(headings, cells, labels=1)
-    for term, note in found.terms.filter(found.terms["note"] != "").select("term", "note").rows():
-        write_prose(f"{term}: {note}")
-    if found.noise is not None:
-        freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
-        write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
-
-
-def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
-    import polars as pl
-
-    from store.statistics.design import CROSS
-
-    if means["term"].n_unique() < 2:
-        return  # `table` has the means of one axis
-    write("")
-    shown = means.filter(~pl.col("term").str.contains(CROSS, literal=True))
-    headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
-    rows: list[tuple[Any, ...]] = [(*row[:3], *map(format_number, row[3:6]), row[6]) for row in shown.rows()]
-    if not any(row[-1] for row in rows):
-        headings, rows = headings[:-1], [row[:-1] for row in rows]
-    write_table(headings, rows, labels=2)
-    if shown.height < means.height:
-        write("--json has the means of pairs of levels, too")
-
-
-def _level(share: float) -> str:
-    return f"{100 * share:g} % from"
 
 
 @flag_group

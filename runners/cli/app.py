@@ -16,11 +16,12 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
-from runners.cli.analysis import curves, effects, pareto
+from runners.cli.analysis import curves, pareto
 from runners.cli.catalogue import operators, probes, prove, tasks
 from runners.cli.compare import compare
 from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.edit import note, rename, rm, tag
+from runners.cli.effects import effects
 from runners.cli.evaluate import evaluate
 from runners.cli.export import export, sql
 from runners.cli.monitor import cancel, failures, logs, watch

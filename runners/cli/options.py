@@ -40,7 +40,8 @@ Trials = Annotated[
     str,
     Parameter(
         help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis and "
-        "reason are fields too. Conditions on different fields must all hold; of several on one field, either."
+        "reason are fields too, and numbers compare: seed<3. Conditions on different fields must all hold; of "
+        "several with = on one field, either."
     ),
 ]
 SpecFile = Annotated[

@@ -60,7 +60,7 @@ class GridsFlags:
 
 
 @flag_group
-class Judged:
+class MeasureFlags:
     """The measure that is compared; by default that of the grid.
 
     Parameters
@@ -70,14 +70,10 @@ class Judged:
         not exist is answered with those that do.
     better
         The direction of `--measure`, if neither the grid nor a task says it.
-    best_over
-        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
-        chosen on half of the seeds and compared on the other half.
     """
 
     measure: str | None = None
     better: Literal["lower", "higher"] | None = None
-    best_over: Annotated[Sequence[str], Parameter(negative="")] = ()
 
     @property
     def words(self) -> str:
@@ -89,8 +85,6 @@ class Judged:
         """Raise SpecError for options that do not go together."""
         if self.better is not None and self.measure is None:
             raise SpecError("--better is about --measure, and the grid says it of its own measure; leave --better out")
-        if self.best_over and self.measure is not None:
-            raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
 
     def find(self, store: "Store", grid: str) -> "GridMeasure":
         """Return the measure in a grid; say so if its direction is unknown."""
@@ -105,6 +99,26 @@ class Judged:
         if self.better is None and found.name != own and direction(found.name) is None:
             tell(f"the direction of {found.name} is unknown, and lower is taken as better; --better says it")
         return found
+
+
+@flag_group
+class Judged(MeasureFlags):
+    """The measure that is compared, and which cells.
+
+    Parameters
+    ----------
+    best_over
+        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
+        chosen on half of the seeds and compared on the other half.
+    """
+
+    best_over: Annotated[Sequence[str], Parameter(negative="")] = ()
+
+    def check(self) -> None:
+        """Raise SpecError for options that do not go together."""
+        MeasureFlags.check(self)
+        if self.best_over and self.measure is not None:
+            raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
 
 
 def table(
@@ -146,7 +160,7 @@ def table(
             if flags.as_text:
                 if several:
                     write(f"campaign {several}")
-                header = _with_measure(store.grid(name), judged)
+                header = with_measure(store.grid(name), judged)
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
@@ -171,7 +185,7 @@ def _name_rows(
     return shown if campaign is None else shown.select(pl.lit(campaign).alias("campaign"), pl.all())
 
 
-def _with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
+def with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
     """Return the header of a grid with a measure; the unit of another one is unknown."""
     own = header["measure"] or {}
     unit = own.get("unit") if measure.name == own.get("name") else None

@@ -80,7 +80,7 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
 
     query = split_quoted(query)
     for word in query:
-        if word.startswith("seed="):
+        if word.startswith(("seed=", "seed<", "seed>", "seed!")):
             raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")
         if word.startswith("grid="):
             raise SpecError(f"a table is about one grid; got {word!r}: choose it with --grid")

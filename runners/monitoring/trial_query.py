@@ -1,13 +1,17 @@
-"""Trial queries: `operator=SSA seed=3`, a label, or the beginning of a key.
+"""Trial queries: `operator=SSA seed<3`, a label, or the beginning of a key.
 
 A query is a list of words; one word with several in it, `operator="two words" lr=1`, is split as a shell does.
 `field=value` keeps the trials with that value, and a word without `=` names a trial by its label or the beginning of
 its key. Words about different fields must all hold; of two about the same field, either.
 Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
-the grids, by name or by path. The field note fits each note that contains the value.
+the grids, by name or by path. The field note fits each note that contains the value. `field<number`, and <=, >, >= and
+!=, keep the trials whose value compares so.
 """
 
 import json
+import math
+import operator
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +27,9 @@ FIELDS = ("grid", "operator", "label", "seed", "tag", "note", "reason", "fingerp
 
 _NAME = ""
 """The field of a word without `=`: label or key."""
+
+_COMPARISON = re.compile(r"([^=<>!]+)(<=|>=|!=|<|>)(.+)")
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 _SHOWN = 8
 
@@ -73,14 +80,14 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
         for field in {path, name}:
             levels.setdefault(field, []).extend(labels)
     rows = [_candidate(row, names.get(row["grid"], ())) for row in store.sql(_ROWS).rows(named=True)]
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[tuple[str, str], set[str]] = {}
     for word in split_quoted(words):
-        field, values = _parse(word, rows, levels)
-        wanted.setdefault(field, set()).update(values)
+        field, values, alone = _parse(word, rows, levels)
+        wanted.setdefault((field, alone), set()).update(values)
     matching = [
         (row.grid, row.trial)
         for row in rows
-        if all(row.values.get(field, set()) & values for field, values in wanted.items())
+        if all(row.values.get(field, set()) & values for (field, _), values in wanted.items())
     ]
     if words and not matching:
         raise NotFoundError(f"no trial fits all of {' '.join(words)!r}; each word of it fits some")
@@ -102,22 +109,28 @@ def _candidate(row: Mapping[str, Any], axes: Sequence[tuple[str, str]]) -> Candi
     return Candidate(row["grid"], row["trial"], values)
 
 
-def _parse(word: str, rows: Sequence[Candidate], levels: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """Split a word into its field and the value as the campaign writes it; of a note all that contain the value.
+def _parse(word: str, rows: Sequence[Candidate], levels: Mapping[str, list[str]]) -> tuple[str, list[str], str]:
+    """Split a word into its field and the values as the campaign writes them; of a note all that contain the value.
 
-    `levels` are the labels of each axis, in the order of the spec.
+    The last text tells words apart that must all hold although their field is the same. `levels` are the labels of each
+    axis, in the order of the spec.
     """
     labels = {label for row in rows for label in row.values["label"]}
     field, equals, value = word.partition("=")
-    if not equals or word in labels:
-        return _NAME, [_find_name(word, rows, labels)]
+    compared, sign = _COMPARISON.fullmatch(word), ""
+    if word in labels or not (equals or compared):
+        return _NAME, [_find_name(word, rows, labels)], ""
     known = sorted({name for row in rows for name in row.values if name != _NAME} | set(FIELDS))
+    if compared and field not in known:
+        field, sign, value = compared.groups()
     if field not in known:
         names = ", ".join(name for name in known if "." not in name)
         raise NotFoundError(f"trials have no field {field!r}; they have {names}{suggest_name(field, known)}")
     there = {each for row in rows for each in row.values.get(field, ())}
     declared = [each for each in dict.fromkeys(levels.get(field, ())) if each in there]
     values = [*declared, *sorted(there.difference(declared), key=lambda each: (len(each), each))]
+    if sign:
+        return field, _compare(word, values, sign, value), word
     equal = [each for each in values if each == value] or [each for each in values if _alike(each, value)][:1]
     if field == "note":
         equal = [each for each in values if value.casefold() in each.casefold()]
@@ -131,7 +144,24 @@ def _parse(word: str, rows: Sequence[Candidate], levels: Mapping[str, list[str]]
         raise NotFoundError(
             f"no trial has {field}={value}; {f'there are {listed}{near}' if listed else 'none has any'}"
         )
-    return field, equal
+    return field, equal, ""
+
+
+def _compare(word: str, values: Sequence[str], sign: str, wanted: str) -> list[str]:
+    """Return those of the texts `values` that compare so with a number, or for != that are not `wanted`."""
+    if sign == "!=":
+        return [each for each in values if not _alike(each, wanted)]
+    if math.isnan(_number(wanted)):
+        raise SpecError(f"{word!r} compares numbers; got {wanted!r}: write a number, or = for a text")
+    return [each for each in values if _COMPARE[sign](_number(each), _number(wanted))]
+
+
+def _number(text: str) -> float:
+    """The number that a text is; NaN, which compares with nothing, if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _alike(written: str, wanted: str) -> bool:

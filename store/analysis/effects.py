@@ -1,14 +1,14 @@
 """Effects of the axes of a grid, from its store, on the grid's measure or another one."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from grid.names import label_of
-from store.analysis.verdicts import GridMeasure, baseline_of, measure_of, runs
-from store.statistics import Factorial, SeedContrasts, factorial, seed_contrasts
+from store.analysis.verdicts import baseline_of, baselines_of, measure_of, runs
+from store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
 from store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
@@ -16,34 +16,53 @@ TOGETHER: Final = " = "  # joins the names of axes that always move together
 BESIDE: Final = " / "  # joins the levels of axes that always move together, where they are not called alike
 
 
-def effects(store: Store, grid: str, *, measure: Mapping[str, Any] | None = None) -> SeedContrasts:
+def effects(
+    store: Store, grid: str, *, measure: Mapping[str, Any] | None = None, only: pl.DataFrame | None = None
+) -> SeedContrasts:
     """Compare levels of each axis of the grid with the level of the baseline, one value per seed.
 
-    The columns are explained in docs/factorial.md. Zipped axes are one factor, named after all of them, with levels
-    such as "0.1 / 32", since their effects cannot be separated. Axes that do not vary are left out. An axis without a
-    level in the baseline is compared with its first level. Raises as `verdicts` does, and SpecError for a value that
-    does not fit the scale.
+    The first row, of order 0, compares all variants together with their baselines. The columns are explained in
+    docs/factorial.md. Zipped axes are one factor, named after all of them, with levels such as "0.1 / 32", since their
+    effects cannot be separated. An axis without a level in the baseline is compared with its first level. `only` has
+    the cell and the seed of the runs to compare; the baselines of these cells need not be among them. Raises as
+    `verdicts` does, and SpecError for a value that does not fit the scale.
     """
     by = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, by)
-    of_base = values.filter(cell=baseline_of(store, grid, None) if store.grid(grid)["baseline"] else "")
+    every = runs(store, grid, by)
+    values, factors, notes = _factors(store, grid, _keep(every, only))
+    rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha")}
+    baseline = baselines_of(store, grid, None) if store.grid(grid)["baseline"] else None
+    of_base = values.filter(cell=baseline_of(store, grid, None) if baseline else "")
     planned = {}
     for factor, levels in factors.items():
         first = of_base[_AXIS + factor].drop_nulls().to_list()[:1]
         planned[_AXIS + factor] = [*first, *(level for level in levels if level not in first)]
-    found = seed_contrasts(values, planned, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
-    return found._replace(effects=found.effects.with_columns(_strip_marks(pl.col("factor"))))
+    found = seed_contrasts(values, planned, **rule)
+    bases = {baseline} if isinstance(baseline, str) else {(baseline or {}).get(cell, cell) for cell in values["cell"]}
+    if baseline and bases <= {*every["cell"]}:  # lines of a plan may be lost
+        together = variants_together(_keep(every, only, bases), baseline, **rule)
+        said = [*dict.fromkeys([*together.notes, *found.notes])]
+        found = SeedContrasts(pl.concat([together.effects, found.effects]), found.seeds or together.seeds, said)
+    return found._replace(
+        effects=found.effects.with_columns(_strip_marks(pl.col("factor", "note"))),
+        notes=[*(note.replace(_AXIS, "") for note in found.notes), *notes],
+    )
 
 
 def analysis(
-    store: Store, grid: str, *, interactions: bool = False, measure: Mapping[str, Any] | None = None
+    store: Store,
+    grid: str,
+    *,
+    interactions: bool = False,
+    measure: Mapping[str, Any] | None = None,
+    only: pl.DataFrame | None = None,
 ) -> Factorial:
-    """F tests and marginal means of the axes, and of their interactions by two; factors as in `effects`.
+    """F tests and means of the levels of the axes, and of their interactions by two; factors as in `effects`.
 
     Raises as `effects` does.
     """
     by = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, by)
+    values, factors, notes = _factors(store, grid, _keep(runs(store, grid, by), only))
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
     found = factorial(values, planned, scale=by.scale, order=2 if interactions else 1, alpha=by.alpha)
     return found._replace(
@@ -51,26 +70,46 @@ def analysis(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
         ),
         means=found.means.with_columns(_strip_marks(pl.col("term", "note"))),
-        notes=[note.replace(_AXIS, "") for note in found.notes],
+        notes=[*(note.replace(_AXIS, "") for note in found.notes), *notes],
     )
+
+
+def sort_by_axis(effects: pl.DataFrame, sort: Literal["effect", "p", "plan"], better: Better) -> pl.DataFrame:
+    """Sort the levels of each axis, and the axes by their first level: by effect, by p, or not at all (plan)."""
+    if sort == "plan" or effects.is_empty():
+        return effects
+    by, descending = ("effect", better == "higher") if sort == "effect" else ("p_holm", False)
+    ranked = effects.sort("order", by, descending=[False, descending], nulls_last=True, maintain_order=True)
+    return pl.concat(ranked.partition_by("order", "factor", maintain_order=True))
+
+
+def _keep(values: pl.DataFrame, only: pl.DataFrame | None, bases: Collection[str] = ()) -> pl.DataFrame:
+    """The rows of `values` with a cell and seed of `only`, and those of the cells `bases` with a seed of it; or all."""
+    if only is None:
+        return values
+    key = pl.struct("cell", "seed")
+    of_bases = pl.col("cell").is_in([*bases]) & pl.col("seed").is_in(only["seed"].unique().to_list())
+    return values.filter(key.is_in(only.select(key).to_series().to_list()) | of_bases)
 
 
 def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 
-def _factors(store: Store, grid: str, grid_measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """The runs of the grid with a column for each factor, marked as an axis, and the factors' levels in order."""
-    values = runs(store, grid, grid_measure)
+def _factors(store: Store, grid: str, values: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, list[str]], list[str]]:
+    """Runs with a column for each factor, marked as an axis; the factors' levels in order; sentences on other axes.
+
+    An axis with one level is a factor, too, if it applies to some cells only, as these cells differ from others.
+    """
     header = store.grid(grid)
     labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
     levels = levels_of(header, values["axes"].to_list())
-    factors = {
-        TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels)
-        for names in moving_together(levels)
-    }
+    groups = moving_together(levels)
+    factors = {TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels) for names in groups}
     columns = [pl.Series(_AXIS + factor, of_runs, pl.String) for factor, (of_runs, _) in factors.items()]
-    return values.with_columns(columns), {factor: order for factor, (_, order) in factors.items()}
+    constant = [name for name in levels if not any(name in names for names in groups)]
+    notes = [f"{name} left out: it has one level in these cells" for name in constant]
+    return values.with_columns(columns), {factor: order for factor, (_, order) in factors.items()}, notes
 
 
 def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[str | None]]:
@@ -87,13 +126,13 @@ def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[
 
 
 def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
-    """The names of columns grouped by what they tell apart, whatever they call it; those that do not vary are left out.
+    """The names of columns grouped by what they tell apart, whatever they call it; those with one value are left out.
 
     Widths 32, 64 zipped with rates 0.1, 0.2 are one group: whenever one changes, so does the other.
     """
     found: dict[tuple[int, ...], list[str]] = {}
     for name, values in columns.items():
-        if len({value for value in values if value is not None}) > 1:
+        if len(set(values)) > 1:
             codes: dict[str | None, int] = {}
             partition = tuple(codes.setdefault(value, len(codes)) for value in values)
             found.setdefault(partition, []).append(name)

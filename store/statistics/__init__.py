@@ -14,11 +14,21 @@ from store.statistics.paired_differences import Paired, p_zero, summarise, t_int
 from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable
 from store.statistics.scales import Scale
-from store.statistics.seed_contrasts import SeedContrasts, seed_contrasts
+from store.statistics.seed_contrasts import SeedContrasts, seed_contrasts, variants_together
 from store.statistics.selection import select_then_report
 from store.statistics.verdict import MIN_PAIRS, Better, holm, judge
 
 __all__ = ["MIN_PAIRS", "STANDINGS", "Baseline", "Better", "CurveRule", "Factorial", "Objective", "Paired", "Scale"]
 __all__ += ["SeedContrasts", "balanced_means", "checks", "compare", "compare_curves", "detectable", "factorial"]
-__all__ += ["failures", "holm", "item_bars", "judge", "p_zero", "pareto", "seed_contrasts", "select_then_report"]
+__all__ += [
+    "failures",
+    "holm",
+    "item_bars",
+    "judge",
+    "p_zero",
+    "pareto",
+    "seed_contrasts",
+    "select_then_report",
+    "variants_together",
+]
 __all__ += ["summarise", "t_interval"]

@@ -1,9 +1,8 @@
-"""The design matrix of a grid, and least squares with columns that may depend on each other.
+"""The design matrix of a grid: seeds, axes, their interactions, and an intercept for each pattern.
 
-    y(seed, cell) = mean + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
+    y(seed, cell) = intercept(pattern) + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
 
-Effects of a term sum to zero over each of its axes; seeds are blocks. An axis that does not apply to a cell adds
-nothing. The null space of the matrix shows which effects the runs cannot separate.
+A pattern is a set of axes that apply to a cell. Effects of a term sum to zero over each of its axes; seeds are blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +11,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from store.statistics.paired_differences import Floats
+from store.statistics.patterns import Codes, Patterns, find_patterns
 
 CROSS: Final = " × "  # joins the names of the axes of an interaction, and their levels
 SEED: Final = "seed"
 FINITE: Final = pl.col("value").is_finite().fill_null(value=False)  # whether a run has a finite value
-_DEPENDENT: Final = 1e-9  # singular values below this share of the largest are zero
-_IN_ROW_SPACE: Final = 1e-7
-
-Codes = NDArray[np.int64]
+NAMED: Final = 3  # names in a list
+ONE_LEVEL: Final = "one level wherever the axis applies, so there is nothing to compare"
+_LOST: Final = -2  # the place of a level without any run that has a value
 
 
 class Factor(NamedTuple):
@@ -33,14 +31,26 @@ class Factor(NamedTuple):
     name: str
     levels: list[str]
     codes: Codes
+    planned: Codes  # the same for each planned cell
     lost: list[str]  # planned levels without any run that has a value
+
+    @property
+    def varies(self) -> bool:
+        """Whether two levels are planned; if not, the axis does no more than tell patterns apart."""
+        return len(self.levels) + len(self.lost) > 1
+
+    @property
+    def coding(self) -> Floats:
+        """Effect coding [levels + 1, levels - 1]; the last row, of null, has zeros."""
+        return np.vstack([contrasts(len(self.levels)), np.zeros((1, max(len(self.levels) - 1, 0)))])
 
 
 class Term(NamedTuple):
-    """Columns of the matrix that belong together; no factors for the mean and the seeds."""
+    """Columns of the matrix that belong together; no factors for the seeds and the intercepts."""
 
     name: str
     factors: tuple[Factor, ...]
+    at: tuple[int, ...]  # the places of the factors
     columns: slice
 
     @property
@@ -57,18 +67,45 @@ class Term(NamedTuple):
         places = [(i, j) for i in range(len(a.levels)) for j in range(len(b.levels)) if (i, j) not in present]
         return [f"{a.name} {a.levels[i]} with {b.name} {b.levels[j]}" for i, j in places]
 
+    def encode(self, codes: Codes) -> Floats:
+        """Return the columns of this term for rows of `codes` [rows, factors]."""
+        first, *rest = (factor.coding[codes[:, at]] for factor, at in zip(self.factors, self.at, strict=True))
+        for each in rest:
+            first = (first[:, :, None] * each[:, None, :]).reshape(len(codes), first.shape[1] * each.shape[1])
+        return first
+
 
 class Design(NamedTuple):
-    """The matrix [runs, columns], its terms, the mean and the seeds first, and sentences on what is left out of it."""
+    """The matrix [runs, columns], its terms, and sentences on what is left out of it.
+
+    The first term is that of the seeds. The last columns, of no term, are the intercepts.
+    """
 
     matrix: Floats
     terms: list[Term]
     notes: list[str]
+    names: list[str]  # one per factor
+    codes: Codes  # [runs, factors]
+    cells: Codes  # planned cells whose levels all have runs, [cells, factors]
+    patterns: Patterns
+    merged: tuple[int, ...] = ()  # axes beside which what hangs on them has no intercept of its own
 
     @property
     def tested(self) -> list[Term]:
         """Main effects and interactions."""
-        return [term for term in self.terms if term.factors]
+        return self.terms[1:]
+
+    @property
+    def intercepts(self) -> slice:
+        return slice(self.terms[-1].columns.stop, self.matrix.shape[1])
+
+    def merge_beside(self, term: Term) -> "Design":
+        """Return the design in which levels that no pattern has together can be compared, if one hangs on `term`."""
+        merged = tuple(each for each in term.at if len(self.patterns.apart(self.cells, each)) > 1)
+        if not any(self.patterns.below[each] for each in merged):
+            return self
+        shared = self.patterns.intercepts(self.codes, merged)
+        return self._replace(matrix=np.hstack([self.matrix[:, : self.intercepts.start], shared]), merged=merged)
 
 
 def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
@@ -89,50 +126,59 @@ def contrasts(levels: int) -> Floats:
     return np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))]) if levels else np.zeros((0, 0))
 
 
-def _encode(codes: Codes, levels: int) -> Floats:
-    """Effect coding [runs, levels - 1] of level numbers; null codes as zeros."""
-    return np.vstack([contrasts(levels), np.zeros((1, max(levels - 1, 0)))])[codes]
-
-
-def read_factors(values: pl.DataFrame, factors: Mapping[str, Sequence[str]]) -> list[Factor]:
-    """The axes among `factors` (name -> levels in order) that are planned with two levels or more."""
-    kept = usable(values)
+def read_factors(values: pl.DataFrame, factors: Mapping[str, Sequence[str]], kept: pl.DataFrame) -> list[Factor]:
+    """The axes among `factors` (name -> levels in order) that tell planned cells apart; `kept` has the runs to fit."""
+    planned = values.select(pl.col(*factors).cast(pl.String)).unique(maintain_order=True) if factors else values[:0]
     found = []
     for name, order in factors.items():
         column = kept[name].cast(pl.String)
-        planned = set(values[name].cast(pl.String).drop_nulls().unique())
-        present = set(column.drop_nulls().unique())
+        if planned[name].n_unique() < 2:
+            continue
+        wanted, present = set(planned[name].drop_nulls()), set(column.drop_nulls())
         known = [level for level in order if level in present]
-        at = {level: place for place, level in enumerate(known)}
-        if len(planned) > 1:
-            codes = np.array([at.get(level, -1) for level in column.to_list()], dtype=np.int64)
-            found.append(Factor(name, known, codes, [level for level in order if level in planned - present]))
+        at: dict[str | None, int] = {level: place for place, level in enumerate(known)} | {None: -1}
+        codes, cells = (
+            np.array([at.get(level, _LOST) for level in each.to_list()], dtype=np.int64)
+            for each in (column, planned[name])
+        )
+        found.append(Factor(name, known, codes, cells, [level for level in order if level in wanted - present]))
     return found
 
 
-def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Design:
-    """The design of the runs of `values` that have a value; interactions of two axes with `order` 2."""
-    kept = usable(values)
+def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int, kept: pl.DataFrame) -> Design:
+    """The design of the runs `kept` of the planned runs `values`; interactions of two axes with `order` 2."""
     seeds = kept[SEED].unique(maintain_order=True).to_list()
     at = {seed: place for place, seed in enumerate(seeds)}
-    blocks = _encode(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
-    parts: list[tuple[str, tuple[Factor, ...], Floats]] = [("mean", (), np.ones((kept.height, 1))), (SEED, (), blocks)]
-    mains = {factor.name: _encode(factor.codes, len(factor.levels)) for factor in factors}
-    parts += [(factor.name, (factor,), mains[factor.name]) for factor in factors]
-    notes = []
-    for a, b in combinations(factors, 2) if order > 1 else ():
-        reason = _find_uncrossed(values, a.name, b.name)
-        if reason is not None:
-            notes.append(reason)
-            continue
-        product = mains[a.name][:, :, None] * mains[b.name][:, None, :]
-        columns = product.shape[1] * product.shape[2]  # not -1, which no array of no runs has
-        parts.append((f"{a.name}{CROSS}{b.name}", (a, b), product.reshape(kept.height, columns)))
-    ends = np.cumsum([0, *(columns.shape[1] for _, _, columns in parts)]).tolist()
-    terms = [
-        Term(name, of, slice(low, high)) for (name, of, _), low, high in zip(parts, ends[:-1], ends[1:], strict=True)
+    blocks = contrasts(len(seeds))[[at[seed] for seed in kept[SEED].to_list()]]
+    codes, cells = (
+        np.column_stack([np.zeros((rows, 0), dtype=np.int64), *columns])
+        for rows, columns in (
+            (kept.height, [factor.codes for factor in factors]),
+            (len(factors[0].planned) if factors else 1, [factor.planned for factor in factors]),
+        )
+    )
+    cells = cells[(cells != _LOST).all(1)]
+    cells = cells[((cells >= 0)[:, None] == np.unique(codes >= 0, axis=0)).all(2).any(1)]
+    varying = [place for place, factor in enumerate(factors) if factor.varies]
+    chosen: list[tuple[int, ...]] = [(place,) for place in varying]
+    notes = [
+        f"{factor.name} {(*factor.levels, *factor.lost)[0]} left out: {ONE_LEVEL}"
+        for factor in factors
+        if not factor.varies
     ]
-    return Design(np.hstack([columns for _, _, columns in parts]), terms, notes)
+    for a, b in combinations(varying, 2) if order > 1 else ():
+        reason = _find_uncrossed(values, factors[a].name, factors[b].name)
+        chosen += [(a, b)] if reason is None else []
+        notes += [] if reason is None else [reason]
+    terms, parts = [Term(SEED, (), (), slice(0, blocks.shape[1]))], [blocks]
+    for places in chosen:
+        of, start = tuple(factors[place] for place in places), terms[-1].columns.stop
+        term = Term(CROSS.join(factor.name for factor in of), of, places, slice(start, start))
+        parts.append(term.encode(codes))
+        terms.append(term._replace(columns=slice(start, start + parts[-1].shape[1])))
+    patterns = find_patterns(cells)
+    matrix = np.hstack([*parts, patterns.intercepts(codes, ())])
+    return Design(matrix, terms, notes, [factor.name for factor in factors], codes, cells, patterns)
 
 
 def _find_uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
@@ -154,55 +200,3 @@ def _find_uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
     if both.height - both[a].n_unique() - both[b].n_unique() + len(groups) == 0:
         return f"the plan varies {a} and {b} one at a time, so their interaction is not in it"
     return None
-
-
-class Fit(NamedTuple):
-    """The solution of least norm, [columns], with what the data cannot tell apart."""
-
-    coefficients: Floats
-    covariance: Floats  # without the noise variance, [columns, columns]
-    null_space: Floats  # orthonormal, [columns, dependent]
-    residual: float  # sum of squares that is left
-    freedom: int
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise; NaN without residual degrees of freedom."""
-        return self.residual / self.freedom if self.freedom > 0 else float("nan")
-
-    def estimable(self, rows: Floats) -> bool:
-        """Whether every linear function in `rows` [m, columns] is the same for all least squares solutions."""
-        return not self.null_space.size or bool(np.abs(rows @ self.null_space).max(initial=0) < _IN_ROW_SPACE)
-
-
-def fit(design: Floats, y: Floats) -> Fit:
-    """Fit `y` [runs] by the columns of `design` [runs, columns]."""
-    columns = design.shape[1]
-    values, vectors = np.linalg.eigh(design.T @ design)
-    kept = values > _DEPENDENT * values.max(initial=0)
-    covariance = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    coefficients = covariance @ (design.T @ y)
-    left = y - design @ coefficients
-    coefficients = coefficients + covariance @ (design.T @ left)  # the normal equations cost half of the digits
-    left = y - design @ coefficients
-    null_space = vectors[:, ~kept].reshape(columns, -1)
-    return Fit(coefficients, covariance, null_space, float(left @ left), len(y) - int(kept.sum()))
-
-
-class Gain(NamedTuple):
-    """The sum of squares and the degrees of freedom that a set of columns explains."""
-
-    squares: float
-    freedom: int
-
-
-def wald(fitted: Fit, columns: slice) -> Gain:
-    """Test estimable columns, with all others in the model: the quadratic form of "they are all zero"."""
-    part = fitted.coefficients[columns]
-    return Gain(float(part @ np.linalg.solve(fitted.covariance[columns, columns], part)), part.size)
-
-
-def compare_fits(base: Floats, more: Floats, y: Floats) -> Gain:
-    """Compare the fits with and without `more` [runs, added] beside `base` [runs, columns]."""
-    small, large = fit(base, y), fit(np.hstack([base, more]), y)
-    return Gain(max(small.residual - large.residual, 0.0), small.freedom - large.freedom)

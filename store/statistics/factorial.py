@@ -17,22 +17,9 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.names import some
-from store.statistics.design import (
-    CROSS,
-    FINITE,
-    Design,
-    Fit,
-    Gain,
-    Term,
-    build,
-    check,
-    compare_fits,
-    contrasts,
-    fit,
-    read_factors,
-    usable,
-    wald,
-)
+from store.statistics.design import CROSS, FINITE, NAMED, Design, Term, build, check, read_factors, usable
+from store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
+from store.statistics.level_means import LevelMean, level_means, name_apart, name_levels, name_own_axes
 from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import Scale, back, response
 from store.statistics.verdict import holm
@@ -48,11 +35,10 @@ TERMS: Final[dict[str, Any]] = {
 MEANS: Final[dict[str, Any]] = {
     **dict.fromkeys(("term", "level"), pl.String),
     "n": pl.Int64,
-    **dict.fromkeys(("mean", "low", "high"), pl.Float64),
+    **dict.fromkeys(("mean", "low", "high", "own_mean"), pl.Float64),
     "note": pl.String,
 }
 
-_NAMED: Final = 3
 _NO_NOISE: Final = 1e-20
 _LARGEST_F: Final = 1e6
 """F beyond this is treated as this: the share is 1 then, and the noncentral distribution loses its digits."""
@@ -70,13 +56,21 @@ class Factorial(NamedTuple):
     notes: list[str]  # left-out runs and the reasons, a sentence each
 
 
-class _Fits(NamedTuple):
-    """The fit of the whole model, its noise variance, and a fit without the interactions that miss a pair of levels."""
+class _Model(NamedTuple):
+    """The whole model beside a term, and one without the interactions that miss a pair of levels."""
 
+    design: Design
     whole: Fit
-    noise: float
     without: Fit
     incomplete: list[Term]
+    means: list[LevelMean]
+
+
+class _Noise(NamedTuple):
+    """The variance of the noise in the model with an intercept for every pattern, NaN without any, and its freedom."""
+
+    variance: float
+    freedom: int
 
 
 class _Tested(NamedTuple):
@@ -88,7 +82,7 @@ class _Tested(NamedTuple):
 def factorial(
     values: pl.DataFrame, factors: Mapping[str, Sequence[str]], *, scale: Scale, order: int = 2, alpha: float = 0.05
 ) -> Factorial:
-    """Tests of the terms up to `order` (1 or 2), and the marginal means of their levels.
+    """Tests of the terms up to `order` (1 or 2), and the means of their levels.
 
     `values` has one row per run: seed, value, and one column of level names per factor (null if the axis does not
     apply). With the column status, notes say why runs are left out. `factors` gives the levels in order. Raises
@@ -99,43 +93,60 @@ def factorial(
         raise SpecError(f"effects are main effects (order 1) or with interactions of two axes (order 2); got {order!r}")
     kept = usable(values)
     y = response(kept["value"].cast(pl.Float64).to_numpy(), scale)
-    design = build(values, read_factors(values, factors), order=order)
+    design = build(values, read_factors(values, factors, kept), order=order, kept=kept)
     fitted = fit(design.matrix, y)
     rounding = _NO_NOISE * max(float(y.var()) if y.size else 0.0, 1e-300)
-    noise = fitted.variance if fitted.variance > rounding else math.nan
-    tested = [_test(design, term, fitted, y, _failed_unequally(values, term)) for term in design.tested]
-    fits, seeds = _fits(design, fitted, noise, y), kept["seed"].n_unique()
+    noise = _Noise(fitted.variance if fitted.variance > rounding else math.nan, fitted.freedom)
+    models = list(_models(design, fitted, y))
+    tested = [
+        _test(model, term, y, _failed_unequally(values, term))
+        for model, term in zip(models, design.tested, strict=True)
+    ]
+    seeds = kept["seed"].n_unique()
     return Factorial(
-        _frame(design.tested, tested, fits, len(y), alpha),
-        _marginal_means(design, fits, scale=scale, alpha=alpha),
-        or_null(math.sqrt(noise)),
+        _frame(design.tested, tested, noise, len(y), alpha),
+        _means(design.tested, models, noise, y, scale=scale, alpha=alpha),
+        or_null(math.sqrt(noise.variance)),
         len(y),
         seeds,
-        [*_left_out(values), *design.notes, *_doubts(fits, seeds, len(y))],
+        [*_left_out(values), *design.notes, *_doubts(noise, seeds, len(y))],
     )
 
 
-def _fits(design: Design, fitted: Fit, noise: float, y: Floats) -> _Fits:
+def _models(design: Design, fitted: Fit, y: Floats) -> Iterator[_Model]:
+    """The model beside each tested term of `design`, which `fitted` fits."""
     incomplete = [term for term in design.tested if term.without_runs]
-    matrix = design.matrix.copy()
-    for term in incomplete:
-        matrix[:, term.columns] = 0
-    return _Fits(fitted, noise, fit(matrix, y) if incomplete else fitted, incomplete)
+    fits: dict[bytes, tuple[Fit, Fit]] = {}
+    for term in design.tested:
+        own = design.merge_beside(term)
+        key = own.matrix[:, own.intercepts].tobytes()
+        if key not in fits:
+            matrix = own.matrix.copy()
+            for each in incomplete:
+                matrix[:, each.columns] = 0
+            whole = fitted if own is design else fit(own.matrix, y)
+            fits[key] = whole, fit(matrix, y) if incomplete else whole
+        yield _Model(own, *fits[key], incomplete, list(level_means(own, term)))
 
 
-def _test(design: Design, term: Term, fitted: Fit, y: Floats, failures: str) -> _Tested:
+def _test(model: _Model, term: Term, y: Floats, failures: str) -> _Tested:
+    design = model.design
     rows = np.eye(design.matrix.shape[1])[term.columns]
+    if len(term.factors) == 1 and model.means:
+        rows = np.array([each.row - model.means[0].row for each in model.means[1:]]).reshape(-1, rows.shape[1])
     notes = [f"no run with {each.name} {level} has a value" for each in term.factors for level in each.lost]
+    apart = name_apart(design, term)
+    notes += [*name_own_axes(design, term), *apart]
     aliased: list[str] = []
-    if rows.size and fitted.estimable(rows):
-        gain = wald(fitted, term.columns)
+    if rows.size and model.whole.estimable(rows):
+        gain = wald(model.whole, rows)
     else:
-        aliased = _find_aliased(design, term, fitted)
+        aliased = _find_aliased(design, term, model.whole)
         main = len(term.factors) == 1
         others = [each for each in design.terms if each is not term and not (main and term.axes <= each.axes)]
-        base = np.hstack([design.matrix[:, each.columns] for each in others])
+        base = np.hstack([design.matrix[:, each] for each in (*(each.columns for each in others), design.intercepts)])
         gain = compare_fits(base, design.matrix[:, term.columns], y)
-        notes += _because(design, term, gain, aliased)
+        notes += _because(design, term, gain, aliased, apart)
     return _Tested(gain, aliased, "; ".join([*notes, *([failures] if failures else [])]))
 
 
@@ -143,25 +154,26 @@ def _find_aliased(design: Design, term: Term, fitted: Fit) -> list[str]:
     """The terms, seeds among them, that take part in what is not estimable of this one."""
     own = fitted.null_space[term.columns]
     linked = np.abs(own @ fitted.null_space.T).max(0, initial=0) > 1e-7
-    return [each.name for each in design.terms[1:] if each.name != term.name and linked[each.columns].any()]
+    return [each.name for each in design.terms if each.name != term.name and linked[each.columns].any()]
 
 
-def _because(design: Design, term: Term, gain: Gain, aliased: Sequence[str]) -> list[str]:
+def _because(design: Design, term: Term, gain: Gain, aliased: Sequence[str], apart: Sequence[str]) -> list[str]:
     pairs = [each for each in design.tested if len(each.factors) == 2 and term.axes <= each.axes]
     missing = [combination for each in pairs for combination in each.without_runs]
-    told = [f"no run has {some(missing, _NAMED)}"] if missing else []
+    told = [f"no run has {some(missing, NAMED)}"] if missing else []
     if gain.freedom == 0:
-        return [*told, f"it cannot be told from {some(aliased, _NAMED)}" if aliased else "it has fewer than two levels"]
+        told += [f"it cannot be told from {some(aliased, NAMED)}"] if aliased else []
+        return told or ([] if apart else ["it has fewer than two levels"])
     if len(term.factors) == 2:
         return [*told, f"{gain.freedom} of {term.columns.stop - term.columns.start} degrees of freedom are tested"]
     without = [name for each in pairs if each.without_runs for name in sorted(each.axes - term.axes)]
-    return [*told, f"tested as if it had no interaction with {some(without, _NAMED)}" if without else "tested in part"]
+    return [*told, f"tested as if it had no interaction with {some(without, NAMED)}" if without else "tested in part"]
 
 
-def _frame(terms: Sequence[Term], tested: Sequence[_Tested], fits: _Fits, runs: int, alpha: float) -> pl.DataFrame:
-    df, left = np.array([each.gain.freedom for each in tested], dtype=float), fits.whole.freedom
+def _frame(terms: Sequence[Term], tested: Sequence[_Tested], noise: _Noise, runs: int, alpha: float) -> pl.DataFrame:
+    df, left = np.array([each.gain.freedom for each in tested], dtype=float), noise.freedom
     with np.errstate(invalid="ignore", divide="ignore"):
-        f = np.array([each.gain.squares for each in tested]) / df / fits.noise
+        f = np.array([each.gain.squares for each in tested]) / df / noise.variance
     f = np.where((df > 0) & np.isfinite(f), f, np.nan)
     p = special.fdtrc(df, left, f)
     orders = np.array([len(term.factors) for term in terms], dtype=int)
@@ -203,13 +215,13 @@ def _noncentrality(f: Floats, freedom: Floats, error_freedom: int, level: float)
     return np.where(np.isnan(f), np.nan, np.where(exceeds, low, 0.0))
 
 
-def _doubts(fits: _Fits, seeds: int, runs: int) -> Iterator[str]:
+def _doubts(noise: _Noise, seeds: int, runs: int) -> Iterator[str]:
     if seeds == 1:
         yield "there is one seed, so the noise is that of the interactions outside the model, if any are left"
-    if runs and math.isnan(fits.noise):
+    if runs and math.isnan(noise.variance):
         yield (
             "there are as many effects as runs, so nothing is left to judge the noise by: no tests, no intervals"
-            if fits.whole.freedom <= 0
+            if noise.freedom <= 0
             else "the runs do not differ beyond what the effects explain, so there is no noise to test against"
         )
 
@@ -247,60 +259,51 @@ def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
     return "; ".join(parts)
 
 
-def _marginal_means(design: Design, found: _Fits, *, scale: Scale, alpha: float) -> pl.DataFrame:
+def _means(
+    terms: Sequence[Term], models: Sequence[_Model], noise: _Noise, y: Floats, *, scale: Scale, alpha: float
+) -> pl.DataFrame:
     """One row per level of each axis and per combination of levels of each interaction in the model.
 
     `mean`, `low`, `high` are in the measure's unit; on the log scale a geometric mean, on the logit scale a mean of
-    odds. The t interval is about these seeds and is not corrected. A mean over a pair of levels without any run is
-    that of the model without their interaction; `note` says so. Means that the runs do not determine are null.
+    odds. The t interval is about these seeds and is not corrected. `own_mean` is the plain mean of the runs at the
+    level; `note` says where the mean is adjusted. A mean over a pair of levels without any run is that of the model
+    without their interaction. Means that the runs do not determine are null.
     """
     rows: list[tuple[object, ...]] = []
-    for term in design.tested:
-        for level, runs, row in _levels(design, term):
-            fit, weights, note = _choose(found, row)
-            if fit is None or (runs == 0 and len(term.factors) > 1):
-                rows.append((term.name, level, runs, None, None, None, "not estimable" if runs else "no run"))
+    for term, model in zip(terms, models, strict=True):
+        for each in model.means:
+            level, chosen = (
+                CROSS.join(name_levels(term, each.places)),
+                (model.design.codes[:, [*term.at]] == each.places).all(1),
+            )
+            own = or_null(back(float(y[chosen].mean()), scale)) if each.runs else None
+            fit, weights, note = _choose(model, each)
+            if fit is None or (each.runs == 0 and len(term.factors) > 1):
+                note = "not estimable" if each.runs else "no run"
+                rows.append((term.name, level, each.runs, None, None, None, own, note))
                 continue
             with np.errstate(over="ignore"):
-                numbers = [or_null(back(x, scale)) for x in _interval(found, fit, weights, alpha)]
-            rows.append((term.name, level, runs, *numbers, note))
+                numbers = [or_null(back(x, scale)) for x in _interval(noise, fit, weights, alpha)]
+            rows.append((term.name, level, each.runs, *numbers, own, note))
     return pl.DataFrame(rows, schema=MEANS, orient="row")
 
 
-def _interval(found: _Fits, fit: Fit, weights: Floats, alpha: float) -> tuple[float, float, float]:
+def _interval(noise: _Noise, fit: Fit, weights: Floats, alpha: float) -> tuple[float, float, float]:
     """An estimate and the ends of its t interval; NaN where nothing tells the noise."""
-    freedom = found.whole.freedom
-    quantile = float(special.stdtrit(freedom, 1 - alpha / 2)) if freedom > 0 else math.nan
+    quantile = float(special.stdtrit(noise.freedom, 1 - alpha / 2)) if noise.freedom > 0 else math.nan
     centre = float(weights @ fit.coefficients)
-    half = quantile * math.sqrt(max(found.noise * float(weights @ fit.covariance @ weights), 0.0))
+    half = quantile * math.sqrt(max(noise.variance * float(weights @ fit.covariance @ weights), 0.0))
     return centre, centre - half, centre + half
 
 
-def _choose(found: _Fits, row: Floats) -> tuple[Fit | None, Floats, str]:
+def _choose(model: _Model, mean: LevelMean) -> tuple[Fit | None, Floats, str]:
     """The fit in which a mean is estimable, its coefficients there, and what is assumed."""
-    if found.whole.estimable(row[None]):
-        return found.whole, row, ""
-    weights = row.copy()
-    for term in found.incomplete:
+    if model.whole.estimable(mean.row[None]):
+        return model.whole, mean.row, "adjusted" if mean.adjusted else ""
+    weights = mean.row.copy()
+    for term in model.incomplete:
         weights[term.columns] = 0
-    if not found.without.estimable(weights[None]):
+    if not model.without.estimable(weights[None]):
         return None, weights, ""
-    names = " and ".join(term.name for term in found.incomplete)
-    return found.without, weights, f"as if there were no {names}"
-
-
-def _levels(design: Design, term: Term) -> Iterator[tuple[str, int, Floats]]:
-    """Each combination of levels of the term's axes: its name, its runs, and its mean as a row of coefficients."""
-    parts = [each for each in design.tested if each.axes <= term.axes]
-    codings = {factor.name: contrasts(len(factor.levels)) for factor in term.factors}
-    for places in np.ndindex(*(len(factor.levels) for factor in term.factors)):
-        at = dict(zip((factor.name for factor in term.factors), places, strict=True))
-        row = np.zeros(design.matrix.shape[1])
-        row[0] = 1
-        for part in parts:
-            product = np.ones(1)
-            for factor in part.factors:
-                product = np.outer(product, codings[factor.name][at[factor.name]]).ravel()
-            row[part.columns] = product
-        here = np.logical_and.reduce([factor.codes == at[factor.name] for factor in term.factors])
-        yield CROSS.join(factor.levels[at[factor.name]] for factor in term.factors), int(here.sum()), row
+    names = " and ".join(term.name for term in model.incomplete)
+    return model.without, weights, f"adjusted, as if there were no {names}"

@@ -2,7 +2,8 @@
 
 Each seed that has all cells is fitted alone, by least squares. The effect of a level is its difference from the
 reference level of its axis, averaged over the other axes. If all axes have two levels, two of them also have an
-interaction: the difference of the differences. Effects of one kind share their alpha (Holm).
+interaction: the difference of the differences. Effects of one kind share their alpha (Holm). All variants together are
+compared with their baselines, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,24 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from store.statistics.design import CROSS, SEED, Design, build, check, contrasts, fit, read_factors, usable
+from grid.names import some
+from store.statistics.arms import Baseline, match_cells
+from store.statistics.design import (
+    CROSS,
+    NAMED,
+    ONE_LEVEL,
+    SEED,
+    Design,
+    Factor,
+    Term,
+    build,
+    check,
+    contrasts,
+    read_factors,
+    usable,
+)
+from store.statistics.least_squares import fit
+from store.statistics.level_means import EQUAL, level_means, name_apart, name_levels, name_own_axes
 from store.statistics.paired_differences import Floats, or_null, summarise, t_interval
 from store.statistics.power import detectable
 from store.statistics.scales import Scale, back, margin, percent, response, varies
@@ -25,10 +43,12 @@ EFFECTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("effect", "low", "high", "corrected_low", "corrected_high", "percent"), pl.Float64),
     **dict.fromkeys(("p", "p_holm", "detectable"), pl.Float64),
     "family": pl.Int64,
-    "verdict": pl.String,
+    **dict.fromkeys(("verdict", "note"), pl.String),
 }
-_EMPTY: Final = "{} of {} cells have no value on any seed, so differences between levels are those of the other cells"
-_SAMPLE: Final = "{} of {} seeds have a value of all {} cells; only these count for differences between levels"
+ALL: Final = "all variants"
+"""The axis of the row that compares all variants together with their baselines."""
+_EMPTY: Final = "{} of {} cells have no value on any seed, so differences between levels are those of the others: {}"
+_SAMPLE: Final = "{} of {} seeds have a value of all {} cells; only these count for differences between levels, not {}"
 _MIXED: Final = "these runs come from {} versions of the code, so differences between levels have no verdict"
 
 
@@ -55,33 +75,95 @@ def seed_contrasts(
     Raises SpecError: a column is missing, or a value does not fit the scale.
     """
     check(values, [*factors, "cell"])
-    known, every, planned = usable(values), values["cell"].n_unique(), values[SEED].n_unique()
-    cells = known["cell"].n_unique()
-    kept = known.filter(pl.col("cell").n_unique().over(SEED) == cells).sort(SEED, "cell")
-    seeds = kept[SEED].unique(maintain_order=True).to_list()
-    notes = [] if cells == every else [_EMPTY.format(every - cells, every)]
-    notes += [] if len(seeds) == planned else [_SAMPLE.format(len(seeds), planned, cells)]
-    first = kept.head(cells)
-    read = read_factors(first, factors)
-    if not read:
-        return SeedContrasts(pl.DataFrame(schema=EFFECTS), seeds, notes)
-    y = response(kept["value"].cast(pl.Float64).to_numpy(), scale).reshape(len(seeds), cells)
-    codes = set(kept["code"]) if "code" in kept.columns else set()
-    notes += [_MIXED.format(len(codes))] if len(codes) > 1 else []
-    crossed = len(read) > 1 and all(len(factor.levels) == 2 for factor in read)
+    sample = _complete(values)
+    notes = [*sample.notes]
+    if not sample.seeds:
+        return SeedContrasts(pl.DataFrame(schema=EFFECTS), [], notes)
+    first = sample.kept.head(sample.cells)
+    read = read_factors(values, factors, first)
+    y, rule = sample.units(scale), _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1)
+    varying = [factor for factor in read if factor.varies]
+    crossed = len(varying) > 1 and all(len(factor.levels) == 2 for factor in varying)
     rows: list[tuple[object, ...]] = []
     for order in (1, 2) if crossed else (1,):
-        found = list(_estimate(build(first, read, order=order), y, order))
-        rows += _judge(found, y, _Rule(scale, better, margin(rope, scale), alpha, mixed=len(codes) > 1))
+        design = build(values, read, order=order, kept=first)
+        found = list(_estimate(design, y, order))
+        rows += _judge(found, y, rule)
+        notes += [note for note in design.notes if note not in notes]
+        if order == 1:
+            rows += _left_out(read, len(found))
     effects = pl.DataFrame(rows, schema=EFFECTS, orient="row")
-    claims = not effects.filter(pl.col("verdict").is_in(["better", "worse", "real, size unproven"])).is_empty()
-    return SeedContrasts(effects, seeds, [*notes, few("seeds")] if claims and len(seeds) < ROBUST_PAIRS else notes)
+    notes += _say_notes(effects)
+    return SeedContrasts(effects, sample.seeds, [*notes, *_caution(effects, sample.seeds)])
+
+
+def variants_together(
+    values: pl.DataFrame, baseline: Baseline, *, scale: Scale, better: Better, rope: float, alpha: float = 0.05
+) -> SeedContrasts:
+    """Compare the mean of all variants with that of their baselines: a row of order 0, or none for a single variant.
+
+    `values` has the columns seed, value, cell, label. Raises as `seed_contrasts` does, and NotFoundError for a baseline
+    that is no cell.
+    """
+    check(values, ["cell", "label"])
+    bases, sample = match_cells(values["cell"].unique(maintain_order=True).to_list(), baseline), _complete(values)
+    place = {cell: at for at, cell in enumerate(sample.kept["cell"].head(sample.cells))}
+    pairs = [(place[cell], place[base]) for cell, base in bases.items() if cell in place and base in place]
+    notes = [*sample.notes]
+    if len(bases) < 2 or len(pairs) < 2 or not sample.seeds:
+        return SeedContrasts(pl.DataFrame(schema=EFFECTS), sample.seeds, notes)
+    y, (ours, theirs) = sample.units(scale), zip(*pairs, strict=True)
+    labels = dict(values.select("cell", "label").iter_rows())
+    named = sorted({labels[base] for base in bases.values()})
+    about = (ALL, f"{len(pairs)} cells", named[0] if len(named) == 1 else "their baselines", 0)
+    estimate = _Estimate(about, (y[:, ours] - y[:, theirs]).mean(1), float(y[:, theirs].mean()), "")
+    rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1)
+    effects = pl.DataFrame([*_judge([estimate], y, rule)], schema=EFFECTS, orient="row")
+    return SeedContrasts(effects, sample.seeds, [*notes, *_caution(effects, sample.seeds)])
+
+
+class _Sample(NamedTuple):
+    """The runs of the seeds that have a value of every cell that has any, by seed and cell."""
+
+    kept: pl.DataFrame
+    cells: int
+    seeds: list[int]
+    codes: int  # versions of the code
+    notes: list[str]
+
+    def units(self, scale: Scale) -> Floats:
+        """The values in analysis units, [seeds, cells]."""
+        values = self.kept["value"].cast(pl.Float64).to_numpy()
+        return response(values, scale).reshape(len(self.seeds), self.cells)
+
+
+def _complete(values: pl.DataFrame) -> _Sample:
+    known, every = usable(values), values["cell"].unique(maintain_order=True).to_list()
+    present, planned = set(known["cell"]), values[SEED].unique(maintain_order=True).to_list()
+    kept = known.filter(pl.col("cell").n_unique().over(SEED) == len(present)).sort(SEED, "cell")
+    seeds, notes = kept[SEED].unique(maintain_order=True).to_list(), []
+    if len(present) < len(every):
+        labels = dict(zip(values["cell"], values["label" if "label" in values.columns else "cell"], strict=True))
+        lost = [str(labels[cell]) for cell in every if cell not in present]
+        notes.append(_EMPTY.format(len(lost), len(every), some(lost, NAMED)))
+    if len(seeds) < len(planned):
+        lost = [str(seed) for seed in planned if seed not in seeds]
+        notes.append(_SAMPLE.format(len(seeds), len(planned), len(present), some(lost, NAMED)))
+    codes = set(kept["code"]) if "code" in kept.columns else set()
+    notes += [_MIXED.format(len(codes))] if len(codes) > 1 else []
+    return _Sample(kept, len(present), seeds, len(codes), notes)
+
+
+def _caution(effects: pl.DataFrame, seeds: Sequence[int]) -> list[str]:
+    claims = effects["verdict"].is_in(["better", "worse", "real, size unproven"]).any()
+    return [few("seeds")] if claims and len(seeds) < ROBUST_PAIRS else []
 
 
 class _Estimate(NamedTuple):
     about: tuple[str, str, str, int]  # names of the axis, the level and the reference level; the order of the term
     effects: Floats  # one per seed; NaN if the cells cannot tell
     base: float  # mean in analysis units of the cells at the reference level
+    note: str
 
 
 class _Rule(NamedTuple):
@@ -93,24 +175,58 @@ class _Rule(NamedTuple):
 
 
 def _estimate(design: Design, y: Floats, order: int) -> Iterator[_Estimate]:
-    inverse, model = np.linalg.pinv(design.matrix), fit(design.matrix, y[0])
     for term in design.tested:
         if len(term.factors) != order:
             continue
-        steps = [contrasts(len(factor.levels)) for factor in term.factors]
+        beside = design.merge_beside(term)
+        inverse, model = np.linalg.pinv(beside.matrix), fit(beside.matrix, y[0])
         reference = np.logical_and.reduce([factor.codes == 0 for factor in term.factors])
         base = float(y[:, reference].mean()) if reference.any() else np.nan
-        for places in product(*(range(1, len(factor.levels)) for factor in term.factors)):
-            weights = np.zeros(design.matrix.shape[1])
-            changes = [step[place] - step[0] for step, place in zip(steps, places, strict=True)]
-            weights[term.columns] = reduce(np.kron, changes)
-            level, against = (
-                CROSS.join(factor.levels[at] for factor, at in zip(term.factors, each, strict=True))
-                for each in (places, [0] * order)
-            )
-            known = model.estimable(weights[None])
-            effects = y @ (weights @ inverse) if known else np.full(len(y), np.nan)
-            yield _Estimate((term.name, level, against, order), effects, base)
+        for places, weights, note in _contrast(beside, term):
+            level, against = (CROSS.join(name_levels(term, each)) for each in (places, (0,) * order))
+            if not model.estimable(weights[None]):
+                why = "; ".join(name_apart(beside, term)) or "the cells cannot tell it from other axes"
+                yield _Estimate((term.name, level, against, order), np.full(len(y), np.nan), base, why)
+                continue
+            yield _Estimate((term.name, level, against, order), y @ (weights @ inverse), base, note)
+
+
+def _contrast(design: Design, term: Term) -> Iterator[tuple[tuple[int, ...], Floats, str]]:
+    """The places of each level but the reference, its difference from that in coefficients, and what is to be said."""
+    if len(term.factors) == 1:
+        told, means = name_own_axes(design, term), [*level_means(design, term)]
+        for each in means[1:]:
+            row = each.row - means[0].row
+            own = each.own - means[0].own
+            adjusted = [] if np.allclose(row, own, rtol=0, atol=EQUAL) else ["adjusted"]
+            yield each.places, row, "; ".join([*adjusted, *told])
+        return
+    steps = [contrasts(len(factor.levels)) for factor in term.factors]
+    for places in product(*(range(1, len(factor.levels)) for factor in term.factors)):
+        row = np.zeros(design.matrix.shape[1])
+        row[term.columns] = reduce(np.kron, [step[at] - step[0] for step, at in zip(steps, places, strict=True)])
+        yield places, row, ""
+
+
+def _left_out(factors: Sequence[Factor], family: int) -> Iterator[tuple[object, ...]]:
+    """Rows of EFFECTS for levels without a value, and for axes with one level."""
+    for factor in factors:
+        reasons = [(level, "no run has a value") for level in factor.lost]
+        if not factor.varies:
+            reasons = [(level, ONE_LEVEL) for level in (*factor.levels, *factor.lost)]
+        for level, why in reasons:
+            against = factor.levels[0] if factor.varies and factor.levels else None
+            yield factor.name, level, against, 1, 0, *[None] * 9, family, "no verdict", why
+
+
+def _say_notes(effects: pl.DataFrame) -> list[str]:
+    """Say which levels have no effect, and why; and of others what is to be said."""
+    found = effects.filter(~pl.col("note").is_in(["", ONE_LEVEL]))
+    groups = found.group_by("factor", pl.col("effect").is_null(), "note", maintain_order=True).agg("level")
+    return [
+        f"{factor} {some(levels, NAMED)}{' left out' if lost else ''}: {why}"
+        for factor, lost, why, levels in groups.iter_rows()
+    ]
 
 
 def _judge(found: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[tuple[object, ...]]:
@@ -127,4 +243,4 @@ def _judge(found: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[tuple
     for at, each in enumerate(found):
         numbers = [summary.mean[at], *(end[at] for end in intervals)]
         numbers += [percent(summary.mean[at], back(each.base, rule.scale), rule.scale), p[at], p_holm[at], sizes[at]]
-        yield *each.about, each.effects.size, *map(or_null, numbers), len(found), str(words[at])
+        yield *each.about, each.effects.size, *map(or_null, numbers), len(found), str(words[at]), each.note

@@ -20,10 +20,12 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, ablate: Callable) -> None:
     said = ablate("effects", "--campaign", campaign)
     lines = said.out.splitlines()
-    assert lines[1].startswith("against operator=softmax, gate=head, averaged over the other axes, less than 5 %")
-    assert lines[2].startswith("4 seeds with one value each")
-    assert sorted(line.split()[0] for line in lines[5:8]) == ["gate", "gate", "operator"]
-    assert [line.split()[0] for line in lines[11:13]] == ["operator", "gate"]
+    assert lines[1].startswith("all variants: the mean of 5 cells against softmax · head")
+    assert lines[3].startswith("4 seeds with one value each")
+    shown = [line.split()[:2] for line in lines[6:10]]
+    assert shown[0] == ["all", "variants"]
+    assert [name for name, _ in shown[1:]] in (["gate", "gate", "operator"], ["operator", "gate", "gate"])
+    assert [line.split()[0] for line in lines[13:15]] == ["operator", "gate"]
     assert "operator × gate" not in said.out
     sample, caution, left_out = said.err.splitlines()
     assert sample.startswith("ablate: 4 of 5 seeds have a value of all 6 cells; only these count")
@@ -36,12 +38,22 @@ def test_programs_get_json_with_all_digits_and_csv(campaign: Path, ablate: Calla
     found = json.loads(ablate("effects", "--json", "--interactions", "--campaign", campaign).out)
     assert found["schema"] == "ablate/effects/1"
     assert [row["term"] for row in found["data"]["terms"]] == ["operator", "gate", "operator × gate"]
-    assert [row["level"] for row in found["data"]["effects"]] == ["SSA", "constant", "layer"]
+    levels = {row["level"]: row for row in found["data"]["effects"]}
+    assert set(levels) == {"5 cells", "SSA", "constant", "layer"}
+    by_axis = [row["factor"] for row in found["data"]["effects"]]
+    assert [*dict.fromkeys(by_axis)] == [name for at, name in enumerate(by_axis) if name not in by_axis[at - 1 : at]]
+    for sort, key in (("plan", None), ("p", "p_holm"), ("effect", "effect")):
+        rows = json.loads(ablate("effects", "--json", "--sort", sort, "--campaign", campaign).out)["data"]["effects"]
+        gate = [row for row in rows if row["factor"] == "gate"]
+        expected = [levels["constant"], levels["layer"]]
+        assert gate == (expected if key is None else sorted(expected, key=lambda row: row[key]))
+    other = json.loads(ablate("effects", "--json", "--measure", "loss", "--campaign", campaign).out)["data"]
+    assert other["effects"][0]["effect"] != found["data"]["effects"][0]["effect"]
     assert found["data"]["seeds"] == [0, 2, 3, 4]
     assert found["warnings"][-1] == "1 of 30 planned runs are left out: 1 failed"
     lines = ablate("effects", "--csv", "--campaign", campaign).out.splitlines()
     assert lines[0].startswith("factor,level,against,order,n,effect,low,high,corrected_low")
-    assert len(lines) == 4
+    assert len(lines) == 5
 
 
 def test_two_levels_show_pairs_of_axes_within_80_columns(

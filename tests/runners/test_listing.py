@@ -207,7 +207,7 @@ def test_a_pareto_set_is_sorted_in_the_order_of_the_plan(campaign: Path, ablate:
     assert first == ["softmax · 0.0001", *(row["label"] for row in best if row["label"] != "softmax · 0.0001")]
 
 
-def test_failures_of_a_query_and_effects_of_all_cells(long_campaign: Path, ablate: Callable) -> None:
+def test_failures_and_effects_of_a_query(long_campaign: Path, ablate: Callable) -> None:
     def kinds(*words: str) -> list[tuple[str, int]]:
         found = json.loads(ablate("failures", *words, "--json", "--campaign", long_campaign).out)["data"]["failures"]
         return sorted((each["reason"], each["n"]) for each in found)
@@ -216,8 +216,12 @@ def test_failures_of_a_query_and_effects_of_all_cells(long_campaign: Path, ablat
     assert kinds("operator=SSA") == [("out_of_memory", 5)]
     assert kinds("operator=SSA", f"model={MODELS[0]}", "--grid", "quickstart") == [("out_of_memory", 1)]
     ablate("failures", "operator=SSB", "--campaign", long_campaign, code=3)
-    said = ablate("effects", "operator=SSA", "--campaign", long_campaign, code=2).err
-    assert said.startswith("ablate: effects are averages over all cells of the grid; leave 'operator=SSA' out")
+    words = ("effects", "operator=SSA", "seed<4", "--json", "--campaign", long_campaign)
+    found = json.loads(ablate(*words).out)["data"]
+    assert "operator" not in {row["term"] for row in found["terms"]}
+    assert max(found["seeds"]) < 4
+    ablate("effects", "seed<none", "--campaign", long_campaign, code=2)
+    ablate("effects", "seed>99", "--campaign", long_campaign, code=3)
 
 
 def test_what_is_printed_is_what_was_computed(campaign: Path, ablate: Callable) -> None:

@@ -5,12 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from synthetic import write_campaign, write_grid
+from scipy import stats
+from synthetic import publish_grid, write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
 from store.analysis.effects import analysis, effects
+from store.analysis.grid_results import read
+from store.statistics import variants_together
 from store.store import Store
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
 
@@ -30,7 +36,7 @@ def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_ar
         failed={("softmax · layer", 3): "diverged"},
     )
     with Store.open(campaign.root) as store:
-        found = effects(store, "quickstart").effects
+        found = effects(store, "quickstart").effects.filter(order=1)
     assert found.select("factor", "level", "against", "n").rows() == [
         ("operator", "SSA", "softmax", 3),
         ("seed", "constant", "head", 3),
@@ -94,3 +100,82 @@ def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_pat
     assert both.means.filter(term="seed")["level"].to_list() == ["head", "constant", "layer"]
     means = dict(both.means.filter(term="operator × seed").select("level", "mean").iter_rows())
     assert math.log(means["SSA × layer"] / means["softmax × layer"]) == pytest.approx(0.5, abs=0.03)
+
+
+def write_union(root: Path, **more: Any) -> Path:
+    """`(operator {softmax, SSA} x placement, but not for softmax) | (lr, which is bad)`, and a grid of one lr."""
+    levels = [
+        ("softmax", None, None),
+        ("SSA", "all", None),
+        ("SSA", "top", None),
+        (None, None, "1e-5"),
+        (None, None, "3e-5"),
+    ]
+    shift = {"softmax": 0.0, "all": -0.03, "top": 0.01, "1e-5": 0.6, "3e-5": 0.55}
+    campaign = write_campaign(
+        root,
+        operators=("softmax", "SSA", "Integral", "linear", "cosine"),
+        effect=lambda axes: shift[PLACES[axes["operator"]]],
+        noise=0.02,
+        **more,
+    )
+    names = dict(zip(("softmax", "SSA", "Integral", "linear", "cosine"), levels, strict=True))
+    axes = dict(zip(("operator", "placement", "lr"), zip(*levels, strict=True), strict=True))
+    header = {
+        **campaign.header,
+        "axes": [
+            {"name": name, "path": name, "labels": [*dict.fromkeys(level for level in of if level)]}
+            for name, of in axes.items()
+        ],
+    }
+    lines = [{**line, "axes": dict(zip(axes, names[line["axes"]["operator"]], strict=True))} for line in campaign.lines]
+    publish_grid(campaign.layout, header, lines)
+    return root
+
+
+PLACES = {"softmax": "softmax", "SSA": "all", "Integral": "top", "linear": "1e-5", "cosine": "3e-5"}
+
+
+def test_a_grid_of_a_union_does_not_move_the_levels_of_another(tmp_path: Path) -> None:
+    """SSA is 1 % better than softmax, and runs with another learning rate 80 % worse than both."""
+    with Store.open(write_union(tmp_path)) as store:
+        found, tested = effects(store, "quickstart"), analysis(store, "quickstart")
+        runs = store.final("quickstart", "mse", store.grid("quickstart")["measure"]["point"])
+    own = [math.log(value) for value in runs.filter(label="softmax")["value"]]
+    softmax = tested.means.filter(term="operator", level="softmax").row(0, named=True)
+    assert softmax["mean"] == pytest.approx(math.exp(sum(own) / len(own)))
+    assert (softmax["mean"], softmax["note"]) == (pytest.approx(softmax["own_mean"]), "")
+    ssa = found.effects.filter(factor="operator", level="SSA").row(0, named=True)
+    assert ssa["effect"] == pytest.approx(-0.01, abs=0.03)
+    assert ssa["p_holm"] > 0.05
+    assert ssa["n"] == 5
+    assert tested.terms.filter(term="operator")["p"][0] > 0.05
+    together = found.effects.filter(order=0).row(0, named=True)
+    assert together["effect"] == pytest.approx((-0.03 + 0.01 + 0.6 + 0.55) / 4, abs=0.03)
+    assert (together["level"], together["against"], together["verdict"]) == ("4 cells", "softmax", "worse")
+
+
+def test_a_query_leaves_its_runs_and_the_baselines_of_all_variants(tmp_path: Path) -> None:
+    with Store.open(write_union(tmp_path)) as store:
+        kept = store.sql("SELECT cell, seed FROM grid_trial WHERE label IN ('SSA', 'Integral') AND seed < 4")
+        found = effects(store, "quickstart", only=kept)
+    assert found.effects.select("factor", "level", "n").rows() == [
+        ("all variants", "2 cells", 4),
+        ("placement", "top", 4),
+    ]
+    assert any(note.startswith("operator left out") for note in found.notes)
+
+
+def test_all_variants_of_the_published_grid_together_are_worse_than_softmax() -> None:
+    """192 cells are each undecided; the one contrast is not."""
+    result = read(RESULTS / "principled", "design-cpu")
+    measure = result.measure()
+    rule = {name: getattr(measure, name) for name in ("scale", "better", "rope", "alpha")}
+    runs = result.runs(measure)
+    row = variants_together(runs, result.baselines, **rule).effects.row(0, named=True)
+    assert [round(row[name], 3) for name in ("effect", "low", "high", "p")] == [0.066, 0.009, 0.123, 0.028]
+    base = runs.filter(cell=result.baselines).sort("seed")["value"].to_numpy()
+    others = runs.filter(pl.col("cell") != result.baselines).group_by("seed").agg(pl.col("value").mean()).sort("seed")
+    test = stats.ttest_rel(others["value"].to_numpy(), base)
+    assert (row["level"], row["n"]) == ("192 cells", 8)
+    assert (row["p"], row["low"]) == pytest.approx((test.pvalue, test.confidence_interval(0.95).low))

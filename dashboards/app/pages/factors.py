@@ -134,6 +134,7 @@ def _map_controls(view: PageView) -> list[Control]:
 
 _CURVES: Final = Pick("Compare curves", "curves", "run")
 _MOST_COLUMNS: Final = 800  # coefficients of interactions; more take minutes to estimate
+_TOO_MANY: Final = f"pairs of axes left out: their interactions have more than {_MOST_COLUMNS} coefficients"
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
@@ -154,7 +155,8 @@ def analyse(view: PageView) -> Factorial:
     about, measure = grid_of(view), measures.judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
     few = sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_COLUMNS
-    return analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
+    found = analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
+    return found if few else found._replace(notes=[*found.notes, _TOO_MANY])
 
 
 @memoise
@@ -166,10 +168,12 @@ def level_effects(view: PageView) -> SeedContrasts | None:
 def show_effects(view: PageView) -> SlotContent:
     """Draw the effects of the levels of each axis."""
     measure, found = measures.judged_by(view), level_effects(view)
-    if found is None or found.effects.is_empty():
+    if found is None or found.effects["effect"].drop_nulls().is_empty():
         why = join_sentences(found.notes) if found else ""
+        if found is not None and found.seeds:
+            return SlotContent(message=f"These cells show no effect of an axis.{why}")
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
-    caption = effects_words(measure, measures.unit(view), [*found.notes, *analyse(view).notes])
+    caption = effects_words(measure, measures.unit(view), [*dict.fromkeys([*found.notes, *analyse(view).notes])])
     if forest.is_cut(found.effects.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
     figure = forest.draw_effects(found.effects, measure, measures.unit(view))

@@ -51,7 +51,7 @@ def _lead(view: PageView) -> SlotContent:
     on_factors = view._replace(address=FactorsAddress(grid=view.address.grid))
     levels, _ = catch_user_error(lambda: level_effects(on_factors))
     axes, leads = "", False
-    if levels is not None and levels.effects["factor"].n_unique() > 1:
+    if levels is not None and levels.effects.filter(order=1)["factor"].n_unique() > 1:
         axes, leads = rank_axes(levels.effects, measure), lead_by_axes(levels.effects, found)
     shown = show_effects(on_factors) if leads else differences_of(_as_compare(view))
     answer = f"{axes}\n{best}" if leads else f"{best}\n{axes}".strip()

@@ -9,8 +9,9 @@ import pytest
 from scipy import special, stats
 
 from grid.errors import SpecError
-from store.statistics.design import build, fit, read_factors, wald
+from store.statistics.design import build, read_factors
 from store.statistics.factorial import Factorial, factorial, omega_interval, partial_omega_squared
+from store.statistics.least_squares import fit, wald
 
 AXES = {"gate": ["constant", "head", "query"], "sink": ["off", "on"], "norm": ["l1", "l2", "sum"]}
 GATE = {"constant": 0.3, "head": -0.1, "query": -0.2}
@@ -117,11 +118,16 @@ def test_one_axis_of_two_levels_is_the_paired_t_test() -> None:
 
 
 def test_planted_means_are_recovered_although_cells_are_missing() -> None:
-    values = runs(1e-6).filter(~((pl.col("gate") == "query") & (pl.col("sink") == "off") & (pl.col("norm") != "l1")))
-    values = values.sample(40, seed=7)
+    every = runs(1e-6)
+    lost = (pl.col("gate") == "query") & (pl.col("sink") == "off") & (pl.col("norm") != "l1")
+    drawn = pl.Series(np.random.default_rng(7).random(every.height) < 0.15)
+    planned = every.with_columns(value=pl.when(lost | drawn).then(None).otherwise("value"))
+    values = planned.drop_nulls("value")
     plain = values.filter(gate="query")["value"].mean() - values["value"].mean()
     assert abs(plain - GATE["query"]) > 0.05, "plain means must fail here, or nothing is shown"
-    found = factorial(values, AXES, scale="linear")
+    found = factorial(planned, AXES, scale="linear")
+    assert mean(found, "gate", "query")["note"] == "adjusted"
+    assert mean(found, "gate", "query")["own_mean"] == pytest.approx(values.filter(gate="query")["value"].mean())
     middle = MEAN + values["seed"].unique().mean()
     for level, effect in GATE.items():
         assert mean(found, "gate", level)["mean"] == pytest.approx(middle + effect, abs=1e-5)
@@ -144,7 +150,9 @@ def test_a_pair_of_levels_without_runs_is_named_and_nothing_is_made_up_for_it() 
         None,
         "no run",
     )
-    assert mean(found, "norm", "l1")["note"] == "as if there were no gate × sink"
+    own = values.filter(norm="l1")["value"].mean()  # an average over the combinations that are planned
+    assert (mean(found, "norm", "l1")["mean"], mean(found, "norm", "l1")["note"]) == (pytest.approx(own), "")
+    assert mean(found, "gate", "head")["note"] == "adjusted, as if there were no gate × sink"
     assert mean(found, "gate × sink", "query × on")["note"] == ""
 
 
@@ -262,7 +270,7 @@ def simulated(noise: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarr
     `noise` [REPS, runs]; linear in the data, so one inverse serves all grids (the code itself gives it, by columns).
     """
     values = runs()[np.flatnonzero(keep)]
-    design = build(values, read_factors(values, AXES), order=2)
+    design = build(values, read_factors(values, AXES, values), order=2, kept=values)
     whole = fit(design.matrix, values["value"].to_numpy())
     y = values["value"].to_numpy() + noise[:, keep]
     beta = y @ design.matrix @ whole.covariance
@@ -274,8 +282,8 @@ def simulated(noise: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarr
     gate = next(term for term in design.tested if term.name == "gate")
     first = beta[:, gate.columns.start]
     error = np.sqrt(variance * whole.covariance[gate.columns.start, gate.columns.start])
-    one = fit(design.matrix, y[0])
-    assert f[0][0] == pytest.approx(wald(one, gate.columns).squares / 2 / one.variance), "the simulation runs this code"
+    one, rows = fit(design.matrix, y[0]), np.eye(design.matrix.shape[1])[gate.columns]
+    assert f[0][0] == pytest.approx(wald(one, rows).squares / 2 / one.variance), "the simulation runs this code"
     return np.array(f), first, error, np.array([whole.freedom])
 
 

@@ -113,11 +113,13 @@ def test_only_seeds_with_all_cells_count_and_the_note_says_how_many() -> None:
     found = contrasts(some)
     assert found.effects.equals(contrasts(values.filter(pl.col("seed") != 2)).effects)
     assert found.seeds == [0, 1, 3, 4, 5]
-    assert found.notes == ["5 of 6 seeds have a value of all 6 cells; only these count for differences between levels"]
+    said = "5 of 6 seeds have a value of all 6 cells; only these count for differences between levels, not 2"
+    assert found.notes == [said]
     gone = values.with_columns(value=pl.when(pl.col("cell") == "head on").then(None).otherwise(pl.col("value")))
     without = contrasts(gone)
     assert without.seeds == list(range(6))
     assert without.notes[0].startswith("1 of 6 cells have no value on any seed")
+    assert without.notes[0].endswith(": head on")
     assert without.effects.equals(contrasts(values.filter(pl.col("cell") != "head on")).effects)
     apart = values.with_columns(value=pl.when((pl.col("seed") < 3) == (pl.col("sink") == "on")).then(pl.col("value")))
     assert contrasts(apart).effects.is_empty()
