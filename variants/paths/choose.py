@@ -60,7 +60,7 @@ def _slower_than_triton(operator: Operator, case: Case) -> str | None:
 PATHS = (
     Path("sdpa", sdpa.cannot, _nothing, _slower_than_triton, sdpa.run),
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
-    Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
+    Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run, version=2),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
     Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
