@@ -15,7 +15,7 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
     layout.check_store()
     make_directory(layout.store)
     with disk_errors("open", layout.ingest_lock):
-        descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     held = False
     try:
         with disk_errors("lock", layout.ingest_lock), suppress(BlockingIOError):  # or the file system has no locks

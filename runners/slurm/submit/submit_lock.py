@@ -18,7 +18,7 @@ def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[None]:
     path = layout.submissions / ".lock"
     make_directory(path.parent)
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise environment_problem("write", path, error) from error
     try:
