@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grid.errors import StoreError
-from store.files.atomic import environment_problem, is_temporary, read_bytes, retry_io, write_atomic
+from store.files.atomic import (
+    OF_THE_DISK,
+    disk_errors,
+    environment_problem,
+    is_temporary,
+    read_bytes,
+    retry_io,
+    write_atomic,
+)
 from store.files.layout import Layout
 from store.files.trial_status import TrialState
 
@@ -119,7 +127,9 @@ def read_checkpoint(path: Path) -> Saved:
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} has gone; the one before it is used") from error
     except OSError as error:
-        raise environment_problem("read", path, error) from error
+        if error.errno in OF_THE_DISK:
+            raise environment_problem("read", path, error) from error
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); it is not used") from error
     if _hash(data) != named["blake2b"]:
         raise CheckpointError(f"{path} does not have the hash in its name: it was torn or altered; it is not used")
     try:
@@ -128,7 +138,10 @@ def read_checkpoint(path: Path) -> Saved:
         raise CheckpointError(f"{path} holds more than tensors and plain data ({error}); it is not used") from error
     if not isinstance(found, dict) or found.get("schema") != CHECKPOINT_SCHEMA:
         raise CheckpointError(f"{path} is not a checkpoint of version {CHECKPOINT_SCHEMA}; it is not used")
-    return Saved(found["trial"], int(found["step"]), dict(found["state"]))
+    try:
+        return Saved(found["trial"], int(found["step"]), dict(found["state"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} lacks a part of a checkpoint ({error!r}); it is not used") from error
 
 
 def newest_checkpoint(
@@ -155,6 +168,15 @@ def newest_checkpoint(
         else:
             break
     return None, [*remarks, "training starts from the beginning"] if remarks else []
+
+
+def set_aside(layout: Layout, trial: str, checkpoint: Checkpoint) -> None:
+    """Rename the files of a checkpoint that does not fit its trial, so that the one before it is used."""
+    directory = layout.checkpoint(trial, checkpoint.attempt)
+    for path in _files(directory):
+        if _step(path) == checkpoint.step:
+            with disk_errors("rename", path):
+                path.rename(f"{path}.unfit")
 
 
 def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], bool] = lambda _: True) -> int:

@@ -5,6 +5,7 @@ Worker processes import it by reference, as `toy_faults:<name>`.
 
 import errno
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -152,6 +153,15 @@ def unprintable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResul
     """Each seed fails with an error of `ERRORS`; seeds beyond succeed."""
     if trial.seed < len(ERRORS):
         raise ERRORS[trial.seed]()
+    return toy_training.train(trial, surroundings)
+
+
+def deleting(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
+    """The first attempt of each trial of seed 1 is deleted while it trains."""
+    place: Path = surroundings.log.parent  # type: ignore[attr-defined]
+    if trial.seed == 1 and not place.parent.with_suffix(".deleted").exists():
+        place.parent.with_suffix(".deleted").touch()
+        shutil.rmtree(place)
     return toy_training.train(trial, surroundings)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,17 @@ from runners.attempts.system_load import SystemLoad
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
-from runners.training.training_context import TrainingContext, TrainingResult
-from store.files.atomic import Durable, environment_problem, read_json, retry_io, write_atomic, write_json
+from runners.training.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
+from store.files.atomic import (
+    OF_THE_DISK,
+    Durable,
+    environment_problem,
+    read_json,
+    retry_io,
+    temporary_name,
+    write_atomic,
+    write_json,
+)
 from store.files.attempts import Heartbeat, end_record, write_end
 from store.files.code_versions import of_paths
 from store.files.layout import Layout
@@ -83,10 +93,31 @@ class Watch(NamedTuple):
 
 
 class LeaseLost(Exception):
-    """Another process took over the trial, since this one sent no heartbeat."""
+    """Another process took over the trial, since this one sent no heartbeat; or somebody deleted the attempt."""
 
     def __init__(self) -> None:
         super().__init__("another worker took this trial over")
+
+
+def is_of_one_trial(error: BaseException, layout: Layout) -> bool:
+    """Return True if a fault concerns the paths of a trial alone: its campaign can be written.
+
+    A disk that is full or away concerns all trials, although a few bytes may fit.
+    """
+    causes: list[BaseException] = []
+    while error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error
+    met = next((each for each in causes if isinstance(each, OSError)), None)
+    if met is None or met.errno in OF_THE_DISK or not str(met.filename).startswith(f"{layout.trials}{os.sep}"):
+        return False
+    probe = layout.trials / temporary_name("probe")
+    try:
+        probe.write_bytes(bytes(4096))
+        probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 @final
@@ -110,8 +141,12 @@ class Attempt(TrainingContext):
         self._cost: dict[str, float] = {}
         self._inherited: Written | None = {}
         """Rows in shards of the attempts that this one resumes; None if an earlier release did not say."""
+        self._unfit: Exception | None = None
         if mine.checkpoint is not None:
-            self._take_over_rows(mine.checkpoint.state)
+            try:
+                self._take_over_rows(mine.checkpoint.state)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                self._unfit = error
         self._heartbeat = Heartbeat(layout.heartbeat(self._trial, self.number), float(mine.start["heartbeat_s"]))
 
     def __enter__(self) -> "Attempt":
@@ -219,6 +254,8 @@ class Attempt(TrainingContext):
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         checkpoint, self._checkpoint = self._checkpoint, None  # drop the reference: it may be as large as the model
+        if self._unfit is not None:
+            raise UnfitCheckpoint(f"its rows cannot be read ({self._unfit})") from self._unfit
         return (checkpoint.step, checkpoint.state) if checkpoint else None
 
     def _take_over_rows(self, state: dict[str, Any]) -> None:
@@ -278,9 +315,11 @@ class Attempt(TrainingContext):
         self._require_own_record()
 
     def _require_own_record(self) -> None:
-        """Raise `LeaseLost` if this attempt was deleted and another one has its number."""
+        """Raise `LeaseLost` if this attempt was deleted, also if another one has its number."""
         path = self._layout.start(self._trial, self.number)
-        require_there(path)
+        if not is_there(path):
+            require_there(self._layout.manifest(self._start["submission"]))
+            raise LeaseLost
         try:
             with _unwritable():
                 start = read_json(path)

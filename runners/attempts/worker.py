@@ -16,18 +16,18 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, final
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
+from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, is_of_one_trial, require_there
 from runners.attempts.callbacks import Callbacks, LoggedRun
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
-from runners.checkpoint import discard_checkpoints, discard_forgotten
+from runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
 from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
-from runners.training.failure import Failure, breaks_process, failure_of
+from runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
 from runners.training.memory import release_cached_memory, reset_peak_memory
-from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
+from runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
 from store.files.atomic import retry_io
 from store.files.attempts import BEAT_EVERY_S
 from store.files.layout import Layout
@@ -157,10 +157,20 @@ class Worker:
         The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
         process continues it.
 
+        A trial whose paths cannot be used has "failed", without a record; the next run tries again.
+
         Raises:
-            CampaignUnwritable: a record could not be written.
+            CampaignUnwritable: a record could not be written, and the fault is not of this trial's paths alone.
             NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
+        try:
+            return self._run(row)
+        except CampaignUnwritable as error:
+            if not is_of_one_trial(error, self._layout):
+                raise
+            return Outcome(row, "failed", None, unrecorded_failure(error))
+
+    def _run(self, row: int) -> Outcome:
         outcome = self._try_until_files_appear(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
@@ -177,6 +187,8 @@ class Worker:
         while True:
             try:
                 return self._try(row)
+            except UnfitCheckpoint:
+                continue  # from the checkpoint before
             except NodeUnsuitable as error:
                 if not isinstance(error.__cause__, _FileMissing):
                     raise
@@ -248,11 +260,18 @@ class Worker:
         )
         attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
+        checkpoint = mine.checkpoint and mine.checkpoint._replace(state={})
         del mine  # frees the checkpoint once training has loaded it
         reset_peak_memory()
         with attempt, self._log_output(attempt):
             try:
                 return self._outcome(row, line, attempt, trial)
+            except UnfitCheckpoint as error:
+                attempt.abandon(str(error))
+                if checkpoint is None:
+                    raise CampaignUnwritable(str(error)) from error
+                set_aside(self._layout, line["trial"], checkpoint)
+                raise
             except LeaseLost as error:
                 with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the new owner detects it
                     attempt.abandon(str(error))
@@ -266,7 +285,7 @@ class Worker:
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
                 attempt.abandon("the campaign directory could not be written")
             raise
-        except (LeaseLost, NodeLost):
+        except (LeaseLost, NodeLost, UnfitCheckpoint):
             raise
         except CodeChanged as error:
             attempt.abandon(str(error))

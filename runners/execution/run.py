@@ -27,6 +27,7 @@ from runners.lossy_output import lossy_output
 from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
+from runners.training.failure import unrecorded_failure
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.files.trust import trust_new
@@ -214,7 +215,11 @@ class _ActiveRun:
         held, self._held = self._held, []
         for row in held:
             found = self._to_do[row]
-            state = trial_state(self._layout, found.key, self._leases.alive)
+            try:
+                state = trial_state(self._layout, found.key, self._leases.alive)
+            except EnvironmentProblem as error:
+                self.row_ended(Outcome(row, "failed", None, unrecorded_failure(error)))
+                continue
             about = {"sources": self._survey.cells.sources[found.grid, found.cell]}
             taken = find_taken(state, about, retry=False, again=found.other_code)
             if taken is None:

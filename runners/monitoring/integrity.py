@@ -1,6 +1,7 @@
 """Integrity of a campaign: every promised file, every hash."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,17 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from grid.errors import AblateError, NotFoundError, StoreError
+from grid.errors import AblateError, EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.database.connection import DatabaseBroken
 from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
 from store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
-from store.files.layout import Layout
+from store.files.layout import Layout, Unlisted
 from store.files.plans import plan_signatures, read_plan
 from store.files.removals import read_removals
 from store.files.saved_texts import QUERIES, VIEWS
-from store.files.shards import BadShard, verify_shard
+from store.files.shards import TABLES, BadShard, verify_shard
 from store.store import Store
 
 AGAIN = "restore the file, or run `ablate run SPEC --rerun-stale`, which trains the trial again"
@@ -36,6 +37,7 @@ SAVE = "save it again"
 ANNOTATE = "restore the file, or delete the line"
 REMOVAL = "restore the file; it says which rows of shards are left out"
 CACHE = "delete the file; a worker writes it again"
+PATH = "move away what stands there, or repair the disk; other trials are not affected"
 _REMEDIES = {ANNOTATIONS: ANNOTATE, "removals/": REMOVAL, "submissions/": SUBMITTED, "grids/": PLAN}
 """By the beginning of a file's name."""
 
@@ -58,11 +60,12 @@ Fault = tuple[Path | str, str, str]
 def check_campaign(root: Path) -> list[Damage]:
     """Ingest what is new, read every file of the campaign `root`, and list damages.
 
-    Raises NotFoundError if there is no campaign. Raises EnvironmentProblem if a directory cannot be listed.
+    Raises NotFoundError if there is no campaign. Raises EnvironmentProblem if its own directory cannot be listed.
     """
     layout = Layout(root)
     unique: dict[tuple[str, str], Damage] = {}
-    for check in (_check_database, _check_plans, _check_submissions, _check_attempts, _check_shards, _check_texts):
+    parts = (_check_database, _check_plans, _check_submissions, _check_attempts, _check_shards, _check_texts)
+    for check in (*parts, _check_written):
         for file, problem, remedy in check(layout):
             name = file.relative_to(root).as_posix() if isinstance(file, Path) else file
             unique.setdefault((name, "" if name else problem), Damage(name, problem, remedy))
@@ -144,7 +147,7 @@ def _check_submissions(layout: Layout) -> Iterator[Fault]:
                 yield (path, f"submission {directory.name} names it", SNAPSHOT)
         except NotFoundError:
             pass
-        except StoreError as error:
+        except (StoreError, EnvironmentProblem) as error:
             yield (directory / "submission.json", str(error), SUBMITTED)
         for path in sorted(directory.rglob("*.json")):
             if not is_temporary(path) and path.name != "submission.json":
@@ -157,7 +160,8 @@ def _check_attempts(layout: Layout) -> Iterator[Fault]:
     known: set[str] = set()
     last: tuple[str, int] = ("", 0)
     removed = read_removals(layout).last
-    for key, attempt, directory in layout.every_attempt():
+    unlisted: list[Unlisted] = []
+    for key, attempt, directory in layout.every_attempt(unlisted=unlisted):
         before = max(last[1] if key == last[0] else 0, removed.get(key, 0))
         for number in range(before + 1, attempt):
             yield (layout.start(key, number), f"it is missing, and attempt {attempt} is there", AGAIN)
@@ -171,6 +175,7 @@ def _check_attempts(layout: Layout) -> Iterator[Fault]:
                 if not path.is_file():
                     yield (path, "it is missing, and attempts name it", SUBMITTED)
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
+    yield from ((path, reason, PATH) for path, reason in unlisted)
 
 
 def _record_of(row: AttemptRow) -> str | None:
@@ -182,38 +187,85 @@ def _record_of(row: AttemptRow) -> str | None:
 
 def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Fault]:
     end: dict[str, Any] = {}
-    with suppress(NotFoundError, StoreError):
+    with suppress(NotFoundError, StoreError, EnvironmentProblem):
         end = read_json(layout.end(key, attempt))
     for name in end.get("files") or ():
         if not (directory / name).is_file():
             yield (directory / name, "it is missing, and end.json names it", AGAIN)
+    for name in ("checkpoint", "weights", "artefacts", "heartbeat", "log"):
+        is_sound = Path.is_file if name in ("heartbeat", "log") else Path.is_dir
+        if os.path.lexists(directory / name) and not is_sound(directory / name):
+            yield (directory / name, "something else stands in its place", PATH)
+    yield from _check_hashed(directory)
+    yield from _check_evaluations(layout, key, attempt)
+
+
+def _check_hashed(directory: Path) -> Iterator[Fault]:
     for folder, remedy in (("checkpoint", CHECKPOINT), ("weights", AGAIN)):
         for path in sorted(directory.glob(f"{folder}/*.pt")):
             yield from _check_hash(path, remedy)
     for path in sorted(directory.glob("artefacts/*.npz")):
         if not _is_sound_archive(path):
             yield (path, "its arrays cannot be read: it was torn or altered", AGAIN)
-    yield from _check_evaluations(layout, key, attempt)
 
 
 def _check_evaluations(layout: Layout, key: str, attempt: int) -> Iterator[Fault]:
-    for evaluation in layout.evaluation_keys(key, attempt):
+    unlisted: list[Unlisted] = []
+    for evaluation in layout.evaluation_keys(key, attempt, unlisted):
         place = (key, attempt, evaluation)
         try:
             for path in evaluation_shards(layout, read_evaluation(layout, place)):
                 verify_shard(path)
         except BadShard as error:
             yield (path, error.reason, EVALUATE)
-        except StoreError as error:
+        except (NotFoundError, StoreError, EnvironmentProblem) as error:
             yield (layout.evaluation(*place), str(error), EVALUATE)
+    yield from ((path, reason, PATH) for path, reason in unlisted)
 
 
 def _check_shards(layout: Layout) -> Iterator[Fault]:
-    for path in layout.shards():
+    unlisted: list[Unlisted] = []
+    for path in layout.shards(unlisted):
         try:
             verify_shard(path)
         except BadShard as error:
             yield (path, error.reason, AGAIN)
+    yield from ((path, reason, PATH) for path, reason in unlisted)
+
+
+_WRITTEN = """
+    SELECT m.trial, count(*) AS rows, max(m.step) AS step
+    FROM {table} m JOIN shard s ON s.number = m.shard
+    JOIN (SELECT trial, attempt, unnest(shards) AS file FROM attempt WHERE status = 'ok') a
+        ON a.trial = m.trial AND split_part(a.file, '.', 2) = s.blake2b
+    JOIN counted r ON r.trial = a.trial AND r.attempt = a.attempt AND r.until IS NULL
+    JOIN counted c ON c.trial = m.trial AND c.attempt = m.attempt AND m.step <= coalesce(c.until, m.step)
+    GROUP BY ALL
+"""
+"""Rows that the shards of a result hold, of its attempt and those that it resumed."""
+
+
+def _check_written(layout: Layout) -> Iterator[Fault]:
+    """Compare the rows and last steps that records of results promise with what their shards hold."""
+    held: dict[tuple[str, str], tuple[int, int]] = {}
+    try:
+        with Store.open(layout.root, refresh=False) as store:
+            for table in TABLES:
+                for trial, rows, step in store.sql(_WRITTEN.format(table=table)).rows():
+                    held[trial, table] = rows, step
+            ok = "SELECT trial, attempt FROM attempt JOIN counted USING (trial, attempt) WHERE status = 'ok' "
+            lost = "SELECT trial FROM doubt WHERE kind = 'lost'"
+            results = store.sql(f"{ok} AND until IS NULL AND trial NOT IN ({lost}) ORDER BY ALL").rows()
+    except StoreError:  # `_check_database` lists it
+        return
+    for trial, attempt in results:
+        path = layout.end(trial, attempt)
+        with suppress(NotFoundError, StoreError, EnvironmentProblem):
+            for table, said in (read_json(path).get("wrote") or {}).items():
+                promised, found = (said["rows"], said["step"]), held.get((trial, table), (0, 0))
+                if promised != found:
+                    words = "it promises {} rows of {} up to step {}; its shards hold {} up to step {}"
+                    yield (path, words.format(promised[0], table, promised[1], *found), AGAIN)
 
 
 def _check_texts(layout: Layout) -> Iterator[Fault]:
@@ -229,7 +281,7 @@ def _check_json(path: Path, remedy: str) -> Iterator[Fault]:
         read_json(path)
     except NotFoundError:  # it was replaced meanwhile
         return
-    except StoreError as error:
+    except (StoreError, EnvironmentProblem) as error:
         yield (path, str(error), remedy)
 
 

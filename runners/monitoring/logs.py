@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
 from grid.errors import NotFoundError
 from runners.slurm.worker_records import worker_log
 from store.export.plain import escape_control
+from store.files.atomic import disk_errors
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 
@@ -69,13 +71,9 @@ class LogFollower:
     def more(self) -> Iterator[str]:
         """Yield new output since the last call, with control sequences escaped; nothing if there is no file.
 
-        Raises StoreError if the file lies outside the campaign.
+        Raises StoreError if the file lies outside the campaign or is none; EnvironmentProblem if it cannot be read.
         """
-        try:
-            file = self._layout.open_inside(self._path)
-        except FileNotFoundError:
-            return
-        with file:
+        with disk_errors("read", self._path), suppress(FileNotFoundError), self._layout.open_inside(self._path) as file:
             file.seek(self._at)
             while block := file.read(_BLOCK):
                 self._at += len(block)

@@ -13,16 +13,19 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 from grid.durations import format_hours
+from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission, open_runs
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler, SlurmScheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
+from store.files.layout import Layout
 from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
@@ -107,7 +110,7 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
         {"done": done},
     ).rows()
     open_rows = [row for row in rows if row[1] not in _ENDED]
-    open_states = {key: trial_state(layout, key) for key, _, attempts, *_ in open_rows if attempts}
+    open_states = dict(_read_states(layout, (key for key, _, attempts, *_ in open_rows if attempts)))
     when = time.time()
     unended = open_runs(layout, open_states)
     runs = tuple(each.record for each in unended if when - each.sign < SILENT_S)
@@ -136,6 +139,13 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
         outdated=tuple(outdated),
         runs=runs,
     )
+
+
+def _read_states(layout: Layout, keys: Iterable[str]) -> Iterator[tuple[str, TrialState]]:
+    """Read the states of trials, without those that cannot be read; the store lists their files."""
+    for key in keys:
+        with suppress(EnvironmentProblem):
+            yield key, trial_state(layout, key)
 
 
 def outdated_notes(store: "Store", active: int) -> Iterator[str]:

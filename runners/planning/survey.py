@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned, Spec
-from grid.errors import SpecError, StoreError
+from grid.errors import EnvironmentProblem, SpecError, StoreError
 from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
 from runners.output import format_count, slow_notice
 from runners.planning.preflight import check_measure
@@ -174,8 +175,9 @@ def _collect(
             status: Status = "pending"
             other = False
             if key in started:
-                state = trial_state(layout, key)
-                status, other = state.status, ran_other_code(state, cells.sources[grid, cell])
+                with suppress(EnvironmentProblem):  # the worker that claims it says why it cannot be read
+                    state = trial_state(layout, key)
+                    status, other = state.status, ran_other_code(state, cells.sources[grid, cell])
             label, operator, seed = line["label"], line["operator"], line["seed"]
             trials[key] = Surveyed(key, grid, cell, label, operator, seed, number, status, other)
         yield line

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from grid.errors import EnvironmentProblem
 from runners.training.training_context import Diverged, Killed
 from store.files.error_texts import message_of, traceback_of
 
@@ -40,6 +41,11 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(reason, str(error), None, _fingerprint("diverged"))
     fingerprint = _fingerprint(type(error).__name__, _place(error), message)
     return Failure(reason, message, traceback_of(error), fingerprint)
+
+
+def unrecorded_failure(error: EnvironmentProblem) -> Failure:
+    """Describe a trial that cannot begin or end, since its paths cannot be read or written."""
+    return failure_of(error)._replace(message=message_of(error, named=False))
 
 
 def breaks_process(error: BaseException | None) -> bool:

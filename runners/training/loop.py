@@ -28,7 +28,7 @@ from runners.training.interruptible_evaluation import EvaluationStopped, Interru
 from runners.training.process_group import World
 from runners.training.rank_launcher import ranks, require_precision
 from runners.training.step_values import STEPS_BEHIND, StepValues
-from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult
+from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult, UnfitCheckpoint
 from runners.trial import Trial, build_model
 from variants.model.running_means import BatchShare, RunningMeans
 from variants.model.seeding import generator
@@ -347,10 +347,13 @@ class _TrainingRun:
         if found is None:
             return 0
         step, state = found
-        self._model.load_state_dict(state["model"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self._norms = list(state["norms"])
-        self._answers = list(state.get("answers", []))
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimiser.load_state_dict(state["optimiser"])
+            self._norms = list(state["norms"])
+            self._answers = list(state.get("answers", []))
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UnfitCheckpoint(f"the state of step {step} does not fit the trial ({error})") from error
         self._saved = step, len(self._answers)
         return step
 

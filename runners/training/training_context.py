@@ -97,6 +97,10 @@ class Diverged(Exception):
         self.loss = loss
 
 
+class UnfitCheckpoint(Exception):
+    """The state in a checkpoint is not one of this trial, although its file is whole; the one before it is used."""
+
+
 class Killed(Exception):
     """A signal ended another process of the trial."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from grid.errors import SpecError, StoreError
+from grid.errors import EnvironmentProblem, SpecError, StoreError
 from store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
 from store.files.layout import Layout
 from store.files.record_fields import Problem, check_record, clean_text, fields
@@ -37,7 +37,11 @@ def check_tag(tag: str) -> str:
 def read_annotations(layout: Layout) -> Annotations:
     """Read the tags and notes of a campaign."""
     found = Annotations({}, [], [])
-    for number, text in enumerate(_bytes(layout).splitlines(), start=1):
+    try:
+        lines = _bytes(layout).splitlines()
+    except EnvironmentProblem as error:
+        return Annotations({}, [], [(FILE, str(error))])
+    for number, text in enumerate(lines, start=1):
         try:
             line = parse_object(text, "it")
             check_record(line, _LINE)

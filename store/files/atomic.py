@@ -31,6 +31,9 @@ _SEAL: Final = re.compile(rb'(?:, ?)?"seal": ?"([0-9a-f]{16})"\}\s*\Z')
 _SEAL_LENGTH: Final = len(b', "seal": "0123456789abcdef"}\r\n')
 
 _MOMENTARY = (errno.ESTALE, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN)
+OF_THE_DISK: Final = (*_MOMENTARY, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing about the path at which they were met."""
+
 _AWAY = "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
 _REMEDIES = {
     **dict.fromkeys(_MOMENTARY, _AWAY),

@@ -4,15 +4,16 @@ The record of a later evaluation names its shards, and only these are served. So
 replaces it, and the leftovers of a killed process do not count.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files import record_fields
-from store.files.layout import Layout
+from store.files.layout import Layout, Unlisted
 from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
 from store.files.shards import is_shard_name
 from store.files.trial_status import is_alive
@@ -79,7 +80,7 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRow | N
         empty = begun.is_file() and not begun.stat().st_size and not ended.exists()  # its machine crashed
         return None, [] if empty else problems
     end = _read(layout, ended, _END, (key, attempt), problems)
-    alive = end is None and is_alive(layout, key, attempt, start)
+    alive = end is None and not os.path.lexists(ended) and is_alive(layout, key, attempt, start)
     if end is None and not alive and not problems and _has_lost_end(layout, key, attempt):
         problems.append((relative(layout, ended), "it is missing, and the attempt has ended; restore it"))
     resumed, end = start.get("resumed_from") or {}, end or {}
@@ -111,7 +112,7 @@ def _read(
         _check_nested(record)
     except NotFoundError:
         return None
-    except StoreError as error:
+    except (StoreError, EnvironmentProblem) as error:
         problems.append((relative(layout, path), str(error)))
         return None
     return record
@@ -165,9 +166,11 @@ def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
     return record
 
 
-def evaluated_on_disk(layout: Layout, attempts: Iterable[tuple[str, int]]) -> dict[Place, str]:
+def evaluated_on_disk(
+    layout: Layout, attempts: Iterable[tuple[str, int]], unlisted: list[Unlisted]
+) -> dict[Place, str]:
     """Every later evaluation of the `attempts`, with a signature that changes when its record does."""
-    places = ((*attempt, key) for attempt in attempts for key in layout.evaluation_keys(*attempt))
+    places = ((*attempt, key) for attempt in attempts for key in layout.evaluation_keys(*attempt, unlisted))
     return {place: file_signature(layout.evaluation(*place)) for place in places}
 
 
@@ -177,7 +180,7 @@ def evaluated_row(layout: Layout, place: Place, signature: str) -> dict[str, Any
         record = read_evaluation(layout, place)
     except NotFoundError:
         return None
-    except StoreError as error:
+    except (StoreError, EnvironmentProblem) as error:
         return relative(layout, layout.evaluation(*place)), str(error)
     row = {name: clean_text(record.get(name)) for name in _EVALUATION}
     row |= {name: json_text(record.get(name)) for name in ("spec", "versions", "sources", "data")}

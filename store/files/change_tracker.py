@@ -85,7 +85,7 @@ def _now_ns(layout: Layout) -> int:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    with disk_errors("read", path), suppress(FileNotFoundError):
+    with suppress(OSError):  # it is then read each time
         found = retry_io(path.stat)
         return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
     return None

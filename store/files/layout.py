@@ -24,6 +24,9 @@ _GRID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ATTEMPT = re.compile(r"[0-9]{3,}")
 _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 
+Unlisted = tuple[Path, str]
+"""A directory that cannot be listed, and why."""
+
 
 @final
 class Layout:
@@ -111,14 +114,17 @@ class Layout:
         Raises StoreError: the file lies outside the campaign or is no plain file; OSError: it is not there or cannot be
         read.
         """
-        place = path.resolve()
+        try:
+            place = path.resolve()
+        except RuntimeError as error:
+            raise StoreError(f"{path} cannot be read: it is a link that leads to itself") from error
         if not place.is_relative_to(self.root.resolve()):
             raise StoreError(f"{path} is a link that leads out of the campaign; it is not read")
-        file = os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
             raise StoreError(f"{path} cannot be read: it is no plain file")
-        return file
+        return os.fdopen(descriptor, "rb")
 
     def log(self, key: str, attempt: int) -> Path:
         return self.attempt(key, attempt) / "log"
@@ -182,35 +188,42 @@ class Layout:
         return sorted({name for name in _names(self.trials) if _FAN.fullmatch(name)})
 
     def trial_keys(self) -> Iterator[str]:
-        """Keys of all trials that have a directory, sorted."""
+        """Keys of all trials that have a directory which is listed, sorted."""
         for fan in self.fans():
-            yield from _keys(fan, _names(self.trials / fan))
+            yield from _keys(fan, _names(self.trials / fan, []))
 
     def attempts(self, key: str) -> list[int]:
         """Numbers of the trial's attempts, ascending, also without a `start.json`."""
         return _numbers(_names(self.trial(key)))
 
-    def every_attempt(self, fans: Iterable[str] | None = None) -> Iterator[tuple[str, int, str]]:
-        """Yield key, attempt and directory of every attempt in `fans`, by default in all; fast for very many."""
+    def every_attempt(
+        self, fans: Iterable[str] | None = None, unlisted: list[Unlisted] | None = None
+    ) -> Iterator[tuple[str, int, str]]:
+        """Yield key, attempt and directory of every attempt in `fans`, by default in all; fast for very many.
+
+        Directories that cannot be listed are skipped and added to `unlisted`.
+        """
+        unlisted = [] if unlisted is None else unlisted
         trials = f"{self.root}/trials"
         for fan in self.fans() if fans is None else fans:
-            for key in _keys(fan, _names(f"{trials}/{fan}")):
+            for key in _keys(fan, _names(f"{trials}/{fan}", unlisted)):
                 directory = f"{trials}/{fan}/{key}"
-                for attempt in _numbers(_names(directory)):
+                for attempt in _numbers(_names(directory, unlisted)):
                     yield key, attempt, f"{directory}/{attempt:03d}"
 
-    def evaluation_keys(self, key: str, attempt: int) -> list[str]:
-        """Keys of what an attempt was judged by later, sorted."""
+    def evaluation_keys(self, key: str, attempt: int, unlisted: list[Unlisted] | None = None) -> list[str]:
+        """Keys of what an attempt was judged by later, sorted; as `every_attempt` with `unlisted`."""
         _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
-        names = _names(f"{self.root}/trials/{key[:2]}/{key}/{attempt:03d}/evaluations")
+        names = _names(f"{self.root}/trials/{key[:2]}/{key}/{attempt:03d}/evaluations", unlisted)
         stems = sorted(name.removesuffix(".json") for name in names if ".json" in name)
         return [stem for stem in stems if _KEY.fullmatch(stem)]
 
-    def shards(self) -> list[Path]:
-        """All published shard files, sorted by name; unfinished files are left out."""
+    def shards(self, unlisted: list[Unlisted] | None = None) -> list[Path]:
+        """All published shard files, sorted by name, without unfinished ones; as `every_attempt` with `unlisted`."""
+        unlisted = [] if unlisted is None else unlisted
         names = _names(self.spool)
         fans = [self.spool, *(self.spool / name for name in names if _FAN.fullmatch(name))]  # earlier releases: flat
-        listed = (fan / name for fan in fans for name in (names if fan == self.spool else _names(fan)))
+        listed = (fan / name for fan in fans for name in (names if fan == self.spool else _names(fan, unlisted)))
         shards = (path for path in listed if path.suffix == ".parquet" and not is_temporary(path))
         return sorted(shards, key=lambda path: path.name)
 
@@ -236,14 +249,19 @@ def _numbers(names: Iterable[str]) -> list[int]:
     return sorted({int(name) for name in names if _ATTEMPT.fullmatch(name)})
 
 
-def _names(directory: Path | str) -> list[str]:
+def _names(directory: Path | str, unlisted: list[Unlisted] | None = None) -> list[str]:
+    """Names in a directory, none if it is missing. Without `unlisted`, raises EnvironmentProblem if it has no list."""
+
     def list_names() -> list[str]:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries]
 
     try:
         return retry_io(list_names)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     except OSError as error:
-        raise environment_problem("list", Path(directory), error) from error
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if unlisted is not None and not (missing and not os.path.lexists(directory)):
+            unlisted.append((Path(directory), f"it cannot be listed ({error.strerror})"))
+        elif not missing:
+            raise environment_problem("list", Path(directory), error) from error
+        return []

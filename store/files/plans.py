@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files import record_fields
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
@@ -76,7 +76,7 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
         for axis in header["axes"]:
             check_record({"axes": axis}, fields({"object": "axes"}))
             check_record(axis, _AXIS)
-    except (NotFoundError, StoreError) as error:
+    except (NotFoundError, StoreError, EnvironmentProblem) as error:
         plan.report(layout, path, error)
         return None
     if header["grid"] != name:
@@ -90,7 +90,7 @@ def require_version(layout: Layout, name: str) -> None:
     path = layout.grid_header(name)
     try:
         header = read_json(path)
-    except (NotFoundError, StoreError):  # a torn file is reported, and a run writes it again
+    except (NotFoundError, StoreError, EnvironmentProblem):  # a torn file is reported, and a run writes it again
         return
     if type(header.get("schema")) is int:
         try:

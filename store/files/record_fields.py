@@ -95,7 +95,7 @@ def file_signature(path: Path | str) -> str:
     """
     try:
         found = os.stat(path)  # noqa: PTH116 (a Path for each of very many is slow)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # also one that cannot be looked at; whoever reads it says why
         return "absent"
     return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 

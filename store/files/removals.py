@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import disk_errors, make_directory, retry_io, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
@@ -39,7 +39,7 @@ def read_removals(layout: Layout) -> Removals:
         path = layout.removals / f"{name}.json"
         try:
             found = _read(path, retry_io(partial(file_signature, path)))
-        except (NotFoundError, StoreError) as error:
+        except (NotFoundError, StoreError, EnvironmentProblem) as error:
             problems.append((f"removals/{path.name}", str(error)))
             ascending = Layout(layout.trash / name).every_attempt()
             found = {trial: attempt for trial, attempt, _ in ascending}

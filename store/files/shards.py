@@ -5,6 +5,7 @@ publishes both, and a flipped bit is found before the file is parsed.
 """
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -240,7 +241,10 @@ class ShardBuffer:
         written: list[Path] = []
         while self._unwritten:
             first = self._unwritten[0]
-            written.append(write_atomic(self._layout.shard(first.name), first.data, durable=durable))
+            place = self._layout.shard(first.name)
+            if os.path.lexists(place.parent) and not place.parent.is_dir():  # a bad path stops no run
+                place = self._layout.spool / first.name
+            written.append(write_atomic(place, first.data, durable=durable))
             self._unwritten.pop(0)
         return written
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
 from store.files.layout import Layout
 
@@ -125,8 +125,10 @@ def _modified_ns(path: Path) -> int:
 
 
 def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
-    """Seconds since the attempt's last sign of life, below 0 where clocks differ; None if it never gave one."""
-    beat = last_beat_ns(layout, key, attempt)
+    """Seconds since the attempt's last sign of life, below 0 where clocks differ; None if none can be read."""
+    beat = None
+    with suppress(EnvironmentProblem):
+        beat = last_beat_ns(layout, key, attempt)
     return None if beat is None else time.time() - beat / 1e9
 
 
@@ -173,11 +175,17 @@ Alive = Callable[[Layout, str, int, Mapping[str, Any]], bool]
 
 
 def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_alive) -> AttemptState | None:
-    """The state of one attempt; None without a sound `start.json`. A damaged `end.json` counts as none."""
+    """The state of one attempt; None without a sound `start.json`.
+
+    A damaged `end.json` counts as none, but the attempt has ended.
+    """
     start, end = (_read(path(key, attempt)) for path in (layout.start, layout.end))
     if start is None:
         return None
-    return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
+    if is_open := end is None:
+        is_open = not os.path.lexists(layout.end(key, attempt))
+        end = None if is_open else _read(layout.end(key, attempt))  # it may have been written meanwhile
+    return AttemptState(attempt, start, end, alive=is_open and alive(layout, key, attempt, start))
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -13,9 +13,9 @@ from store.database.connection import transaction
 from store.files import attempt_records
 from store.files.annotations import FILE, read_annotations
 from store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
-from store.files.layout import Layout
+from store.files.layout import Layout, Unlisted
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
-from store.files.record_fields import Problem, clean_text, json_text, signed_size
+from store.files.record_fields import Problem, clean_text, json_text, relative, signed_size
 from store.files.removals import read_removals
 from store.ingest.derived_rows import derive_trials
 from store.ingest.ingest_counts import Ingested
@@ -48,6 +48,7 @@ class RecordIngest:
         self._unchanged = frozenset(unchanged)
         self._most_s = most_s
         self._until = time.monotonic() + most_s
+        self._unlisted: list[Unlisted] = []
 
     def run(self) -> None:
         """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
@@ -57,7 +58,9 @@ class RecordIngest:
         with transaction(self._connection):
             self._plans()
             self._removals()
-            self._replace_problems("trials/", [*self._attempts(), *self._read_evaluations()])
+            problems = [*self._attempts(), *self._read_evaluations()]
+            problems += [(relative(self._layout, path), reason) for path, reason in self._unlisted]
+            self._replace_problems("trials/", problems)
             if self._found.plans + self._found.attempts + self._found.bad_records:
                 derive_trials(self._connection)
             self._annotations()
@@ -216,7 +219,7 @@ class RecordIngest:
                 self._found.unread_fans.add(fan)
             else:
                 seen.add(fan)
-                yield from self._layout.every_attempt([fan])
+                yield from self._layout.every_attempt([fan], self._unlisted)
         for key, attempt in open_before:
             if key[:2] not in seen:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
@@ -230,7 +233,7 @@ class RecordIngest:
         execute = self._connection.execute
         ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_MAY_HAVE_CHANGED} ORDER BY ALL"
         finished = self._query_changed(ok)
-        on_disk = evaluated_on_disk(self._layout, finished)
+        on_disk = evaluated_on_disk(self._layout, finished, self._unlisted)
         columns = "trial, attempt, evaluation, signature"
         rows_before = self._query_changed(f"SELECT {columns} FROM evaluated WHERE {_MAY_HAVE_CHANGED}")
         known = {row[:3]: row[3] for row in rows_before}

@@ -4,7 +4,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
-from runners.attempts.attempt import is_there
+from grid.errors import EnvironmentProblem
+from runners.attempts.attempt import is_of_one_trial, is_there
 from runners.attempts.claims import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.attempts.manifest import Manifest
@@ -51,9 +52,17 @@ class RowStates:
         return is_there(self._layout.trial(self.key(row)))
 
     def state_of_row(self, row: int) -> RowState:
-        """Return the state of a row; EnvironmentProblem if the file system does not answer."""
+        """Return the state of a row, "held" while the paths of its trial cannot be read.
+
+        Raises EnvironmentProblem if the file system does not answer.
+        """
         key = self.key(row)
-        state = trial_state(self._layout, key, self._leases.alive)
+        try:
+            state = trial_state(self._layout, key, self._leases.alive)
+        except EnvironmentProblem as error:
+            if not is_of_one_trial(error, self._layout):
+                raise
+            return RowState("held", sure=True)
         halve = self._job.oom == "halve" and state.status == "failed"
         if self._is_done(state) and not (halve and wants_smaller(state, self.line(row)["spec"])):
             if state.status == "ok":
