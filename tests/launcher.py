@@ -16,6 +16,7 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from typing import Any, NoReturn
 
 from runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
 from runners.execution import Local, fork_client
+from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.fork_server import serve
 from runners.provenance.environment import record
 
@@ -33,6 +35,15 @@ _MOST_DESCRIPTORS = 16
 _ABOVE = 200
 """Descriptors from here on are nobody's."""
 
+_INGEST = threading.Lock()
+"""Held by an ingest, and by a fork: a copy of a process in which DuckDB works would wait for its locks for ever."""
+_once = BackgroundIngest.once
+
+
+def ingest_once(landing: BackgroundIngest, *, wait: bool) -> None:
+    with _INGEST:
+        _once(landing, wait=wait)
+
 
 class Forked:
     """A fork server that is a fork of the program, not a fresh interpreter."""
@@ -40,7 +51,7 @@ class Forked:
     def __init__(self, control: socket.socket, preload: Sequence[str]) -> None:
         starter = os.getpid()
         self._ended: int | None = None
-        with shield_from_signals():
+        with shield_from_signals(), _INGEST:
             self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -64,6 +75,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # they are for the programs
     Local.__init__.__kwdefaults__["start"] = Forked
+    BackgroundIngest.once = ingest_once  # type: ignore[method-assign]
     places = list(sys.path[1:])  # without that of this file
     record(("toy_training",))  # reads what is installed
     while True:
