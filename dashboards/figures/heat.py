@@ -14,7 +14,12 @@ from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import DIVERGING, MUTED, SEQUENTIAL, on_fill
 from grid.names import shorten
 
-SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
+SIGNS: Final = {
+    **dict.fromkeys(("failed", "no finite value"), "x-thin-open"),
+    "not applicable": "line-ew-open",
+    "running": "circle-dot",
+    "masked": "",
+}
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
 _LETTER: Final = 7.0  # pixels across
 _LINE: Final = 15  # pixels up

@@ -37,9 +37,9 @@ class TradeOffs(NamedTuple):
     """Cells in two objectives."""
 
     frame: pl.DataFrame
-    """Cells in the grid's order: cell, label, n (seeds with both values), planned, failed, lacks (seeds that another
-    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by,
-    inconclusive, note."""
+    """Cells in the grid's order: cell, label, n (seeds with both values), planned, failed, infinite (finished, and the
+    measure is not finite), lacks (seeds that another has). Objectives: x, x_low, x_high, value, low, high. Also step
+    (see `on_steps`), standing, dominated_by, inconclusive, note."""
     x: Objective
     y: Objective
 
@@ -61,12 +61,14 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     ]
     names = ("x", "x_low", "x_high", "value", "low", "high")
     frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
-    lost = (pl.col("status") == "failed") | (pl.col(y.column).is_not_null() & ~finite_y)
-    seeds = found.values.group_by("cell").agg(pl.len().alias("planned"), lost.sum().alias("failed"))
+    failed = pl.col("status") == "failed"
+    infinite = ~failed & pl.col(y.column).is_not_null() & ~finite_y
+    counts = (pl.len().alias("planned"), failed.sum().alias("failed"), infinite.sum().alias("infinite"))
+    seeds = found.values.group_by("cell").agg(*counts)
     frame = words.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
-    first = ("cell", "label", "n", "planned", "failed", "lacks")
+    first = ("cell", "label", "n", "planned", "failed", "infinite", "lacks")
     frame = frame.select(*first, *names, "step", "standing", "dominated_by", "inconclusive", "note")
     return TradeOffs(in_order(frame, cells), x, y)
 
@@ -197,5 +199,6 @@ def _describe(row: Row, look: CellLook) -> str:
         if len(finite([row[low], row[high]])) == 2:
             spans[i] += f" ({number(row[low])} to {number(row[high])})"
     seeds = f"{row['n']} of {count(row['planned'], 'seed')}" + (f", {row['failed']} failed" if row["failed"] else "")
+    seeds += f", {row['infinite']} without a finite value" if row["infinite"] else ""
     by = f" by {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
     return "<br>".join([plain(look.names[row["cell"]]), *spans, seeds, f"{row['standing']}{by}"])

@@ -66,9 +66,9 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     """Every one of `cells` against every other, in their order.
 
     Returns:
-        cell, against, and counts of the seeds of both: planned, n (both have values), failed (one failed or is not
-        finite, and the other has a value), both_failed. value is the share of the n on which `cell` is better; a tie is
-        half a win; null without shared seeds and on the diagonal.
+        cell, against, and counts of the seeds of both: planned, n (both have finite values), unusable (one ended
+        without one, and the other has one), both_unusable. value is the share of the n on which `cell` is better; a tie
+        is half a win; null without shared seeds and on the diagonal.
     """
     planned: dict[str, set[int]] = {cell: set() for cell in cells}
     lost: dict[str, set[int]] = {cell: set() for cell in cells}
@@ -87,24 +87,24 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
             (values[cell][seed], values[other][seed]) for seed in seeds & values[cell].keys() & values[other].keys()
         ]
         wins = [0.5 if a == b else float((a < b) == (measure.better == "lower")) for a, b in pairs]
-        failed = len(seeds & lost[cell] & values[other].keys()) + len(seeds & lost[other] & values[cell].keys())
+        unusable = len(seeds & lost[cell] & values[other].keys()) + len(seeds & lost[other] & values[cell].keys())
         both = len(seeds & lost[cell] & lost[other])
         share = sum(wins) / len(wins) if wins else None
-        rows.append((cell, other, len(seeds), len(pairs), failed, both, share))
-    counts = dict.fromkeys(("planned", "n", "failed", "both_failed"), pl.Int64)
+        rows.append((cell, other, len(seeds), len(pairs), unusable, both, share))
+    counts = dict.fromkeys(("planned", "n", "unusable", "both_unusable"), pl.Int64)
     schema = {"cell": pl.String, "against": pl.String, **counts, "value": pl.Float64}
     return pl.DataFrame(rows, schema, orient="row")
 
 
 def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
-    """A row per cell: blue where it beats the column on most seeds, orange where it loses; a star: some failed."""
+    """A row per cell: blue where it beats the column on most seeds, orange where it loses; a star: seeds left out."""
     names = [look.names[cell] for cell in dict.fromkeys(found["cell"])]
     rows = [
         {
             "x": look.names[row["against"]],
             "y": look.names[row["cell"]],
             "value": row["value"],
-            "text": None if row["value"] is None else f"{row['value']:.0%}{'*' if row['failed'] else ''}",
+            "text": None if row["value"] is None else f"{row['value']:.0%}{'*' if row['unusable'] else ''}",
             **_explain(row),
         }
         for row in found.iter_rows(named=True)
@@ -119,15 +119,15 @@ def _explain(row: Mapping[str, Any]) -> dict[str, str | None]:
     """The note with the seeds behind an entry, and the reason why it has no value."""
     if row["cell"] == row["against"]:
         return {"note": None, "reason": "not applicable"}
-    failed, both, planned = row["failed"], row["both_failed"], count(row["planned"], "planned seed")
+    unusable, both, planned = row["unusable"], row["both_unusable"], count(row["planned"], "planned seed")
     note = f"{row['n']} of {planned}"
-    note += f"; on {failed} one of the two failed" if failed else ""
-    note += f"; on {both} both failed" if both else ""
+    note += f"; on {unusable} one of the two ended without a finite value" if unusable else ""
+    note += f"; on {both} both did" if both else ""
     reason = None
-    if row["value"] is None and failed:
-        reason = "failed: no seed on which both have a value"
+    if row["value"] is None and unusable:
+        reason = "no finite value: no seed on which both have one"
     elif row["value"] is None and both:
-        reason = f"failed: both on {'every seed' if both == row['planned'] else f'{both} of {planned}'}"
+        reason = f"no finite value: both on {'every seed' if both == row['planned'] else f'{both} of {planned}'}"
     elif row["value"] is None:
         reason = "not run: no seed with both values"
     return {"note": note, "reason": reason}

@@ -45,7 +45,7 @@ STATES: Final = {
 def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure | None = None) -> pl.DataFrame:
     """Read every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why.
 
-    With a `measure`, a trial whose value is not finite has a state of its own, as comparisons count it as failed.
+    With a `measure`, a trial whose value is not finite has a state of its own: comparisons cannot use it.
     """
     found = store.sql(
         """

@@ -162,7 +162,9 @@ def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, s
         return "unmeasured", got.why
     if state["running"] or state["pending"]:
         return "unfinished", f"{state['pending'] + state['running']} of {count(state['planned'], 'run')} not finished"
-    if state["failed"] or got.runs:
+    if got.runs and not state["failed"]:
+        return "not finite", f"no value of {count(state['planned'], 'run')} can be averaged"
+    if state["failed"]:
         return "failed", f"{state['failed']} of {count(state['planned'], 'run')} failed; no other has a usable value"
     return "unmeasured", got.why
 
@@ -348,6 +350,8 @@ def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     mean, _, high = average(values, scale, least=2)
     failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
     missing, why = "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"
+    if not failed:
+        missing, why = "not finite", f"no value of {count(at.height, 'run')} can be averaged"
     if failed + ended < at.height:
         missing, why = "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
     return {

@@ -35,9 +35,7 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     done = {**done, "planned": done["planned"] + unread, "pending": done["pending"] + unread}
     words = [f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(header['seeds']), 'seed')}."]
     if not_finite and about.measure is not None:
-        words.append(
-            f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number: counted as failed."
-        )
+        words.append(f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number.")
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
     words += [f"All are {about.common}."] if about.common else []
     words += filter(None, [about.names_explanation])

@@ -78,6 +78,7 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
         f"assumptions: {_assumptions(row)}",
         f"failures: {row['failed_here']} only here, {row['failed_baseline']} only in the baseline, "
         f"{row['failed_both']} in both",
+        f"measure not finite: {row['not_finite_here']} finished here, {row['not_finite_baseline']} in the baseline",
         f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
         f"error bars: {_bars(row['items'])}",

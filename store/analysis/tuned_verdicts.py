@@ -86,13 +86,13 @@ def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], ba
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:
     planned = f"{choice.runs} selecting runs{where}"
-    failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
+    unusable = [f"{choice.unusable} of {planned} ended without a finite value"] if choice.unusable else []
     if not choice.among:
         left = [f"{choice.outstanding} of them outstanding"] if choice.outstanding else []
-        return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *failed])
+        return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *unusable])
     ended = choice.runs - choice.outstanding
     left = [f"preliminary: {ended} of {planned}"] if choice.outstanding else []
-    return "; ".join([*left, *failed])
+    return "; ".join([*left, *unusable])
 
 
 def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from store.statistics.scales import fits, forward
 from store.store import Store
 
 Spread = Literal["interval", "sd"]
-Missing = Literal["failed", "unfinished", "unmeasured"]
+Missing = Literal["failed", "not finite", "unfinished", "unmeasured"]
 MOST_COLUMNS: Final = 24
 
 
@@ -115,11 +115,13 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
 
 
 def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
-    """Return an entry per cell. A cell with a failed run has no verdict."""
-    failed = (pl.col("status") == "failed") | ~pl.col("value").fill_null(0.0).is_finite()
-    rows = [part for _, part in values.with_columns(failed=failed).group_by("cell", maintain_order=True)]
+    """Return an entry per cell. One with a run that failed, or whose value is not finite, has no verdict."""
+    marks = {"failed": pl.col("status") == "failed", "infinite": ~pl.col("value").fill_null(0.0).is_finite()}
+    rows = [part for _, part in values.with_columns(**marks).group_by("cell", maintain_order=True)]
     finite = [dict(part.filter(pl.col("value").is_finite()).select("seed", "value").iter_rows()) for part in rows]
-    judged = [{} if part["failed"].any() else runs for part, runs in zip(rows, finite, strict=True)]
+    judged = [
+        {} if (part["failed"] | part["infinite"]).any() else runs for part, runs in zip(rows, finite, strict=True)
+    ]
     best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
     both = enumerate(zip(rows, finite, strict=True))
     return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]
@@ -128,7 +130,8 @@ def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: 
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["status"].is_in(["pending", "running"]).any()
-        missing: Missing = "unfinished" if unfinished else "failed" if part["failed"].any() else "unmeasured"
+        ended: Missing = "failed" if part["failed"].any() else "not finite" if part["infinite"].any() else "unmeasured"
+        missing: Missing = "unfinished" if unfinished else ended
         return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)
@@ -170,9 +173,10 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     return kept if len(kept) < len(units) else set()
 
 
-_MARKS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
+_MARKS: Final = {"failed": "×", "not finite": "!", "unfinished": "…", "unmeasured": "–"}
 _MEANT: Final = {
-    "failed": "every run of the cell that ended failed, or ended with what is no number",
+    "failed": "no run of the cell has a finite value, and some failed",
+    "not finite": "the runs of the cell finished, and their values are not finite numbers",
     "unfinished": "not finished",
     "unmeasured": "not planned: finished runs do not measure it",
 }
@@ -255,7 +259,9 @@ def caption(table: CellTable) -> str:
         is_bold = any(entry.best for entry in entries)
         said.append(_BOLD.format(level) if is_bold else f"{_NO_BOLD}: no cell is shown to be worse than the best.")
     if any(0 < entry.seeds < entry.planned for entry in entries):
-        said.append("a/b: a of b planned seeds have a value; a cell with a failed one has no verdict.")
+        said.append(
+            "a/b: a of b planned seeds have a value; a cell with one that failed or is not finite has no verdict."
+        )
     marks = [mark for mark in _MARKS if any(entry.missing == mark for entry in entries)]
     said += [f"{_MARKS[mark]}: {_MEANT[mark]}." for mark in marks]
     return " ".join(said)

@@ -5,8 +5,8 @@ is Welch's, of all runs, if both arms have three. `docs/statistics.md` has the s
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Set
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
 
 _TOO_FEW = "a verdict needs at least"
-_UNFAIR = "failures differ between the groups ({}), so the survivors are not a fair sample"
+_UNFAIR = "{} differ between the groups ({}), so the {} are not a fair sample"
 _NO_NOISE = "each group has one value on all of its seeds, so its noise is unknown; does the seed reach the runs?"
 _UNREADABLE = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
 _MIXED = (
@@ -32,8 +32,9 @@ _MIXED = (
     "--rerun-stale` does"
 )
 
-Outcome = Literal["measured", "failed", "unmeasured", "unread", "outstanding"]
-"""unmeasured: finished without ever recording the measure; unread: finished, and its value could not be read."""
+Outcome = Literal["measured", "failed", "not finite", "unmeasured", "unread", "outstanding"]
+"""failed: its attempt ended as failed. A finished run's measure is NaN or infinite (not finite), was never recorded
+(unmeasured), or cannot be read (unread)."""
 
 
 class SeedRun(NamedTuple):
@@ -49,11 +50,11 @@ class SeedRun(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended; a value that is not a finite number is a failure and no gap."""
+        """How it ended."""
         if self.status != "ok":
             return "failed" if self.status == "failed" else "outstanding"
         if self.value is not None:
-            return "measured" if math.isfinite(self.value) else "failed"
+            return "measured" if math.isfinite(self.value) else "not finite"
         return "unmeasured" if self.unreadable is False else "unread"
 
 
@@ -73,15 +74,38 @@ class Arm(NamedTuple):
     @property
     def measured(self) -> set[int]:
         """Seeds with a value."""
-        return {seed for seed, run in self.runs.items() if run.outcome == "measured"}
+        return self.ended_as("measured")
+
+    def ended_as(self, *outcomes: Outcome) -> set[int]:
+        """Seeds with one of these outcomes."""
+        return {seed for seed, run in self.runs.items() if run.outcome in outcomes}
 
     @property
-    def failed(self) -> set[int]:
-        return {seed for seed, run in self.runs.items() if run.outcome == "failed"}
+    def unusable(self) -> set[int]:
+        """Seeds that ended without a finite value: these are no gap, as the rest is a selection."""
+        return self.ended_as("failed", "not finite")
 
     def values(self, seeds: Iterable[int]) -> Floats:
         """The values of `seeds` in ascending order."""
         return np.array([self.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
+
+
+class Unusable(NamedTuple):
+    """How many runs of a group ended without a finite value."""
+
+    failed: int
+    not_finite: int
+
+    @classmethod
+    def among(cls, arm: Arm, seeds: Set[int]) -> Self:
+        return cls(len(arm.ended_as("failed") & seeds), len(arm.ended_as("not finite") & seeds))
+
+    def describe(self, where: str, *, every: bool = False) -> str:
+        """Say what happened to these runs; `every` if a group has no others."""
+        runs = _count(self.failed, "run")
+        failed = f"{'all ' if every and not self.not_finite else ''}{runs} {where} failed" if self.failed else ""
+        infinite = f"the measure is not a finite number in {_count(self.not_finite, 'finished run')} {where}"
+        return " and ".join(filter(None, (failed, infinite if self.not_finite else "")))
 
 
 class Pairing(NamedTuple):
@@ -155,7 +179,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     codes = {run.code for run in used}
     problem = (
-        _every_run(arm, base, "failed", "all {} {} failed")
+        _no_run_usable(arm, base)
         or _every_run(arm, base, "unmeasured", "the {} {} ended without recording the measure")
         or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
@@ -184,14 +208,30 @@ def count_planned_pairs(arm: Arm, base: Arm) -> int:
     return len(arm.runs.keys() & base.runs.keys())
 
 
-def only_survivors(here: int, there: int, runs: int) -> str | None:
-    """Why failures of so many of `runs` in one group each forbid a comparison; None where there are none."""
-    counts = [(n, where) for n, where in ((here, "here"), (there, "in the baseline")) if n]
-    where = [where for n, where in counts if n == runs]
-    if where:
-        return f"all {runs} runs {' and '.join(where)} failed, so there is nothing to compare"
-    told = ", ".join(f"{n} failed only {where}" for n, where in counts)
-    return _UNFAIR.format(told) if told else None
+def only_survivors(here: Unusable, there: Unusable, runs: int) -> str | None:
+    """Why a comparison of `runs` in one group each is forbidden if these are not usable; None where all are."""
+    sides = [(side, where) for side, where in ((here, "here"), (there, "in the baseline")) if sum(side)]
+    if told := [side.describe(where, every=True) for side, where in sides if sum(side) == runs]:
+        return f"{' and '.join(told)}, so there is nothing to compare"
+    told = [
+        f"{side.failed} failed only {where}" if not side.not_finite else side.describe(f"only {where}")
+        for side, where in sides
+    ]
+    return _unfair(told, here, there) if told else None
+
+
+def _unfair(told: list[str], *sides: Unusable) -> str:
+    failures = not any(side.not_finite for side in sides)
+    words = ("failures", "survivors") if failures else ("runs without a finite value", "others")
+    return _UNFAIR.format(words[0], ", ".join(told), words[1])
+
+
+def _no_run_usable(arm: Arm, base: Arm) -> str | None:
+    for side, where in ((arm, "here"), (base, "in the baseline")):
+        if side.runs and side.unusable == side.runs.keys():
+            told = Unusable.among(side, side.unusable).describe(where, every=True)
+            return f"{told}, so there is nothing to compare"
+    return None
 
 
 def _every_run(arm: Arm, base: Arm, outcome: Outcome, words: str) -> str | None:
@@ -203,11 +243,16 @@ def _every_run(arm: Arm, base: Arm, outcome: Outcome, words: str) -> str | None:
 
 def _failures_differ(arm: Arm, base: Arm, *, paired: bool) -> str | None:
     if paired:
-        here, there = len(arm.failed & base.measured), len(base.failed & arm.measured)
+        here, there = Unusable.among(arm, base.measured), Unusable.among(base, arm.measured)
         return only_survivors(here, there, count_planned_pairs(arm, base))
-    ours, theirs = len(arm.failed), len(base.failed)
-    counts = f"{ours} here, {theirs} in the baseline"
-    return None if ours == theirs else _UNFAIR.format(counts)
+    here, there = Unusable.among(arm, arm.unusable), Unusable.among(base, base.unusable)
+    if sum(here) == sum(there):
+        return None
+    if here.not_finite or there.not_finite:
+        told = [side.describe(where) for side, where in ((here, "here"), (there, "in the baseline")) if sum(side)]
+    else:
+        told = [f"{here.failed} here", f"{there.failed} in the baseline"]
+    return _unfair(told, here, there)
 
 
 def _budgets_differ(arm: Arm, base: Arm, pairs: list[int] | None, used: Iterable[SeedRun]) -> str | None:
@@ -246,11 +291,13 @@ def no_spread(ours: Floats, theirs: Floats) -> str:
 
 def _count_pairs(arm: Arm, base: Arm, pairs: int) -> str:
     both = arm.runs.keys() & base.runs.keys()
-    failed = len(arm.failed & base.failed)
+    lost = arm.unusable & base.unusable
     total = sum("unmeasured" not in (arm.runs[seed].outcome, base.runs[seed].outcome) for seed in both)
-    if pairs + failed < total:
+    if pairs + len(lost) < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
-    return f"{_count(failed, 'seed')} of {total} failed in both groups" if failed else ""
+    failed = lost <= arm.ended_as("failed") & base.ended_as("failed")
+    words = "failed" if failed else "ended without a finite value"
+    return f"{_count(len(lost), 'seed')} of {total} {words} in both groups" if lost else ""
 
 
 def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterable[str]:

@@ -42,7 +42,9 @@ SCHEMA: Final[dict[str, Any]] = {
 CHECKS: Final[dict[str, Any]] = {
     "cell": pl.String,
     **dict.fromkeys(("seeds", "baseline_seeds"), pl.List(pl.Int64)),
-    **dict.fromkeys(("failed_here", "failed_baseline", "failed_both"), pl.Int64),
+    **dict.fromkeys(
+        ("failed_here", "failed_baseline", "failed_both", "not_finite_here", "not_finite_baseline"), pl.Int64
+    ),
     "budgets": pl.List(pl.Float64),
     "codes": pl.List(pl.String),
     **dict.fromkeys(("spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
@@ -157,10 +159,11 @@ def _numbers(pairing: Pairing, row: Mapping[str, float], scale: Scale, better: B
 def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
     """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
 
-    `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
-    standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences,
-    `unpaired_p` Welch's p of the same values without their pairs. `leans_on_normal` is true with fewer than 5 pairs
-    (runs, unpaired), or if the t test is below alpha and the sign-flip test is not. Raises as `compare` does.
+    `not_finite_here` and `not_finite_baseline` count finished runs whose measure is NaN or infinite. `seeds` are those
+    with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the standard deviation over
+    seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences, `unpaired_p` Welch's p of the
+    same values without their pairs. `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), or if the t
+    test is below alpha and the sign-flip test is not. Raises as `compare` does.
     """
     rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
     return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")
@@ -170,13 +173,16 @@ def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
     arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
     ended = [run for side in (arm, base) for run in side.runs.values() if run.outcome == "measured"]
     few = min(ours.size, theirs.size) < ROBUST_PAIRS
+    failed, base_failed = arm.ended_as("failed"), base.ended_as("failed")
     return {
         "cell": arm.cell,
         "seeds": sorted(arm.measured),
         "baseline_seeds": sorted(base.measured),
-        "failed_here": len(arm.failed - base.failed),
-        "failed_baseline": len(base.failed - arm.failed),
-        "failed_both": len(arm.failed & base.failed),
+        "failed_here": len(failed - base_failed),
+        "failed_baseline": len(base_failed - failed),
+        "failed_both": len(failed & base_failed),
+        "not_finite_here": len(arm.ended_as("not finite")),
+        "not_finite_baseline": len(base.ended_as("not finite")),
         "budgets": sorted({run.budget for run in ended if run.budget is not None}),
         "codes": sorted({"unknown" if run.code is None else run.code for run in ended}),
         "spread": or_null(ours.std(ddof=1) if ours.size > 1 else np.nan),

@@ -6,6 +6,7 @@ is larger, by an unknown amount.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,12 +14,13 @@ import numpy as np
 import polars as pl
 
 from grid.errors import NotFoundError, SpecError
-from store.statistics.arms import Baseline, match_cells, no_spread, only_survivors
+from store.statistics.arms import Baseline, Unusable, match_cells, no_spread, only_survivors
 from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.scales import Scale, back, percent, response, varies
 from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
+NOT_FINITE: Final = "not finite"
 
 SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("cell", "label", "question"), pl.String),
@@ -33,7 +35,7 @@ SCHEMA: Final[dict[str, Any]] = {
 class Curve(NamedTuple):
     """One run: costs, rising, and the value recorded at each.
 
-    Its status is ok; failed, also if its values stopped being finite; or else outstanding, without values.
+    Its status is ok; failed; not finite, if its values stopped being so; or else outstanding, without values.
     """
 
     cost: Floats
@@ -96,7 +98,7 @@ def read_curves(points: pl.DataFrame) -> Cells:
         cost, value = (recorded[name].cast(pl.Float64).to_numpy() for name in ("cost", "value"))
         bad = ~np.isfinite(value)
         if bad.any():
-            end, status = int(bad.argmax()), "failed"
+            end, status = int(bad.argmax()), status if status == "failed" else NOT_FINITE
             cost, value = cost[:end], value[:end]
         curves = found[str(cell)][1]
         curves[int(str(seed))] = Curve(cost, value, status)
@@ -219,7 +221,7 @@ def _order(both: _Answers, better: Better) -> tuple[int, int]:
 
 def _gaps(label: str, runs: _Runs, answers: _Answers, question: _Question) -> list[str]:
     """Seeds that are outstanding, have no value there, or never reach the level."""
-    ended = [all(each.status in ("ok", "failed") for each in pair) for pair in runs]
+    ended = [all(each.status in ("ok", "failed", NOT_FINITE) for each in pair) for pair in runs]
     unknown = [any(math.isnan(each.cost) for each in pair) for pair in answers]
     lost = sum(map(all, zip(ended, unknown, strict=True)))
     told = [f"preliminary: {sum(ended)} of {len(runs)} seeds"] if not all(ended) else []
@@ -233,12 +235,13 @@ def _gaps(label: str, runs: _Runs, answers: _Answers, question: _Question) -> li
 
 def _failures_differ(runs: _Runs, answers: _Answers) -> str | None:
     """A run that broke off before it had a value, on a seed on which the other arm has one, is no gap in the plan."""
-    lost = [0, 0]
+    lost = [Counter[str](), Counter[str]()]
     for pair, found in zip(runs, answers, strict=True):
         absent = [math.isnan(each.cost) for each in found]
         for side in (0, 1):
-            lost[side] += absent[side] and pair[side].status == "failed" and not absent[1 - side]
-    return only_survivors(lost[0], lost[1], len(runs))
+            lost[side][pair[side].status] += absent[side] and not absent[1 - side]
+    here, there = (Unusable(each["failed"], each[NOT_FINITE]) for each in lost)
+    return only_survivors(here, there, len(runs))
 
 
 def _no_test(x: Floats, y: Floats, scale: Scale) -> str | None:

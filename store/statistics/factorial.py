@@ -99,8 +99,7 @@ def factorial(
     noise = _Noise(fitted.variance if fitted.variance > rounding else math.nan, fitted.freedom)
     models = list(_models(design, fitted, y))
     tested = [
-        _test(model, term, y, _failed_unequally(values, term))
-        for model, term in zip(models, design.tested, strict=True)
+        _test(model, term, y, _ended_unequally(values, term)) for model, term in zip(models, design.tested, strict=True)
     ]
     seeds = kept["seed"].n_unique()
     return Factorial(
@@ -239,23 +238,25 @@ def _left_out(values: pl.DataFrame) -> Iterator[str]:
             yield f"preliminary: {outstanding} of {planned} planned runs outstanding"
 
 
-def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
-    """Where runs failed, if not alike at all levels of the axis; empty otherwise, and for an interaction."""
+def _ended_unequally(values: pl.DataFrame, term: Term) -> str:
+    """Where runs ended without a finite value, if not alike at all levels; empty otherwise, and for an interaction."""
     if len(term.factors) > 1 or "status" not in values.columns:
         return ""
     (axis,) = term.factors
-    failed = (pl.col("status") == "failed") | ((pl.col("status") == "ok") & ~FINITE & pl.col("value").is_not_null())
+    infinite = (pl.col("status") == "ok") & ~FINITE & pl.col("value").is_not_null()
+    unusable = (pl.col("status") == "failed") | infinite
     counts = (
         values.filter(pl.col(axis.name).is_not_null())
         .group_by(pl.col(axis.name).cast(pl.String).alias("level"), maintain_order=True)
-        .agg(failed.sum().alias("failed"), pl.len().alias("runs"))
+        .agg(unusable.sum().alias("unusable"), pl.len().alias("runs"))
     )
-    if (counts["failed"] / counts["runs"]).n_unique() < 2:
+    if (counts["unusable"] / counts["runs"]).n_unique() < 2:
         return ""
     lost = [level for level, n, runs in counts.rows() if n == runs]
     told = [f"{n} of {runs} with {level}" for level, n, runs in counts.rows() if 0 < n < runs]
-    parts = [f"every run with {' and with '.join(lost)} failed, so it has no mean"] if lost else []
-    parts += [f"runs failed unequally ({', '.join(told)}), so means are of survivors"] if told else []
+    did = "ended without a finite value" if values.filter(infinite).height else "failed"
+    parts = [f"every run with {' and with '.join(lost)} {did}, so it has no mean"] if lost else []
+    parts += [f"runs {did} unequally ({', '.join(told)}), so means are of survivors"] if told else []
     return "; ".join(parts)
 
 

@@ -13,7 +13,7 @@ from store.statistics.verdict import holm
 
 SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("cell", "label", "operator"), pl.String),
-    **dict.fromkeys(("ended", "failed"), pl.Int64),
+    **dict.fromkeys(("ended", "failed", "not_finite"), pl.Int64),
     **dict.fromkeys(("rate", "low", "high", "p", "p_holm"), pl.Float64),
 }
 
@@ -21,13 +21,14 @@ SCHEMA: Final[dict[str, Any]] = {
 def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -> pl.DataFrame:
     """One row per cell, baseline included, in the order of `values` (columns as for `compare`).
 
-    `ended` runs finished or failed; a run that finished with NaN or infinity counts as failed. `low`, `high` is the
-    Wilson interval of the rate, `p` Fisher's exact test against the baseline (null for a baseline and where nothing
-    ended), `p_holm` adjusts it over the cells. Raises as `compare` does.
+    `ended` runs finished or failed. `failed` counts those whose attempt ended as failed, and `not_finite` finished ones
+    whose measure is NaN or infinite. `rate` is the share that failed, `low` to `high` its Wilson interval. `p` is
+    Fisher's exact test against the baseline (null for a baseline and where nothing ended), and `p_holm` adjusts it over
+    the cells. Raises as `compare` does.
     """
     found = arms(values)
     ends = {cell: [run for run in arm.runs.values() if run.status in ("ok", "failed")] for cell, arm in found.items()}
-    counts = {cell: (len(runs), sum(run.outcome == "failed" for run in runs)) for cell, runs in ends.items()}
+    counts = {cell: (len(runs), len(found[cell].ended_as("failed"))) for cell, runs in ends.items()}
     bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
     raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}
     adjusted = dict(zip(raw, holm(np.array(list(raw.values()), dtype=np.float64)).tolist(), strict=True))
@@ -36,7 +37,8 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
         n, failed = counts[cell]
         rate = failed / n if n else math.nan
         numbers = (rate, *wilson_interval(failed, n, alpha), raw.get(cell, math.nan), adjusted.get(cell, math.nan))
-        rows.append((cell, arm.label, arm.operator, n, failed, *map(or_null, numbers)))
+        infinite = len(arm.ended_as("not finite"))
+        rows.append((cell, arm.label, arm.operator, n, failed, infinite, *map(or_null, numbers)))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -30,7 +30,7 @@ class TunedChoice(NamedTuple):
     levels: Mapping[str, object]  # levels of the chosen cell on the axes selected over
     runs: int  # planned for the setting on the seeds that select
     outstanding: int  # selecting runs that have not ended
-    failed: int  # selecting runs that failed or ended without a finite value
+    unusable: int  # selecting runs that ended, as failed or finished, without a finite value
     values: int = 0  # number of values of the chosen cell on the selecting seeds
 
 

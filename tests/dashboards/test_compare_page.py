@@ -207,19 +207,21 @@ def test_seeds_on_which_one_of_two_failed_are_counted_and_marked(tmp_path: Path)
     operators = (*UNEVEN, "lost", "lost too", "lost later")
     root = plant(tmp_path / "runs", operators, range(7), Planted(value, state))
     shown = seen(root, COMPARE, "", ["wins"]).slots["wins"]
-    counts = {(row["cell"], row["against"]): (row["planned"], row["n"], row["failed"])
+    counts = {(row["cell"], row["against"]): (row["planned"], row["n"], row["unusable"])
               for row in shown.data.iter_rows(named=True)}  # fmt: skip
     assert counts["broken", "softmax"] == counts["softmax", "broken"] == (7, 2, 1)
     assert counts["apart", "softmax"] == (7, 1, 0)
     assert counts["broken", "apart"] == (7, 1, 0)
     assert "(n = 1 to 2)" in shown.caption
-    assert "A star: on some seeds one of the two failed" in shown.caption
+    assert "A star: on some seeds one of the two" in shown.caption
     assert shown.figure is not None
     told = [text for row in shown.figure.data[0].text for text in row]
     assert sum(text.partition("<br>")[0].endswith("*") for text in told) == 2
-    assert any("2 of 7 planned seeds; on 1 one of the two failed; on 1 both failed" in text for text in told)
-    assert sum(text.startswith("failed: both on every seed<br>0 of 7 planned seeds") for text in told) == 2
-    assert sum(text.startswith("failed: both on 6 of 7 planned seeds<br>") for text in told) == 4
+    assert any(
+        "2 of 7 planned seeds; on 1 one of the two ended without a finite value; on 1 both did" in text for text in told
+    )
+    assert sum(text.startswith("no finite value: both on every seed<br>0 of 7 planned seeds") for text in told) == 2
+    assert sum(text.startswith("no finite value: both on 6 of 7 planned seeds<br>") for text in told) == 4
 
 
 @pytest.mark.browser

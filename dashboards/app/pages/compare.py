@@ -194,7 +194,11 @@ def _wins(view: PageView) -> SlotContent:
     shared = found.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
-    stars = " A star: on some seeds one of the two failed; these seeds are left out." if shared["failed"].sum() else ""
+    stars = (
+        " A star: on some seeds one of the two ended without a finite value; these are left out."
+        if shared["unusable"].sum()
+        else ""
+    )
     caption = (
         f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
         f"the column in {measures.words(view)}; a tie is half a win.{stars} No verdicts.{which}"

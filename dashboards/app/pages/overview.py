@@ -63,8 +63,8 @@ def _progress_words(view: PageView) -> str:
     unreadable = max(0, about.header["trials"] - found.height)  # lines of the plan
     done = {
         "planned": found.height + unreadable,
-        "ok": counts["ok"] + counts["unreadable"],
-        "failed": counts["failed"] + counts["not finite"],
+        "ok": counts["ok"] + counts["unreadable"] + counts["not finite"],
+        "failed": counts["failed"],
         "running": counts["running"],
         "pending": counts["pending"] + unreadable,
     }
@@ -82,7 +82,7 @@ def _progress(view: PageView) -> SlotContent:
     said = _progress_words(view)
     if counts["not finite"] and about.measure is not None:
         ended = count(counts["not finite"], "trial")
-        said += f" Counted as failed: {ended} that ended with {about.measure.name} that is no finite number."
+        said += f" Of those done {ended} ended with {about.measure.name} that is no finite number."
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
@@ -161,8 +161,9 @@ def _failures(view: PageView) -> SlotContent:
     rows = found.select("reason", "n", cells, "message", "example")
     reasons = found.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
     by = ", ".join(f"{reason} {n}" for reason, n in reasons.iter_rows())
-    total = count(int(found["n"].sum()), "failed trial")
-    caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
+    n = int(found["n"].sum())
+    total = count(n, "failed trial") if not_finite.is_empty() else f"{count(n, 'trial')} without a usable value,"
+    caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave them out."
     own = {"cells": WRAP, "message": WIDE, "example": link("run", "run", width=150)}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
@@ -197,7 +198,7 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
         steps.append((f"train {count(row['n'], 'failed trial')} again, or keep as a result", why, command))
     if n := states.get("not finite", 0):
-        why = "ended, and the value is no finite number: comparisons count that as failed"
+        why = "finished, and the value is no finite number: no comparison can use it"
         steps.append((f"see to {count(n, 'trial')} without a finite value", why, ""))
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"

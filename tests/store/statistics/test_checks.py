@@ -41,6 +41,15 @@ def test_runs_failures_budgets_and_code_are_counted(frame) -> None:
     assert (row["budgets"], row["codes"]) == ([60.0, 90.0], ["unknown", "usual"])
 
 
+def test_a_measure_that_is_not_finite_is_no_failed_run(frame) -> None:
+    status = {("SSA", 0): "failed"}
+    cell = [None, math.nan, math.inf, *CELL[3:]]
+    row = only(frame({"softmax": [-math.inf, *BASE[1:]], "SSA": cell}, status))
+    assert (row["failed_here"], row["failed_baseline"], row["failed_both"]) == (1, 0, 0)
+    assert (row["not_finite_here"], row["not_finite_baseline"]) == (2, 1)
+    assert (row["seeds"], row["baseline_seeds"]) == ([3, 4, 5], [1, 2, 3, 4, 5])
+
+
 def test_few_pairs_and_a_sign_flip_test_that_objects_lean_on_normal_noise(frame) -> None:
     assert only(frame({"softmax": BASE[:4], "SSA": CELL[:4]}))["leans_on_normal"]
     logs = [0.001, 0.5, 0.55, 0.6, 0.62, -0.01]
