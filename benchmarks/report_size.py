@@ -2,7 +2,8 @@
 
 python benchmarks/report_size.py [--cells 192] [--rows 10000] [--campaign DIRECTORY]
 
-The file has plotly.js once, which is most of it. A campaign that is there is used again.
+The file has plotly.js once, which is most of it. A campaign that is there is used again. A report of 6,000 cells has a
+target of 20 s: `--cells 6000 --rows 30`.
 """
 
 import tempfile
@@ -16,6 +17,7 @@ from store.files.layout import Layout
 from store.ingest.ingest import ingest
 
 MOST_BYTES = 10_000_000
+TARGET_S = 20.0
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def main() -> None:
             write_campaign(layout, options.cells * SEEDS, options.rows)
         report("ingest", [took(lambda: ingest(layout))])
         out = Path(folder) / "report.html"
-        report("report", [took(lambda: write_report(layout.root, out))])
+        report("report", [took(lambda: write_report(layout.root, out))], TARGET_S)
         size = out.stat().st_size
         tell({"name": "report_size", "bytes": size, "target": MOST_BYTES, "met": size <= MOST_BYTES})
 

@@ -95,6 +95,8 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
 def _lead(about: GridContext, judged: pl.DataFrame) -> str:
     """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
     said, measure = summarise_verdicts(judged, str(about.baseline_name)), about.measure
+    if sum(len(axis["labels"]) > 1 for axis in about.header["axes"]) < 2:
+        return said
     levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))
     if not levels or not measure or levels.effects.filter(order=1)["factor"].n_unique() < 2:
         return said

@@ -39,26 +39,28 @@ def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target
     sd = np.asarray(sd, dtype=np.float64)
     size = np.broadcast_to(np.abs(np.asarray(difference, dtype=np.float64)), sd.shape)
     usable = np.isfinite(sd) & (sd > 0) & (size > 0)
-    size = np.where(usable, size, 1.0)
-    spread = np.where(usable, sd, 1.0)
-    low = np.full(sd.shape, float(MIN_PAIRS - 1))  # not enough (or not allowed)
-    high = np.full(sd.shape, float(MAX_SEEDS))  # enough, if anything is
-    usable &= power(size, spread, high, alpha=alpha) >= target
+    size, spread = size[usable], sd[usable]
+    low = np.full(size.shape, float(MIN_PAIRS - 1))  # not enough (or not allowed)
+    high = np.full(size.shape, float(MAX_SEEDS))  # enough, if anything is
+    reached = power(size, spread, high, alpha=alpha) >= target
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
         enough = power(size, spread, np.maximum(middle, MIN_PAIRS), alpha=alpha) >= target
         high, low = np.where(enough, middle, high), np.where(enough, low, middle)
-    return np.where(usable, np.maximum(high, MIN_PAIRS), np.nan)
+    found = np.full(sd.shape, np.nan)
+    found[usable] = np.where(reached, np.maximum(high, MIN_PAIRS), np.nan)
+    return found
 
 
 def detectable(sd: Floats, n: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
     """Smallest difference that n pairs find with power `target`; shape of `sd`; NaN below three pairs or without sd."""
     usable = np.isfinite(sd) & (sd > 0) & (n >= MIN_PAIRS)
-    pairs = np.where(usable, n, float(MIN_PAIRS))
+    pairs, place = np.unique(np.where(usable, n, float(MIN_PAIRS)), return_inverse=True)  # many cells, few sizes
     one = np.ones_like(pairs)
     low, high = np.zeros_like(pairs), special.stdtrit(pairs - 1, 1 - alpha / 2) * 2 + 10  # in standard errors
     for _ in range(60):
         middle = (low + high) / 2
         enough = power(middle / np.sqrt(pairs), one, pairs, alpha=alpha) >= target
         high, low = np.where(enough, middle, high), np.where(enough, low, middle)
+    high, pairs = high[place].reshape(usable.shape), pairs[place].reshape(usable.shape)
     return np.where(usable, high * np.where(usable, sd, 1.0) / np.sqrt(pairs), np.nan)

@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 from grid.spec import Spec
 from variants.operator import Operator
 
+_SOFTMAX = Operator()
+
 
 class Placement(Spec):
     """Selects the layers that get the operator; the others get `rest`.
@@ -24,7 +26,7 @@ class Placement(Spec):
     """The share of the layers, rounded up, counted from `side`."""
     side: Literal["top", "bottom", "inner", "alternate"] = "top"
     """Which layers: counted from the top or bottom, all but the first and last, or every second from the top."""
-    rest: Operator = Operator()
+    rest: Operator = _SOFTMAX
     """The operator of the other layers."""
 
     @model_validator(mode="after")
@@ -33,7 +35,7 @@ class Placement(Spec):
             if self.share != 1:
                 raise ValueError(f"side={self.side!r} says which layers, share={self.share:g} nothing; leave it out")
             return self
-        if self.share == 1 and self.rest != Operator():
+        if self.share == 1 and self.rest != _SOFTMAX:
             raise ValueError("with share=1 no layer is left for `rest`; leave it out or lower the share")
         if self.share == 1 and self.side == "bottom":
             self.set_normal_form(side="top")  # all layers are all layers
@@ -53,13 +55,13 @@ class Placement(Spec):
         if not chosen:
             rule = "side='inner' is all layers but the first and the last"
             raise ValueError(f"{rule}; {layers} layers have none, 3 have one")
-        if len(chosen) == layers and self.rest != Operator():
+        if len(chosen) == layers and self.rest != _SOFTMAX:
             what = f"side={self.side!r}" if self.side == "alternate" else f"share {self.share:g}"
             raise ValueError(f"{what} of {layers} layers is all of them; leave `rest` out or take fewer")
         exact = len(chosen) / layers
         for side, first in (("top", layers - len(chosen)), ("bottom", 0)):
             if chosen == range(first, first + len(chosen)):
-                return self.changed(side=side, share=exact)
+                return self if (self.side, self.share) == (side, exact) else self.changed(side=side, share=exact)
         return self
 
     def chosen(self, layers: int) -> range:

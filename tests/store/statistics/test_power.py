@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from store.statistics import detectable
+from store.statistics.paired_differences import Floats
 from store.statistics.power import power, seeds_needed
 
 ONE = np.array([1.0])
@@ -44,3 +45,22 @@ def test_seeds_needed_is_at_least_three_and_nan_where_no_number_answers() -> Non
 
 def test_nothing_is_detectable_below_three_pairs_or_without_a_known_spread() -> None:
     assert np.isnan(detectable(np.array([1.0, 0.0, np.nan]), np.array([2.0, 5.0, 5.0]), alpha=0.05)).all()
+
+
+def test_many_comparisons_of_one_size_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def count(difference: Floats, sd: Floats, n: Floats, *, alpha: float) -> Floats:
+        nonlocal asked
+        asked += np.size(difference)
+        return power(difference, sd, n, alpha=alpha)
+
+    monkeypatch.setattr("store.statistics.power.power", count)
+    sd, n = np.linspace(0.1, 2.0, 6000), np.resize([2.0, 5.0, 10.0], 6000)
+    found = detectable(sd, n, alpha=0.01)
+    assert asked < 6000
+    alone = [detectable(sd[at : at + 1], n[at : at + 1], alpha=0.01)[0] for at in range(30)]
+    assert np.array_equal(found[:30], alone, equal_nan=True)
+    asked = 0
+    assert np.isnan(seeds_needed(0.0, sd, alpha=0.01)).all()  # without a margin no number of seeds answers
+    assert asked == 0
