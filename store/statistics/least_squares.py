@@ -31,7 +31,6 @@ class Fit(NamedTuple):
 
 def fit(design: Floats, y: Floats) -> Fit:
     """Fit `y` [runs] by the columns of `design` [runs, columns]."""
-    columns = design.shape[1]
     values, vectors = np.linalg.eigh(design.T @ design)
     kept = values > _DEPENDENT * values.max(initial=0)
     covariance = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
@@ -39,7 +38,7 @@ def fit(design: Floats, y: Floats) -> Fit:
     left = y - design @ coefficients
     coefficients = coefficients + covariance @ (design.T @ left)  # the normal equations cost half of the digits
     left = y - design @ coefficients
-    null_space = vectors[:, ~kept].reshape(columns, -1)
+    null_space = vectors[:, ~kept]
     return Fit(coefficients, covariance, null_space, float(left @ left), len(y) - int(kept.sum()))
 
 

@@ -28,6 +28,8 @@ class Patterns(NamedTuple):
 
     def groups(self, codes: Codes, beside: Sequence[int]) -> Codes:
         """Return the number of the intercept of each row of `codes` [rows, axes] beside the axes `beside`."""
+        if not len(codes):  # and perhaps no pattern
+            return np.zeros(0, dtype=np.int64)
         place = ((codes >= 0)[:, None] == self.applies).all(2).argmax(1)
         return np.asarray(self._merge(beside)[place])
 

@@ -258,6 +258,16 @@ def test_planted_differences_over_seeds_are_exact_and_what_is_left_out_has_a_rea
     assert compared > 30
 
 
+def test_without_any_run_every_term_is_left_out_with_its_reason() -> None:
+    for union in unions(5):
+        values = union.runs(0.0, seeds=2, lost=1.0)
+        found = factorial(values, union.levels, scale="linear")
+        assert found.terms["f"].null_count() == found.terms.height
+        assert (found.terms["note"] != "").all()
+        assert found.means.is_empty()
+        assert seed_contrasts(values, union.levels, **RULE).effects.is_empty()  # type: ignore[arg-type]
+
+
 def test_an_interaction_in_one_grid_of_a_union_is_found_exactly_and_has_the_f_of_comparing_models() -> None:
     for union in unions(10, crossed=True):
         found = factorial(union.runs(0.0, seeds=3, lost=0.1), union.levels, scale="linear")
