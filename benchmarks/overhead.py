@@ -5,6 +5,7 @@
 Prints JSON lines, and writes them if asked. `overhead_ms` is the time between the ends of consecutive trials of a
 worker that is neither training nor evaluation: claiming, records, shards, building the model. The first trial of each
 worker is left out. `rerun_s` is the time of the same command again on the finished grid, in a process of its own.
+`process_ms` is what the state of the process costs a trial, in time of the CPU: reset random numbers, compare the rest.
 """
 
 import os
@@ -24,6 +25,7 @@ from measurement import Results, machine, make_parser
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
 from runners.execution import Local
+from runners.training.process_state import ProcessState
 from store.store import Store
 from variants import gpt2, ssa
 
@@ -64,6 +66,18 @@ def measure(trials: int, workers: int) -> dict[str, object]:
     }
 
 
+def compare_process(rounds: int = 200) -> dict[str, object]:
+    """Time how long a trial resets random numbers and compares the state of its process."""
+    state, took = ProcessState(), []
+    for _ in range(rounds):
+        began = time.process_time()
+        with state.isolate(0):
+            pass
+        state.changes()
+        took.append((time.process_time() - began) * 1000)
+    return {"process_ms_median": round(median(took), 2), "process_ms_min": round(min(took), 2), "target_ms": 2.0}
+
+
 SPEC = """\
 import sys
 sys.path.insert(0, {here!r})
@@ -94,6 +108,7 @@ def main() -> None:
     for workers in (1, 2):
         results.add(measure(given.trials, workers))
     results.add(rerun(given.trials))
+    results.add(compare_process())
 
 
 if __name__ == "__main__":

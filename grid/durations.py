@@ -1,6 +1,21 @@
 """Durations and hours of machines as text: one format everywhere."""
 
 import math
+import re
+from typing import Any, Final
+
+_NUMBER: Final = r"(\d+(?:\.\d+)?)"
+_DURATION: Final = re.compile(f"(?:{_NUMBER}d)?(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
+
+
+def read_duration(value: Any) -> Any:
+    """Convert `90s`, `30m`, `1h30m` or `2d` to seconds; return other values than texts. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.replace(" ", ""))
+    if match is None or not any(match.groups()):
+        raise ValueError(f"a duration is written 90s, 30m, 1h30m or 2d; got {value!r}")
+    return sum(float(count or 0) * unit for count, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
 
 
 def format_duration(seconds: float | None) -> str:
@@ -13,6 +28,13 @@ def format_duration(seconds: float | None) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def format_short(seconds: float) -> str:
+    """`8 ms`, `0.4 s`; from 10 s on as `format_duration`."""
+    if seconds < 0.1:
+        return f"{seconds * 1000:.2g} ms"
+    return f"{seconds:.2g} s" if seconds < 10 else format_duration(seconds)
 
 
 def format_hours(hours: float, unit: str | None = None) -> str:

@@ -3,8 +3,9 @@
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from grid.durations import read_duration
 from grid.spec import OutsideKey, Spec
 from runners.evaluations import Evaluation
 from runners.optimisers import Training
@@ -53,6 +54,10 @@ class Execution(Spec):
     "on": on any device; an error if the model cannot be compiled."""
     keep_weights: bool = False
     """Keep the trained weights in the campaign, for later evaluation or distillation."""
+
+    stall: Annotated[PositiveFloat | None, BeforeValidator(read_duration)] = None
+    """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed. None: none.
+    In a run with worker processes."""
 
     deterministic: bool = False
     """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""

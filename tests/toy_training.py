@@ -3,6 +3,7 @@
 Worker processes import it by reference: `ENTRY`.
 """
 
+import ctypes
 import os
 import random
 import signal
@@ -30,6 +31,7 @@ class Execution(Spec):
     accumulate: int = Field(1, ge=1, le=6)
     held: str = ""
     """A file: trials stay in their first step until it exists or they are asked to stop."""
+    stall: float | None = None
     fits: int = 0
     """The fate "too_big" spares a trial in so many micro-batches."""
 
@@ -52,7 +54,17 @@ class ToyTrial(Spec):
     operator: Toy = Falling()
     steps: int = 20
     fate: Literal[
-        "ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks", "evaluates", "hogs"
+        "ok",
+        "diverges",
+        "raises",
+        "needs_memory",
+        "cannot_allocate",
+        "too_big",
+        "dies",
+        "sticks",
+        "holds",
+        "evaluates",
+        "hogs",
     ] = "ok"
     fate_at: int = 10
     seed: int = 0
@@ -108,6 +120,8 @@ def _meet(trial: ToyTrial, step: int, value: float) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes")
     if trial.fate == "sticks":
         time.sleep(600)
+    if trial.fate == "holds":
+        ctypes.PyDLL(None).sleep(600)  # in C, with the lock of the interpreter
     if trial.fate == "hogs" and trial.execution.accumulate < max(2, trial.execution.fits):
         _hog(1 << 30)
     if trial.fate == "dies":

@@ -9,7 +9,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.checkpoint import checkpointed_step
-from runners.training.failure import killed_failure, out_of_memory
+from runners.training.failure import Failure, killed_failure, out_of_memory, stalled_failure
 from runners.training.memory import oom_kills
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, trial_state
@@ -63,7 +63,15 @@ class CrashCounter:
         self._at_work[row] = (step, times)
         if times < MOST_DEATHS:
             return None
-        failure = out_of_memory(times) if for_memory else killed_failure(times, how)
+        return self._fail(trial, row, pid, step, out_of_memory(times) if for_memory else killed_failure(times, how))
+
+    def record_stall(self, row: int, pid: int, limit_s: float) -> Outcome:
+        """Record that the trial of worker `pid` was ended since it stood still; return the outcome."""
+        trial = self._manifest.line(row)["trial"]
+        return self._fail(trial, row, pid, self._step(trial), stalled_failure(limit_s))
+
+    def _fail(self, trial: str, row: int, pid: int, step: int, failure: Failure) -> Outcome:
+        """Record `failure` in the attempt that worker `pid` left behind, or in a new one if it left none."""
         number = self._left_behind(trial, pid)
         if number is None and trial_state(self._layout, trial).status not in ("ok", "running"):
             about = {"submission": self._job.submission, **dict.fromkeys(("worker", "path", "device", "threads"))}

@@ -27,6 +27,7 @@ from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
 from runners.training.memory import release_cached_memory, reset_peak_memory
+from runners.training.process_state import ProcessState
 from runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
 from store.files.atomic import retry_io
 from store.files.attempts import BEAT_EVERY_S
@@ -102,6 +103,7 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     spent: bool = False
     """True if the process that trained it can train nothing more."""
+    changes: tuple[str, ...] = ()  # of its process, by name
 
 
 class Listener(Protocol):
@@ -118,6 +120,10 @@ class Listener(Protocol):
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Report progress; called every step."""
         del row, step, steps, loss
+
+    def row_works(self, row: int, next_s: float) -> None:
+        """Report a sign of progress; the next one may take `next_s` seconds, if `Execution.stall` is shorter."""
+        del row, next_s
 
 
 def resolve(reference: str) -> Any:
@@ -149,6 +155,8 @@ class Worker:
         self._codes = Codes(job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
+        self._state = ProcessState()
+        self._changes: list[str] | None = None
 
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless it is done or another process has it.
@@ -257,15 +265,19 @@ class Worker:
             listener.stop_requested,
             lambda step, steps, loss: listener.row_stepped(row, step, steps, loss),
             Callbacks(self._job.files, run),
+            lambda next_s: listener.row_works(row, next_s),
+            self._compare,
         )
         attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
         checkpoint = mine.checkpoint and mine.checkpoint._replace(state={})
         del mine  # frees the checkpoint once training has loaded it
         reset_peak_memory()
+        self._changes = None
         with attempt, self._log_output(attempt):
             try:
-                return self._outcome(row, line, attempt, trial)
+                with self._state.isolate(line["seed"]):
+                    outcome = self._outcome(row, line, attempt, trial)
             except UnfitCheckpoint as error:
                 attempt.abandon(str(error))
                 if checkpoint is None:
@@ -275,7 +287,17 @@ class Worker:
             except LeaseLost as error:
                 with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the new owner detects it
                     attempt.abandon(str(error))
-                return Outcome(row, "held", attempt.number)
+                outcome = Outcome(row, "held", attempt.number)
+            finally:
+                if changes := self._compare():
+                    self._state.restore()
+        over = self._own_process and bool(changes) and outcome.status != "stopped"  # a stopped one leaves
+        return outcome._replace(changes=tuple(changes), spent=outcome.spent or over)
+
+    def _compare(self) -> list[str]:
+        """Return what the attempt changed of the process; compared once, when it ends."""
+        self._changes = self._state.changes() if self._changes is None else self._changes
+        return self._changes
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:

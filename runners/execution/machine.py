@@ -8,6 +8,12 @@ from typing import Protocol, final
 from runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker, WorkOrder
 
 
+def describe_changes(outcome: Outcome) -> str:
+    """Say what a trial changed of its process, and what keeps this from other trials."""
+    kept = "a new process trains the next trial" if outcome.spent else "what can be restored was"
+    return f"it changed its process: {', '.join(outcome.changes)}; {kept}"
+
+
 class Overseer(Listener, Protocol):
     """Callbacks of the run that uses a machine; no row begins once a stop is requested."""
 

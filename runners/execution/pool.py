@@ -13,6 +13,7 @@ from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Outcome, WorkOrder
 from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
+from runners.execution.stall import Stall, StallLimits
 
 _LOOK_EVERY_S = 0.2
 """Longest delay until a stop request, a free row or a new slot is noticed."""
@@ -28,6 +29,8 @@ class _PoolMember:
         self.row: int | None = None
         self.began = self.ready = self.leaving = False
         self.open = True
+        self.stall: Stall | None = None
+        """The silence about its row, if the trial has a limit."""
 
     @property
     def idle(self) -> bool:
@@ -47,6 +50,7 @@ class WorkerPool:
         self._stopping = False
         self._problem: AblateError | None = None
         self._deaths = CrashCounter(job)
+        self._stalls = StallLimits(job)
 
     def run(self) -> None:
         """Run until no row is left and every worker has exited.
@@ -61,6 +65,7 @@ class WorkerPool:
                         self._bury(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
+            self._end_stalled()
             if self._overseer.stop_requested():
                 self._stop()
             if not self._stopping:
@@ -120,6 +125,12 @@ class WorkerPool:
             for member in [found for found in self._members.values() if found.idle]:
                 self._dismiss(member)
 
+    def _end_stalled(self) -> None:
+        """Kill the workers whose trials stand still; `_bury` records it."""
+        for member in self._members.values():
+            if member.stall is not None and member.open and not member.pipe.poll(0):
+                member.stall.look(member.pid)
+
     def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
         try:
             member.pipe.send(message)
@@ -146,6 +157,8 @@ class WorkerPool:
         except (EOFError, OSError):  # the worker died
             self._close(member)
             return
+        if member.stall is not None:
+            member.stall.hear(content[0] if kind == "works" else 0.0)
         self._attempt(lambda: self._understand(member, kind, content))
 
     def _understand(self, member: _PoolMember, kind: str, content: Sequence[Any]) -> None:
@@ -156,6 +169,7 @@ class WorkerPool:
             if member.began:  # second attempt in this process, with more micro-batches
                 self._deaths.out_of_memory()
             member.began = True
+            member.stall = self._stalls.of(row)
             self._overseer.row_started(row, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
@@ -165,12 +179,12 @@ class WorkerPool:
             self._came_back(member, content[0])
         elif kind == "leaves":
             member.leaving = True
-        else:
+        elif kind == "ready":
             member.ready = True
             self._deaths.worker_ready()
 
     def _came_back(self, member: _PoolMember, outcome: Outcome) -> None:
-        member.row = None
+        member.row = member.stall = None
         if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             self._deaths.out_of_memory()
         self._overseer.row_ended(outcome)
@@ -186,7 +200,10 @@ class WorkerPool:
         if member.open:
             self._close(member)
         del self._members[ended.pid]
-        if member.row is not None and not self._stopping:
+        if member.row is not None and member.stall is not None and member.stall.ended:
+            row, limit_s = member.row, member.stall.limit_s
+            self._attempt(lambda: self._overseer.row_ended(self._deaths.record_stall(row, member.pid, limit_s)))
+        elif member.row is not None and not self._stopping:
             row = member.row
             self._attempt(lambda: self._died(member, row, ended))
         elif not member.ready and not self._stopping:

@@ -22,6 +22,7 @@ from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
+from runners.execution.machine import describe_changes
 from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.lossy_output import lossy_output
 from runners.output import format_count
@@ -261,16 +262,21 @@ class _ActiveRun:
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         self._tally.advance(row, step, steps, loss)
 
+    def row_works(self, row: int, next_s: float) -> None:
+        del row, next_s
+
     def row_ended(self, outcome: Outcome) -> None:
         self._tally.came_back(outcome)
         if outcome.status == "held":
             self._held.append(outcome.row)
             return
         self._outcomes[outcome.row] = outcome
-        if outcome.failure is not None:
-            trial, failure = self._to_do[outcome.row], outcome.failure
-            name = f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
+        trial, failure = self._to_do[outcome.row], outcome.failure
+        name = f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
+        if failure is not None:
             self.note(f"{name} failed: {failure.reason}: {failure.message}")
+        if outcome.changes:
+            self.note(f"{name}: {describe_changes(outcome)}")
 
     def note(self, text: str) -> None:
         self._progress.note(text)

@@ -1,11 +1,12 @@
 """Main loop of a worker process: trains the rows it receives until told to stop.
 
 Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
-("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
-("note", text), and ("leaves",) before its last outcome. `device` is its CUDA_VISIBLE_DEVICES or
+("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("works", next_s),
+("ended", outcome), ("note", text), and ("leaves",) before its last outcome. `device` is its CUDA_VISIBLE_DEVICES or
 None; `share` is the part of the device's memory that it may use.
 """
 
+import faulthandler
 import os
 import select
 import signal
@@ -37,6 +38,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     for name in (signal.SIGINT, signal.SIGUSR2):  # the parent handles Ctrl-C and the time limit
         signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, control.terminate)
+    faulthandler.register(signal.SIGUSR1)  # the parent asks where a trial stands still, also inside a library
     message = control.next()
     if message is None:
         return 0
@@ -141,6 +143,13 @@ class _Control:
         if now - self._said_at >= TELL_EVERY_S:
             self._said_at = now
             self.say("stepped", row, step, steps, loss)
+
+    def row_works(self, row: int, next_s: float) -> None:
+        del row
+        now = time.monotonic()
+        if next_s or now - self._said_at >= TELL_EVERY_S:
+            self._said_at = now
+            self.say("works", next_s)
 
 
 def _leave_orphaned() -> NoReturn:

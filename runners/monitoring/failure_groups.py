@@ -49,7 +49,7 @@ class FailureGroup(NamedTuple):
 
     fingerprint: str
     reason: str
-    """diverged, out_of_memory, error or killed."""
+    """diverged, out_of_memory, error, killed or stalled."""
     n: int
     """Trials whose latest failure is of this kind."""
     hosts: dict[str, int]
@@ -165,6 +165,8 @@ def action(group: FailureGroup, good_hosts: set[str]) -> str:
         if not group.scheduled:
             return f"{most_often}: `{retry} --workers 1` trains one at a time, --oom halve in smaller pieces"
         return f"{most_often}: `{retry} --oom bigger` asks for twice as much, --mem and --time for what you say"
+    if group.reason == "stalled":
+        return f"{logs} where it stood still; correct it, or raise execution.stall, then `{retry}`"
     if _DATA.search(last_words):
         return f"a file is missing on {hosts}: put it there under the same path, then `{retry}`"
     if _DISK.search(last_words):

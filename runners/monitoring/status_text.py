@@ -227,6 +227,10 @@ def _write_running(running: Sequence[RunningTrial]) -> None:
     if rows:
         write_table(("running", "cell", "seed", "attempt", "node", "step", "steps/s", "loss", "seen"), rows)
     _write_more(len(running), _MOST_ROWS, "running trial")
+    stalled = [each for each in running if each.stall is not None]
+    for each in stalled[:_MOST_ROWS]:
+        write(f"{each.trial[:8]}: {each.stall}")
+    _write_more(len(stalled), _MOST_ROWS, "trial without a step")
 
 
 def _format_last_sign(quiet_s: float) -> str | None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
-from grid.durations import format_hours
+from grid.durations import format_duration, format_hours, format_short
 from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
@@ -33,6 +33,9 @@ if TYPE_CHECKING:  # `ablate cancel` opens no database
 
 State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
 STATES: tuple[State, ...] = get_args(State)
+
+_IDLE_S, _IDLE_STEPS = 60.0, 100.0
+"""A trial without progress is told of after so many seconds and so many times the duration of a step."""
 
 _ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
 
@@ -54,6 +57,18 @@ class RunningTrial(NamedTuple):
     """Over the whole attempt."""
     quiet_s: float
     """Seconds since its last sign of life."""
+    idle_s: float | None = None
+    """Seconds since it last made progress: a step, or a batch of an evaluation; None: unknown."""
+    step_s: float | None = None
+    """Seconds that a step usually takes; None before the second one."""
+
+    @property
+    def stall(self) -> str | None:
+        """Say for how long there was no step; None if this is not unusual: under a minute, or under 100 steps."""
+        if self.idle_s is None or self.idle_s < max(_IDLE_S, _IDLE_STEPS * (self.step_s or 0.0)):
+            return None
+        usual = "" if self.step_s is None else f"; steps took {format_short(self.step_s)}"
+        return f"no step for {format_duration(self.idle_s)}{usual}"
 
 
 class TrialLocation(NamedTuple):
@@ -276,6 +291,8 @@ def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[Runni
             loss=progress.loss if progress else None,
             steps_per_s=(step - first) / seconds if step is not None and step > first and seconds > 0 else None,
             quiet_s=quiet,
+            idle_s=progress.idle_s + quiet if progress and progress.idle_s is not None else None,
+            step_s=progress.step_s if progress else None,
         )
 
 

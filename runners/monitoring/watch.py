@@ -181,18 +181,21 @@ def show(views: Iterable[WatchView], console: Console) -> None:
 
 def changes(views: Iterable[WatchView]) -> Iterator[str]:
     """Yield a line for every view that differs from the one before in more than progress."""
-    before: str | None = None
+    before: tuple[str, list[str]] | None = None
     for view in views:
         where = view.status.where
+        stalled = {each.trial[:8]: each.stall for each in where.at_work if each.stall is not None}
         counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
         workers = Counter(worker.standing for each in where.submissions for worker in each.workers)
         standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
         failures = "; ".join(failure_lines(view.status.failures))
         parts = [counts or "no trials", standing and f"workers: {standing}", failures, *where.endings, *view.notes]
         line = " · ".join(part for part in parts if part)
-        if line != before:
-            yield f"{line} · {format_duration(view.left_s)} left" if where.at_work else line
-        before = line
+        still = [f"{name}: {says}" for name, says in stalled.items()]
+        if (line, [*stalled]) != before:
+            left = [f"{format_duration(view.left_s)} left"] if where.at_work else []
+            yield " · ".join([line, *left, *still])
+        before = line, [*stalled]
 
 
 def render(view: WatchView) -> RenderableType:

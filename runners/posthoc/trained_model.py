@@ -18,7 +18,7 @@ from runners.evaluations import Judge
 from runners.execution.repro import ValueAddress, ValueDifference, differences
 from runners.provenance.code import Codes, changed_since
 from runners.tasks.task import Items, Measurements
-from runners.training.loop import use_threads
+from runners.training.process_state import contain, use_threads
 from runners.training.rank_launcher import device_of
 from runners.trial import Trial, build_model
 from store.files.atomic import is_temporary
@@ -68,7 +68,8 @@ class TrainedModel:
     def evaluation_context(self) -> Iterator[None]:
         cuda = [0] if self.device.type == "cuda" else []
         threads = use_threads(self.trial.execution.threads)
-        with torch.inference_mode(), torch.random.fork_rng(devices=cuda), threads:
+        apart = contain(self.trial.seed, self.device.type)
+        with apart, torch.inference_mode(), torch.random.fork_rng(devices=cuda), threads:
             yield
 
     def evaluate(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
@@ -107,7 +108,8 @@ def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedMod
     if trial.key != kept.key:
         raise SpecError(f"the present code gives trial {kept.key[:8]} another key; use the code of its training")
     where = device_of(device or trial.execution.device)
-    model = build_model(trial)
+    with contain(trial.seed, where.type):
+        model = build_model(trial)
     try:
         model.load_state_dict(state["model"])
     except RuntimeError as error:

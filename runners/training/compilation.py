@@ -37,10 +37,17 @@ Pass = Callable[[Tensor, Tensor | None, Tensor], Sequence[Tensor]]
 class Forward:
     """The forward pass of training, compiled or eager; EnvironmentProblem as `compiles`."""
 
-    def __init__(self, trial: Trial, device: torch.device, plain: Pass, refused: Callable[[], None]) -> None:
-        """`refused` is called before training goes on without compilation."""
+    def __init__(
+        self,
+        trial: Trial,
+        device: torch.device,
+        plain: Pass,
+        refused: Callable[[], None],
+        begins: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`refused` is called before training goes on without compilation, `begins` before the first compiled pass."""
         self._compile, self._plain, self._run, self._before = trial.execution.compile, plain, plain, 0
-        self._refused = refused
+        self._refused, self._begins = refused, begins
         self.graphs = 0
         """Number of graphs compiled so far."""
         self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
@@ -61,6 +68,8 @@ class Forward:
         """
         if not self.compiled:
             return self._plain(inputs, visible, targets)
+        self._begins()
+        self._begins = lambda: None
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         if self._cuda:

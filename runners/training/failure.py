@@ -12,11 +12,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
 from runners.training.training_context import Diverged, Killed
 from store.files.error_texts import message_of, traceback_of
 
-Reason = Literal["diverged", "out_of_memory", "error", "killed"]
+Reason = Literal["diverged", "out_of_memory", "error", "killed", "stalled"]
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 _BREAKS_CUDA = re.compile(r"CUDA error|Triton Error \[CUDA\]|CUBLAS_STATUS|CUDNN_STATUS|cuDNN error|CUSOLVER_STATUS")
@@ -73,6 +74,15 @@ def out_of_memory(times: int) -> Failure:
     often = "" if times == 1 else f" {times} times"
     message = f"the system killed its process{often}, because the memory of the job was used up; give it more"
     return Failure("out_of_memory", message, None, _fingerprint("killed", "out_of_memory", ""))
+
+
+def stalled_failure(limit_s: float) -> Failure:
+    """Describe a trial that was ended since it made no step for `limit_s` seconds."""
+    message = (
+        f"no step, evaluated batch or finished phase for {format_duration(limit_s)} (execution.stall); its log shows "
+        "where it stood"
+    )
+    return Failure("stalled", message, None, _fingerprint("stalled"))
 
 
 def lost_failure(times: int) -> Failure:

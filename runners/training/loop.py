@@ -8,7 +8,7 @@ same number of threads, micro-batches and ranks.
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -26,6 +26,7 @@ from runners.training.deterministic import deterministic, fix_workspace
 from runners.training.flat_parameters import Flat
 from runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
 from runners.training.process_group import World
+from runners.training.process_state import contain, use_threads
 from runners.training.rank_launcher import ranks, require_precision
 from runners.training.step_values import STEPS_BEHIND, StepValues
 from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult, UnfitCheckpoint
@@ -56,7 +57,8 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda), use_threads(execution.threads), exactly:
+    apart = nullcontext() if world.place.rank else contain(trial.seed, world.device.type)  # ranks end with the trial
+    with apart, torch.random.fork_rng(devices=cuda), use_threads(execution.threads), exactly:
         return _TrainingRun(trial, surroundings, world).result()
 
 
@@ -112,7 +114,7 @@ class _TrainingRun:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
-        self._forward = Forward(trial, self._device, self._losses, self._begin)
+        self._forward = Forward(trial, self._device, self._losses, self._begin, surroundings.compiles)
         self._cost = Cost(trial, world)
         self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
         self._unread: list[StepValues] = []
@@ -390,14 +392,3 @@ def _seed(seed: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Compute with so many threads while the context is open."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

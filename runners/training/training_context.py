@@ -40,8 +40,11 @@ class TrainingContext:
     def progress(self, step: int, steps: int, loss: float) -> None:
         """Report progress; cheap, called every step."""
 
+    def compiles(self) -> None:
+        """Report that the next step may compile the model first."""
+
     def stop_requested(self) -> bool:
-        """Return True to checkpoint and return at this step boundary."""
+        """Return True to checkpoint and return at this step boundary; called every step and every evaluated batch."""
         return False
 
     def checkpoint_due(self) -> bool:

@@ -150,6 +150,7 @@ CREATE TABLE attempt (
     memory_bytes BIGINT,
     cost JSON,                      -- what the attempt took, by name: sums over its own steps
     shards VARCHAR[],               -- files that hold the rows that its result rests on; null if an earlier release wrote it
+    changes VARCHAR[],              -- what it changed of its process, by name; null if an earlier release wrote it
     signature VARCHAR NOT NULL      -- state of start.json and end.json when they were read
 );
 

@@ -39,7 +39,7 @@ _END = fields(
         "int64": "step parameters operator_parameters memory_bytes",
         "float": "wall_s train_s evaluate_s probe_s",
         "object": "cost wrote",
-        "list": "files",
+        "list": "files changes",
     },
 )
 _EVALUATION = fields(
@@ -58,7 +58,7 @@ _RESUMED = fields({"int32": "attempt", "int64": "step"})
 _WROTE = fields({"int64": "rows step", "list": "shards"})
 _STATUSES = ("ok", "failed", "stopped")
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files", "changes"))
 
 AttemptRow = dict[str, Any]  # a row of the table `attempt`, with a value for every column
 
@@ -91,6 +91,8 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRow | N
     row |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
     wrote = end.get("wrote")
     row["shards"] = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
+    changes = end.get("changes")
+    row["changes"] = None if changes is None else [clean_text(str(name)) for name in changes]
     row["cost"], row["fingerprint"] = json_text(end.get("cost")), row["fingerprint"] or fingerprint(row)
     return row, problems
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -27,7 +28,8 @@ from store.files.trial_status import pid_space, process_started
 
 BEAT_EVERY_S = 5.0  # seconds between signs of life where nothing else is asked for
 
-_HEARTBEAT_WIDTH = 96
+_HEARTBEAT_WIDTH = 160
+_STEPS_TIMED = 101  # the median of so many steps is how long a step takes
 _START_FIELDS = (
     *("schema", "trial", "attempt", "submission", "worker", "host", "pid", "pid_started", "pid_space", "started"),
     *("resumed_from", "path", "device", "threads", "code", "sources", "versions", "data", "heartbeat_s", "place"),
@@ -35,7 +37,7 @@ _START_FIELDS = (
 _END_FIELDS = (
     *("schema", "trial", "attempt", "status", "reason", "message", "traceback", "fingerprint", "step", "wall_s"),
     *("train_s", "evaluate_s", "probe_s", "ended", "parameters", "operator_parameters", "memory_bytes", "wrote"),
-    "files",
+    *("files", "changes"),
 )
 
 
@@ -117,6 +119,8 @@ class Heartbeat:
         self._path = path
         self._every_s = every_s
         self._progress: tuple[int, int, float] | None = None
+        self._took: deque[float] = deque(maxlen=_STEPS_TIMED)
+        self._stepped = self._worked = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
 
@@ -128,18 +132,32 @@ class Heartbeat:
         self._thread.join()
 
     def tell(self, step: int, steps: int, loss: float) -> None:
-        """Content of the next heartbeat."""
-        self._progress = step, steps, loss
+        """Content of the next heartbeat: a step was made."""
+        now = time.monotonic()
+        if self._progress is not None and step > self._progress[0]:
+            self._took.append((now - self._stepped) / (step - self._progress[0]))
+        self._progress, self._stepped = (step, steps, loss), now
+        self.works()
+
+    def works(self) -> None:
+        """Content of the next heartbeat: the attempt made progress of any kind."""
+        self._worked = time.monotonic()
+
+    def beat(self) -> None:
+        """Write a line now."""
+        found: dict[str, Any] = {"idle_s": round(time.monotonic() - self._worked, 1)}
+        if self._progress is not None:
+            step, steps, loss = self._progress
+            found |= {"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None}
+        if took := sorted(self._took.copy()):
+            found["step_s"] = float(f"{took[len(took) // 2]:.3g}")
+        # a stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
+        # attempt finds out when it saves. NFS sends what was written when the file is closed.
+        with suppress(OSError):
+            unshare(self._path)
+            with self._path.open("rb+", buffering=0) as file:
+                file.write(f"{json.dumps(found):<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))
 
     def _live(self) -> None:
         while not self._stop.wait(self._every_s):
-            text = ""
-            if self._progress is not None:
-                step, steps, loss = self._progress
-                text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
-            # a stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
-            # attempt finds out when it saves. NFS sends what was written when the file is closed.
-            with suppress(OSError):
-                unshare(self._path)
-                with self._path.open("rb+", buffering=0) as file:
-                    file.write(f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))
+            self.beat()

@@ -62,9 +62,14 @@ class TrialState(NamedTuple):
 class TrialProgress(NamedTuple):
     """How far an attempt said it was, with its last sign of life; a loss that is not finite is None."""
 
-    step: int
-    steps: int
+    step: int | None
+    """None before the first one."""
+    steps: int | None
     loss: float | None
+    idle_s: float | None
+    """Seconds without progress of any kind: a step, or a batch of an evaluation."""
+    step_s: float | None
+    """Seconds that a step usually takes: the median of the latest."""
 
 
 @cache
@@ -139,10 +144,12 @@ def progress_of(layout: Layout, key: str, attempt: int) -> TrialProgress | None:
         found = parse_object(read_bytes(path), str(path))
     except (OSError, StoreError):
         return None
-    step, steps, loss = found.get("step"), found.get("steps"), found.get("loss")
-    if type(step) is not int or type(steps) is not int:
-        return None
-    return TrialProgress(step, steps, float(loss) if isinstance(loss, int | float) else None)
+    step, steps = (value if type(value) is int else None for value in map(found.get, ("step", "steps")))
+    loss, idle, took = (
+        float(value) if isinstance(value, int | float) else None
+        for value in map(found.get, ("loss", "idle_s", "step_s"))
+    )
+    return TrialProgress(step, steps, loss, idle, took)
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:

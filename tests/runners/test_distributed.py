@@ -181,7 +181,12 @@ def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: py
     base = split(tiny.changed(task=task, training={"steps": 2}), 1, gpus=2)
     layout, submission = Layout(tmp_path / "campaign"), submission_id()
     write_submission(layout, submission, trial_lines(Grid(name="g", base=base, seeds=[3])))
-    idle = SimpleNamespace(stop_requested=lambda: False, row_started=lambda *_: None, row_stepped=lambda *_: None)
+    idle = SimpleNamespace(
+        stop_requested=lambda: False,
+        row_started=lambda *_: None,
+        row_stepped=lambda *_: None,
+        row_works=lambda *_: None,
+    )
     worker = Worker(WorkOrder(layout.root, submission, oom="halve"), 0, idle, own_process=False)
     assert worker.run(0).status == "ok"
     (key,) = layout.trial_keys()

@@ -207,7 +207,7 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     monkeypatch.undo()
     wait_until(lambda: progress_of(layout, TRIAL, 1) is not None)
     heart.stop()
-    assert progress_of(layout, TRIAL, 1) == (7, 9, None)
+    assert progress_of(layout, TRIAL, 1)[:3] == (7, 9, None)
 
 
 class Hosts(RuleBasedStateMachine):

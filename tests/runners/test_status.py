@@ -212,6 +212,24 @@ def test_who_is_at_work_says_where_and_how_far(campaign: Campaign) -> None:
     assert found.steps_per_s == pytest.approx(0.2, rel=0.1)  # 20 steps of its own in 100 s
 
 
+def test_a_trial_without_a_step_is_told_after_a_minute_and_a_hundred_steps(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counted to now: also where no thread of its process can write a sign of life."""
+    key = began(campaign, 0)
+    heartbeat = campaign.layout.heartbeat(key, 1)
+    for idle_s, step_s, quiet_s, told in (
+        *((130.0, 0.008, 0.0, True), (30.0, 0.008, 0.0, False), (130.0, 2.0, 0.0, False), (230.0, 2.0, 0.0, True)),
+        *((130.0, None, 0.0, True), (None, None, 0.0, False), (45.0, 0.008, 20.0, True)),
+    ):
+        heartbeat.write_text(json.dumps({"step": 30, "steps": 60, "loss": 0.5, "idle_s": idle_s, "step_s": step_s}))
+        os.utime(heartbeat, (time.time() - quiet_s,) * 2)
+        (found,) = look(campaign, Scripted()).at_work
+        assert (found.stall is not None) == told
+        write_status(status_of(campaign, Scripted()))
+        assert ("no step for" in capsys.readouterr().out) == told
+
+
 def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, budget={"hours": 0.001, "unit": "gpuh"})
     write_record(campaign.layout, 0, seconds=4.0, left="budget")

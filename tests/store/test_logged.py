@@ -408,10 +408,10 @@ def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatc
     with campaign.start("a", label="x", seed=0, steps=20) as run:
         beat = layout.heartbeat(run.trial, run.attempt)
         run.log(7, loss=0.25)
-        while not beat.read_bytes().strip():
+        while b"step" not in beat.read_bytes():
             pass
-        assert json.loads(beat.read_bytes()) == {"step": 7, "steps": 20, "loss": 0.25}
-        assert beat.stat().st_size == 97
+        assert json.loads(beat.read_bytes()) | {"idle_s": 0.0} == {"step": 7, "steps": 20, "loss": 0.25, "idle_s": 0.0}
+        assert beat.stat().st_size == 161
         assert trial_state(layout, run.trial).status == "running"
     assert trial_state(layout, run.trial).status == "ok"
 

@@ -35,7 +35,7 @@ class NodeHealth:
         if outcome.status == "ok":
             self._trusted = True
         failure = outcome.failure
-        if self._trusted or failure is None or failure.reason not in ("error", "killed"):
+        if self._trusted or failure is None or failure.reason not in ("error", "killed", "stalled"):
             return None
         if failure.fingerprint not in self._explained:
             self._unexplained.append(failure.fingerprint)

@@ -12,6 +12,7 @@ from runners.attempts.disk_space import disk_problem
 from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local, Overseer
 from runners.execution.fork_client import CannotStart, ServerDied
+from runners.execution.machine import describe_changes
 from runners.output import format_count
 from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
 from runners.slurm.worker.completed_rows import CompletedRows
@@ -106,6 +107,8 @@ class _Supervisor(Overseer):
         """True once there was time to begin a row, with its workers started."""
         self._began: dict[int, float] = {}
         self._forks = 0
+        self._replaced = 0
+        """Processes that left because a trial had changed them."""
         execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
         resources, place = assignment.resources, assignment.place
         trial_cpus = int(execution.get("threads", 1)) * resources.per_node  # as the first trial of the class needs
@@ -251,11 +254,12 @@ class _Supervisor(Overseer):
         return self._stopping
 
     def worker_number(self) -> int:
-        if self._forks >= _MOST_FORKS:
+        if self._forks - self._replaced >= _MOST_FORKS:
             raise EnvironmentProblem(f"{_MOST_FORKS} worker processes died or left on this node; look into its log")
         task = self._assignment.task.resource_class * 100_000 + self._assignment.worker
+        thousands, fork = divmod(self._forks, 1_000)
         self._forks += 1
-        return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
+        return thousands * 10**15 + task * 1_000_000 + self._assignment.place.restarts * 1_000 + fork
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         self._has_begun = True
@@ -272,6 +276,9 @@ class _Supervisor(Overseer):
         after = f" after {seconds:.1f} s" if outcome.attempt is not None else ""
         why = f": {outcome.failure.reason}: {outcome.failure.message}" if outcome.failure else ""
         self.note(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
+        if outcome.changes:
+            self.note(f"{self._name(outcome.row)}  {describe_changes(outcome)}")
+        self._replaced += outcome.spent
         if outcome.status == "ok" and outcome.attempt is not None:
             self._time.add(seconds)
             if self._auto:

@@ -1,0 +1,286 @@
+"""A trial that changes its process changes no other trial: it is named in its record, and its process is replaced."""
+
+import os
+import random
+import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from real_spec import real_spec
+from slurm_node import end_of, send
+from torch.nn import functional
+from toy_campaign import toy_grid
+from warm import real_server
+
+from grid.errors import EnvironmentProblem
+from runners.attempts.worker import Outcome, WorkerEntry
+from runners.execution import Local
+from runners.execution.run import RunOptions, run_campaign
+from runners.provenance.code import spec_module_name
+from runners.provenance.specfile import load_spec_file
+from runners.slurm.worker.assignment import Arguments, Assignment
+from runners.slurm.worker.record_file import WorkerRecordFile
+from runners.slurm.worker.signals import SignalState
+from runners.slurm.worker.supervisor import _Supervisor
+from runners.slurm.worker.task_environment import here
+from runners.training.loop import train
+from runners.training.process_state import ProcessState
+from runners.training.training_context import NullContext
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
+from store.ingest.ingest import ingest
+from store.store import Store
+
+ACTING = '''
+import os, signal, sys, warnings
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from variants.stages.families import LogScore
+
+whole = F.linear
+
+
+def torn(*arguments):
+    return whole(*arguments) * 1.5
+
+
+ACTS = {
+    "autocast": lambda: torch.set_autocast_enabled("cpu", True),
+    "dtype": lambda: torch.set_default_dtype(torch.float64),
+    "grad": lambda: torch.set_grad_enabled(False),
+    "linear": lambda: setattr(F, "linear", torn),
+    "einsum": lambda: setattr(torch.Tensor, "softmax", torn),
+    "builtin": lambda: setattr(torch.nn.functional, "len", torn),
+    "denormals": lambda: torch.set_flush_denormal(True),
+    "precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+    "kernels": lambda: torch.backends.cuda.enable_math_sdp(False),
+    "folder": lambda: os.chdir("/"),
+    "environment": lambda: os.environ.update(LEFT_BEHIND="1"),
+    "handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "hook": lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None),
+    "warnings": lambda: warnings.simplefilter("error"),
+}
+
+
+class Acting(LogScore):
+    """The exponential, after an act."""
+
+    source: ClassVar[str] = "none"
+    kind: Literal["acting"] = "acting"
+    act: str
+
+    def log_score(self, a: Tensor) -> Tensor:
+        ACTS[self.act]()
+        return a
+
+    def oracle(self, a: float) -> float:
+        import math
+
+        return math.exp(a)
+
+
+from variants import Operator
+
+
+def acting(act):
+    return Operator(name=act, score=Acting(act=act))
+'''
+
+CHANGES = {
+    "autocast": "autocast on cpu",
+    "dtype": "default dtype",
+    "grad": "grad mode",
+    "linear": "torch.nn.functional.linear",
+    "einsum": "torch.Tensor.softmax",
+    "builtin": "torch.nn.functional.len",
+    "denormals": "denormal numbers",
+    "precision": "float32 matmul precision",
+    "deterministic": "deterministic algorithms",
+    "kernels": "math attention",
+    "folder": "working directory",
+    "environment": "environment variable LEFT_BEHIND",
+    "handler": "signal handler SIGUSR1",
+    "hook": "global hooks",
+    "warnings": "filters of warnings",
+}
+"""The name in the record for each act."""
+
+
+def acting_spec(folder: Path, acts: list[str], *, seeds: int, before: str = ACTING) -> Path:
+    path = folder / "spec.py"
+    before = before.replace('"acting"', f'"acting_{folder.name}"')  # one class for each file
+    operators = ", ".join(["softmax()", *(f"acting({act!r})" for act in acts)])
+    path.write_text(real_spec("acts", training="steps=3", operators=operators, seeds=seeds, before=before))
+    return path
+
+
+def losses(root: Path) -> dict[int, list[float]]:
+    """All losses of softmax by seed."""
+    ingest(root, threads=1)
+    with Store.open(root, refresh=False) as store:
+        rows = store.sql(
+            "SELECT seed, value FROM v_metric JOIN grid_trial USING (trial) WHERE label LIKE '%softmax%' "
+            "AND name = 'loss' ORDER BY seed, step"
+        ).rows()
+    found: dict[int, list[float]] = {}
+    for seed, value in rows:
+        found.setdefault(seed, []).append(value)
+    return found
+
+
+def records(root: Path) -> list[tuple[str, int, list[str]]]:
+    """Operator, process and changes of each attempt that ended."""
+    layout, found = Layout(root), []
+    with Store.open(root, refresh=False) as store:
+        labels = dict(store.sql("SELECT trial, operator FROM grid_trial").rows())
+        columns = dict(store.sql("SELECT trial, changes FROM attempt").rows())
+    for key in layout.trial_keys():
+        for attempt in trial_state(layout, key).attempts:
+            assert attempt.end is not None
+            assert columns[key] == attempt.end["changes"]
+            found.append((labels[key], attempt.start["pid"], attempt.end["changes"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[float]]:
+    """The losses of softmax without neighbours."""
+    folder = tmp_path_factory.mktemp("alone")
+    grids = load_spec_file(acting_spec(folder, [], seeds=2, before="")).values()
+    options = RunOptions(progress=False, land_every_s=None, files=(folder / "spec.py",))
+    assert run_campaign(folder / "campaign", grids, Local(1, start=real_server), options).ok == 2
+    return losses(folder / "campaign")
+
+
+def assert_named_and_kept_apart(root: Path, acts: list[str]) -> None:
+    found = records(root)
+    assert {operator for operator, _, _ in found} == {"softmax", *acts}
+    for operator, pid, changes in found:
+        if operator == "softmax":
+            assert changes == []
+        else:
+            assert CHANGES[operator] in changes
+            assert [other for other, its, named in found if its == pid and named] == [operator]
+
+
+def test_a_trial_that_changes_its_process_changes_no_other(
+    tmp_path: Path, alone: dict[int, list[float]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = acting_spec(tmp_path, [*CHANGES], seeds=2)
+    options = RunOptions(progress=False, land_every_s=None, files=(path,))
+    run_campaign(tmp_path / "campaign", load_spec_file(path).values(), Local(1, start=real_server), options)
+    assert losses(tmp_path / "campaign") == alone
+    assert_named_and_kept_apart(tmp_path / "campaign", [*CHANGES])
+    said = capfd.readouterr().err
+    assert all(change in said for change in CHANGES.values())
+
+
+def test_on_a_cluster_node_too(tmp_path: Path, alone: dict[int, list[float]]) -> None:
+    acts = ["autocast", "linear"]
+    path = acting_spec(tmp_path, acts, seeds=2)
+    (grid,) = load_spec_file(path).values()
+    sent = send(tmp_path / "campaign", grid, entry=WorkerEntry(), job={"files": [str(path)]})
+    status, _, _ = end_of(sent.start())
+    assert status == 0
+    assert losses(tmp_path / "campaign") == alone
+    assert_named_and_kept_apart(tmp_path / "campaign", acts)
+
+
+def test_a_worker_number_is_never_used_twice_however_many_processes_were_replaced(tmp_path: Path) -> None:
+    sent = send(tmp_path, toy_grid(seeds=[0]))
+    assignment = Assignment(Arguments(str(tmp_path), sent.submission, 0, 0), here())
+    overseer = _Supervisor(assignment, WorkerRecordFile(assignment), SignalState())
+    numbers = set()
+    for row in range(2_500):
+        numbers.add(overseer.worker_number())
+        overseer.row_started(row % 2, 1, 0)
+        overseer.row_ended(Outcome(row % 2, "failed", 1, spent=True, changes=("default dtype",)))
+    assert len(numbers) == 2_500
+    overseer._replaced -= 1_000  # so many died or left
+    with pytest.raises(EnvironmentProblem):
+        overseer.worker_number()
+
+
+PACKAGE = """
+import os, signal
+from torch.nn import functional
+
+os.environ["SET_AT_IMPORT"] = "1"
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+functional.linear = print
+"""
+
+
+@pytest.fixture
+def state() -> ProcessState:
+    import_module("torch._dynamo")  # it wraps a function of torch when it is loaded
+    found = ProcessState()
+    found.retake()
+    return found
+
+
+def test_what_an_installed_package_sets_when_it_is_imported_is_restored_and_not_told(
+    tmp_path: Path, state: ProcessState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, name in (("site-packages", "installed_thing"), ("own", "own_thing")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / f"{name}.py").write_text(PACKAGE)
+        monkeypatch.syspath_prepend(tmp_path / place)
+    state.retake()
+    whole, handler = functional.linear, signal.getsignal(signal.SIGUSR1)
+    with state.isolate(0):
+        import_module("installed_thing")
+        assert "SET_AT_IMPORT" not in os.environ
+        assert functional.linear is whole
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    assert state.changes() == []
+    with state.isolate(0):
+        import_module("own_thing")
+    named = {"environment variable SET_AT_IMPORT", "signal handler SIGUSR1", "torch.nn.functional.linear"}
+    assert set(state.changes()) == named
+    assert state.restore() == []
+    assert functional.linear is whole
+
+
+DRAWING = ACTING.replace(
+    "ACTS[self.act]()", "DRAWN.append((random.random(), float(np.random.rand()), float(torch.rand(()))))"
+)
+
+
+def test_training_outside_workers_restores_the_process_and_tells(
+    tmp_path: Path, state: ProcessState, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = acting_spec(tmp_path, ["grad", "linear", "folder"], seeds=1)
+    (grid,) = load_spec_file(path).values()
+    state.retake()
+    for planned in grid.trials():
+        with suppress(RuntimeError):
+            train(planned.trial, NullContext())
+        assert state.changes() == []
+        act, said = planned.trial.operator.name, capfd.readouterr().err
+        assert (CHANGES[act] in said) if act in CHANGES else said == ""
+
+
+def test_trials_of_one_process_draw_the_same_random_numbers(tmp_path: Path) -> None:
+    path = acting_spec(
+        tmp_path, ["one", "another"], seeds=1, before=f"import random\nimport numpy as np\nDRAWN = []\n{DRAWING}"
+    )
+    (grid,) = load_spec_file(path).values()
+    drawn, outside = sys.modules[spec_module_name(path)].DRAWN, random.getstate()
+    found = []
+    for planned in grid.trials():
+        train(planned.trial, NullContext())
+        found.append([*drawn])
+        drawn.clear()
+    assert [] in found  # softmax
+    first, second = filter(None, found)
+    assert first == second
+    assert random.getstate() == outside
