@@ -23,3 +23,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({name for package in _PACKAGES for name in import_module(package).__all__})
+
+
+if __name__ == "__main__":  # `python -m ablate` is the command
+    import sys
+
+    if not sys.flags.safe_path:
+        sys.path.append(sys.path.pop(0))  # installed modules before those of the working directory, as for the command
+    import_module("runners.cli.app").main()

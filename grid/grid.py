@@ -93,6 +93,8 @@ class Grid:
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
     """Changes from the command line, already made; see `grid.overrides`."""
+    of: str | None = None
+    """Name of the grid in the spec file, if changes of its base made this one."""
 
     def __post_init__(self) -> None:
         require_slug(self.name)
@@ -165,6 +167,7 @@ class Grid:
             "measure": None if self.measure is None else self.measure.data(),
             "base": self.base.data(),
             **({"overrides": list(self.overrides)} if self.overrides else {}),
+            **({"of": self.of} if self.of else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":

@@ -1,7 +1,13 @@
-"""Overrides of a grid on the command line: "training.steps=100" changes its base trial, "seeds=0..9" its seeds."""
+"""Overrides of a grid on the command line.
 
+"seeds=0..9" adds the seeds that the grid does not have. "training.steps=100" makes a grid of its own, so that the plan
+of the file's grid stays as it is.
+"""
+
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,6 +16,8 @@ from grid.axis import Axis
 from grid.builder import Builder
 from grid.errors import SpecError
 from grid.grid import Grid
+from grid.key import canonical_json
+from grid.names import label_of
 from grid.part import Part
 from grid.path import steps
 from grid.spec import Spec, field_names, not_a_field
@@ -17,20 +25,61 @@ from grid.suggestions import suggest_name
 
 SEEDS = "seeds"
 
+_MOST_NAME = 40
+"""Most characters of the grid's name, and of the overrides, in the name of a grid of its own."""
+
 
 def override(grid: Grid, texts: Sequence[str]) -> Grid:
     """Return `grid` with the overrides `texts`, each PATH=VALUE or seeds=VALUES; they are recorded in its header.
 
-    A value is JSON, another number such as .5 or 1_000, or a text. All changes of a base are made at once, so its
-    validators see the final trial only.
+    Seeds are added to those of the grid. Changes of its base make a grid of another name, which depends on the changes
+    alone. A value is JSON, another number such as .5 or 1_000, or a text. All changes of a base are made at once, so
+    its validators see the final trial only.
     Raises `SpecError` for a path that does not exist or that an axis sets, and for an invalid value.
     """
-    if not texts:
-        return grid
     given = _parse(texts)
-    seeds = _seeds(given.pop(SEEDS)) if SEEDS in given else grid.seeds
-    parts = iter([_change_base(grid.name, part, given) for part in grid.parts])
-    return replace(_rebase(grid, parts, seeds), overrides=tuple(texts))
+    seeds = given.pop(SEEDS, None)
+    if given:
+        parts = iter([_change_base(grid.name, part, given) for part in grid.parts])
+        changed = _rebase(grid, parts, grid.seeds).named(_name(grid.name, given))
+        grid = replace(changed, of=grid.name, overrides=tuple(f"{path}={given[path]}" for path in sorted(given)))
+    return grid if seeds is None else add_seeds(grid, _seeds(seeds))
+
+
+def add_seeds(grid: Grid, seeds: Iterable[int]) -> Grid:
+    """Return `grid` with the `seeds` that it does not have, after its own; all are recorded among its overrides."""
+    every = tuple(dict.fromkeys((*grid.seeds, *seeds)))
+    if every == tuple(grid.seeds):
+        return grid
+    changes = [text for text in grid.overrides if not text.startswith(f"{SEEDS}=")]
+    recorded = (*changes, f"{SEEDS}={_format_seeds(every)}")
+    return replace(_rebase(grid, iter([part.base for part in grid.parts]), every), overrides=recorded)
+
+
+def seeds_of(texts: Iterable[str]) -> tuple[int, ...] | None:
+    """Return the seeds that overrides name; None if they name none."""
+    found = [text.partition("=")[2] for text in texts if text.startswith(f"{SEEDS}=")]
+    return _seeds(found[0]) if found else None
+
+
+def _name(grid: str, given: Mapping[str, str]) -> str:
+    """Name the grid that the changes `given` make: the same changes in any order or spelling give the same name."""
+    changes = {path: _value(text) for path, text in sorted(given.items())}
+    digest = hashlib.blake2b(f"{grid} {canonical_json(changes)}".encode(), digest_size=4).hexdigest()
+    words = " ".join(f"{path.rpartition('.')[2]} {label_of(value)}" for path, value in changes.items())
+    slug = re.sub("[^a-z0-9]+", "-", words.lower())[:_MOST_NAME].strip("-")
+    return "-".join(filter(None, (grid[:_MOST_NAME].rstrip("-_"), slug, digest)))
+
+
+def _format_seeds(seeds: Iterable[int]) -> str:
+    """Write seeds as `_seeds` reads them: `0..4,8`."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
 
 
 def _parse(texts: Sequence[str]) -> dict[str, str]:
@@ -56,6 +105,8 @@ def _seeds(text: str) -> tuple[int, ...]:
             raise SpecError(f"seeds are written seeds=0..9 or seeds=0,2,5; got {text!r}") from None
         if dots and int(first) > int(last):
             raise SpecError(f"seeds are written seeds=0..9, the first before the last; got {text!r}")
+    if len(set(found)) < len(found):
+        raise SpecError(f"the seeds of a run are all different; got seeds={text}")
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
 
+from grid.docstrings import docstring
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 
@@ -30,7 +31,7 @@ class PaperItem(NamedTuple):
     @property
     def title(self) -> str:
         """The first line of the docstring of `make`."""
-        return ((self.make.__doc__ if self.make else None) or "").partition("\n")[0].rstrip(".")
+        return (docstring(self.make) if self.make else "").partition("\n")[0].rstrip(".")
 
 
 @final

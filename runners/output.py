@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from grid.durations import format_duration
 from grid.names import shorten
+from runners.result_stream import results
 from store.export.plain import escape_control, plain
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def tell(*texts: str) -> None:
 
 def write(text: str) -> None:
     """A line of the result, on stdout."""
-    sys.stdout.write(f"{escape_control(text)}\n")
+    results().write(f"{escape_control(text)}\n")
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def write_frame(
     elif as_csv:
         from store.export.formats import csv_text
 
-        sys.stdout.write(csv_text(frame))
+        results().write(csv_text(frame))
     else:
         write_table(frame.columns, frame.rows(), labels=int(frame.columns[:1] == ["label"]))
 
@@ -116,7 +117,7 @@ def write_rows(frame: "pl.DataFrame") -> None:
     if frame.height < 2 or not _is_narrow():
         write_table(frame.columns, frame.rows())
         return
-    shown = frame.head(_MOST_ROWS) if sys.stdout.isatty() else frame
+    shown = frame.head(_MOST_ROWS) if results().isatty() else frame
     room = (console := _open_console()).width
     columns = [[escape_control(" ".join(_cell(each).split())) for each in (column.name, *column)] for column in shown]
     numeric = [_is_numeric([*column], labelled=False) for column in shown]
@@ -186,7 +187,7 @@ def write_table(
 def _open_console() -> "Console":
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
+    return Console(file=results().text, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
 
 
 def _open_table(titles: Sequence[str], chosen: Mapping[int, int], numeric: Sequence[bool], blanks: int) -> "Table":
@@ -204,7 +205,7 @@ def _print_rows(console: "Console", table: "Table", rows: Sequence[Sequence[str]
         table.add_row(*row)
     with console.capture() as printed:
         console.print(table)
-    sys.stdout.write(printed.get())
+    results().write(printed.get())
     return printed.get().count("\n")
 
 
@@ -272,7 +273,7 @@ def _least_label(labels: int) -> int:
 
 def _is_narrow() -> bool:
     """True if lines have the width of a terminal."""
-    return sys.stdout.isatty() or "COLUMNS" in os.environ
+    return results().isatty() or "COLUMNS" in os.environ
 
 
 def line_width(otherwise: int) -> int:

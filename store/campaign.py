@@ -94,6 +94,8 @@ class Campaign:
 
     def grid_named(self, grid: str | None = None) -> str:
         """`grid`, or the only grid."""
+        if grid is not None or not self.grids():
+            self.store.require_read(self.store.layout.grid_names() if grid is None else [grid])
         return only("grid", grid, self.grids(), f"the campaign in {self.root}")
 
     def trials(self, grid: str | None = None) -> "pl.DataFrame":

@@ -150,12 +150,21 @@ class Store:
         found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
         if found.is_empty():
             self.require_plan(name)
+            self.require_read([name])
             known = self.grids()
             stale = f"; {self.stale}" if self.stale else ""
             there = (", ".join(map(repr, known)) or "none") + suggest_name(name, known)
             raise NotFoundError(f"there is no grid {name!r}; the campaign has {there}{stale}")
         header: dict[str, Any] = json.loads(found["header"][0])
         return header
+
+    def require_read(self, grids: Collection[str]) -> None:
+        """Raise EnvironmentProblem if one of `grids` is planned on disk and was not read when the store was opened."""
+        for name in sorted({*grids} & {*self.layout.grid_names()} - {*self.grids()}):
+            why = self.stale or "its plan is newer than the database"
+            raise EnvironmentProblem(
+                f"grid {name!r} of {self.layout.root} is planned and not read yet: {why}; ask again"
+            )
 
     def require_plan(self, grid: str) -> None:
         """Raise StoreError if the plan of `grid` is damaged, so that what is not found in it may be lost."""

@@ -1,6 +1,5 @@
 """Facts about a task, an evaluation or a probe, collected from the code."""
 
-import inspect
 import json
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple, get_type_hints
 from pydantic import ValidationError
 
 import runners
+from grid.docstrings import docstring
 from grid.errors import NotFoundError, SpecError
 from grid.spec import Choice, Spec
 from grid.suggestions import suggest_name
@@ -133,7 +133,7 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
             home=f"{member.__name__} of {member.__module__}",
             use=_use(member, line),
             formula=formula(member),
-            about=inspect.getdoc(member) or "",
+            about=docstring(member, inherited=True),
             fields=tuple(field_rows(member)),
             parts=tuple(PartRows(part.__name__, _about(part), tuple(field_rows(part))) for part in parts_of(member)),
             needs=_needs(example, folder),
@@ -154,8 +154,8 @@ def find_part(found: ChoiceExplanation, name: str) -> PartRows:
 
 def _evaluate_docstring(example: Task | Evaluation) -> str:
     if isinstance(example, Evaluation) and type(example).open is Evaluation.open:
-        return inspect.getdoc(example.measure) or ""
-    return inspect.getdoc(get_type_hints(type(example).open)["return"].evaluate) or ""
+        return docstring(example.measure, inherited=True)
+    return docstring(get_type_hints(type(example).open)["return"].evaluate, inherited=True)
 
 
 def is_ours(member: type[Choice]) -> bool:
@@ -183,7 +183,7 @@ def _measures(example: Choice | None) -> tuple[Mapping[str, tuple[Mapping[str, f
 
 
 def _about(part: type[Spec]) -> str:
-    own = inspect.getdoc(part) or ""
+    own = docstring(part, inherited=True)
     text = formula(part) if issubclass(part, Choice) else own
     return own if text == own else f"{own}\n\n{text}"
 

@@ -1,6 +1,5 @@
 """Prove operators law by law: those of the package, or those of a spec file with its choices."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from runners.output import LINE_EVERY_S, format_count, say, slow_notice, write_prose
 from runners.provenance.specfile import import_spec_file
+from runners.result_stream import results
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
 from variants.laws.examples import (
@@ -93,7 +93,7 @@ def _count_failures(operators: list[Operator]) -> int:
         findings = list(_findings(operator))
         for text in line(operator, findings).split("\n"):
             write_prose(text, hanging=4)
-        sys.stdout.flush()
+        results().flush()
         failed += not all(finding.proved for finding in findings)
     return failed
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeGuard
 
+from grid.docstrings import docstring
 from grid.spec import Choice, Spec
 from variants.links import LINKS
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
@@ -72,8 +73,8 @@ def formula(cls: type[Spec]) -> str:
     """Return the docstring of the file of a choice if the file has its name, else of the class."""
     module, kind = inspect.getmodule(cls), cls.model_fields.get("kind")
     names = (cls.__name__.lower(), kind.default if kind is not None else "")
-    own_file = module is not None and module.__doc__ and cls.__module__.rpartition(".")[2] in names
-    return inspect.cleandoc((module.__doc__ if own_file else cls.__doc__) or "")
+    own_file = module is not None and cls.__module__.rpartition(".")[2] in names
+    return (docstring(module) if own_file else "") or docstring(cls)
 
 
 def summary(cls: type[Choice]) -> str:

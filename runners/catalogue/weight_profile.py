@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
+from grid.docstrings import docstring
 from grid.errors import SpecError
 from grid.operator_view import Profile
 from variants import Operator, attend
@@ -64,7 +65,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 def equation() -> str:
     """Return the equation of attention: the indented lines of the docstring of `variants.attend`."""
-    lines = (sys.modules[attention.__module__].__doc__ or "").splitlines()
+    lines = docstring(sys.modules[attention.__module__]).splitlines()
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 
 

@@ -4,10 +4,13 @@ The verbs are in `runners.cli`. Everything heavy is imported inside the command 
 """
 
 import atexit
+import errno
 import json
 import os
 import sys
+import tempfile
 import threading
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -15,6 +18,7 @@ from typing import Annotated, NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
+from grid.docstrings import docstring
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
 from runners.cli.analysis import curves, pareto
 from runners.cli.catalogue import operators, probes, prove, tasks
@@ -36,6 +40,7 @@ from runners.cli.retry import retry
 from runners.cli.run import run
 from runners.lossy_output import fill_closed_descriptors, lossy
 from runners.output import tell, write
+from runners.result_stream import move_stdout, results, results_to
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -45,6 +50,7 @@ the same command goes on.
 Results go to stdout, progress to stderr. --debug shows the traceback of an error.
 """
 
+_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 app = App(
     name="ablate",
@@ -62,6 +68,7 @@ for _command in (
     operators, tasks, probes, prove, papers, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
     note,
 ):  # fmt: skip
+    _command.__doc__ = docstring(_command)  # also with -OO
     app.command(_command)
 app.command(evaluate, synonym="judge")
 
@@ -127,7 +134,7 @@ def dash(
 
     def write_now(line: str) -> None:
         write(line)
-        sys.stdout.flush()
+        results().flush()
 
     roots, maths = find_campaigns((*campaigns, *campaign)), OperatorMaths(spec)
     serve(roots, host=host, port=port, ready=write_now, say=tell, maths=maths)
@@ -137,14 +144,25 @@ def main() -> None:
     """Run the command line and leave with the documented exit code."""
     fill_closed_descriptors()
     sys.stderr = lossy(sys.stderr)
+    move_stdout()
     leave(execute(sys.argv[1:]))
 
 
 def execute(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors are one sentence on stderr (JSON on stdout with --json)."""
-    debug = "--debug" in arguments
+    with results_to(sys.stdout):
+        return _execute(arguments)
+
+
+def _execute(arguments: list[str]) -> int:
+    from rich.console import Console
+
+    debug, words = "--debug" in arguments, [each for each in arguments if each != "--debug"]
     try:
-        result = app([each for each in arguments if each != "--debug"], exit_on_error=False, print_error=False)
+        console = Console(file=results().text)
+        result = app(words, exit_on_error=False, print_error=False, console=console)
+        with suppress(BrokenPipeError):  # the reader has what it wanted, and the exit code stays
+            results().flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
         return _refuse(arguments, 2, _usage_text(error))
@@ -158,6 +176,8 @@ def execute(arguments: list[str]) -> int:
             return _refuse(arguments, 130, "interrupted; the same command goes on")
         if debug:
             raise
+        if lack := _find_lack(error):
+            return _refuse(arguments, EnvironmentProblem.exit_code, lack)
         if isinstance(error, AblateError):
             return _refuse(arguments, error.exit_code, str(error))
         text = f"internal error, a bug in ablate: {type(error).__name__}: {error}; --debug shows where"
@@ -171,9 +191,25 @@ def _usage_text(error: CycloptsError) -> str:
     return f"{text}; `{command} --help` says what it takes"
 
 
+def _find_lack(error: BaseException | None) -> str | None:
+    """Say what the machine lacks, if that is why `error` was raised; else return None."""
+    if isinstance(error, OSError) and error.errno in _NO_PLACE:
+        return f"{error.filename or 'a file'} cannot be written: {error.strerror}"
+    while error is not None:  # a spec file that imports torch needs such a directory, too
+        if isinstance(error, FileNotFoundError):
+            try:
+                tempfile.gettempdir()
+            except FileNotFoundError:
+                return "there is no directory for temporary files; set TMPDIR to one that can be written"
+        error = error.__cause__
+    return None
+
+
 def _refuse(arguments: list[str], code: int, text: str) -> int:
     if "--json" in arguments:
-        write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False))
+        with suppress(EnvironmentProblem, BrokenPipeError):  # stderr has it, too
+            write(json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False))
+            results().flush()
     tell(text)
     return code
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -69,6 +69,8 @@ class PlanOptions:
     """The request to a cluster; None: the trials run on this machine, `workers` at once."""
     retry: bool = False
     again: bool = False
+    seeds: Collection[int] | None = None
+    """Seeds of the trials to train; the plan has the others, too. None: all."""
     states: Mapping[str, State] = field(default_factory=dict)
     """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
     parameters: Callable[[Any], tuple[int, int]] | None = None
@@ -102,11 +104,12 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
 
     cells = walk(grids, add_cell, options.files)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
+    chosen = found.narrow_to(None, options.seeds)
     if options.slurm is not None and demands is not None:
-        pool_of = plan_allocation(found, grids, demands, options.slurm)
+        pool_of = plan_allocation(chosen, grids, demands, options.slurm)
     else:
         pool_of = lambda _: PlannedWorkers(options.workers)  # noqa: E731
-    times = estimate(found, grids, pool_of, options.seconds)
+    times = estimate(chosen, grids, pool_of, options.seconds)
     headers = tuple(grid.header() for grid in grids)
     sizes = {header["grid"]: header["cells"] for header in headers}
     told = resolutions(layout, grids, options.noise_from)
@@ -118,10 +121,10 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         trials=found.trials,
         counts={state: states[state] for state in STATES},
         other_code=found.other_code,
-        to_do=len(found.to_do),
+        to_do=len(chosen.to_do),
         estimate=times,
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
-        resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(found.to_do)) for each in told),
+        resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
     )
 
 

@@ -16,6 +16,7 @@ from runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_
 from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from runners.cli.verdict_text import find_cells, format_page, keep_cells
 from runners.output import format_count, tell, write, write_frame, write_json, write_rows, write_table
+from runners.result_stream import results
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout
 from store.files.saved_texts import QUERIES, is_name
@@ -112,7 +113,7 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
         tell(f"{format_count(frame.height, 'row')} in")
         write(str(shown.parquet.resolve()))
     elif shown.md:
-        sys.stdout.write(encode(frame, "md").decode())
+        results().write(encode(frame, "md").decode())
     elif not (shown.as_json or shown.as_csv):
         write_rows(frame)
     else:
@@ -123,7 +124,7 @@ def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
     """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
     if formats:
         raise SpecError(f"{formats[0]} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and results().isatty()):
         raise SpecError("without a query, a terminal is needed; write a query, a saved name, -f FILE, or - for stdin")
     if find_spec("harlequin") is None:
         raise EnvironmentProblem(
@@ -131,7 +132,7 @@ def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
             "`pip install 'ablate[sql]'`, or write a query"
         )
     command = [sys.executable, "-m", "harlequin", "--read-only", str(layout.snapshot)]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, check=False, stdout=results().fileno()).returncode
 
 
 def _answer(store: "Store", text: str) -> "pl.DataFrame":
@@ -245,8 +246,7 @@ def export(
         read_warnings(store)
         data = _encode_page(store, suffix, grid, query, page) if is_page else _encode(store, what, suffix, grid, query)
     if to == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
+        results().write_bytes(data)
         return
     write_atomic(Path(to), data)
     tell("the table is")

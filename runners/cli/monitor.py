@@ -1,6 +1,5 @@
 """Commands that monitor the trials of a campaign: logs, cancel, failures, watch."""
 
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -9,6 +8,7 @@ from grid.errors import SpecError
 from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
 from runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
 from runners.output import tell, write, write_json
+from runners.result_stream import results
 from store.files.layout import Layout
 
 
@@ -42,7 +42,7 @@ def logs(
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
     tell(in_words(found))
-    if not sum(map(sys.stdout.write, LogFollower(layout, path).more())):
+    if not sum(map(results().write, LogFollower(layout, path).more())):
         tell(f"it has written nothing{'' if found.end else ' so far'}")
 
 
@@ -52,8 +52,8 @@ def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
     for state, text in follow(layout, trial, attempt):
         if state is not None:
             tell(in_words(state))
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        results().write(text)
+        results().flush()
 
 
 _SUBMISSION = "submission="
@@ -149,8 +149,8 @@ def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = Fals
         if as_json:
             for view in found:
                 write_json("watch", view.data())
-                sys.stdout.flush()
+                results().flush()
         else:
-            show(found, Console())
+            show(found, Console(file=results().text))
     except KeyboardInterrupt:
         tell("the grid goes on without being watched")

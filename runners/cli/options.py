@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Group, Parameter
 
+from grid.docstrings import docstring
 from grid.errors import SpecError
 from grid.paper import PaperScale
 
@@ -18,6 +19,7 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def flag_group(cls: type[T]) -> type[T]:
     """Make a class a frozen group of options, which a command takes as one parameter."""
+    cls.__doc__ = docstring(cls)  # the help of its options, also with -OO
     return Parameter(name="*")(dataclass(frozen=True)(cls))
 
 
@@ -48,7 +50,8 @@ SpecFile = Annotated[
     Path, Parameter(help="A Python file that defines grids, or an item of a paper, such as ssa:table1.")
 ]
 Overrides = Annotated[
-    str, Parameter(help="Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.")
+    str,
+    Parameter(help="Seeds, as seeds=0..9 or seeds=0,2,5; or training.steps=100, a grid of its own."),
 ]
 Trust = Annotated[
     bool, Parameter(negative="", help="Run the code that a campaign from somebody else names, now and later.")
@@ -106,11 +109,14 @@ class SpecFlags:
         For an item of a paper, such as ssa:table1: paper, gpu or cpu; default cpu. `ablate papers` lists them.
     campaign
         Directory of the results; default campaigns/FILE.
+    replace
+        Let finished trials that the file no longer plans leave the tables.
     """
 
     grid: str | None = None
     scale: PaperScale | None = None
     campaign: Path | None = None
+    replace: Flag = False
 
 
 @flag_group

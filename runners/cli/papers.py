@@ -216,12 +216,22 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
     word, hours = _word(states), _published_hours(name, grid.name)
-    header = layout.grid_header(grid.name)
-    if word == "planned" and header.exists() and read_json(header).get("overrides"):
+    if word == "planned" and _has_overrides(layout, grid.name):
         word = "other settings"
     elif word == "planned" and hours is not None:
         word = "published"
     return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title, hours)
+
+
+def _has_overrides(layout: Layout, grid: str) -> bool:
+    """Return True if the campaign has a grid that overrides of `grid` made; earlier releases kept its name."""
+    for name in layout.grid_names():
+        with suppress(StoreError):
+            header = read_json(layout.grid_header(name))
+            overrides = [text for text in header.get("overrides", ()) if not text.startswith("seeds=")]
+            if overrides and header.get("of", name) == grid:
+                return True
+    return False
 
 
 def _published_hours(paper: str, grid: str) -> float | None:

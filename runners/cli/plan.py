@@ -1,5 +1,6 @@
 """The command `plan`."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ def plan(
 
     It trains and queues nothing. It ends with 2 if trials would fail before their first step, and says why.
     """
+    from grid.overrides import seeds_of
     from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
     from runners.planning.duration import measure_seconds
     from runners.slurm.spec import cluster_of
@@ -67,7 +69,7 @@ def plan(
 
     where.check()
     spec, grid = locate_spec(spec, of.grid, of.scale)
-    root, grids = load_grids(spec, overrides, grid, of.campaign, one=False)
+    root, grids = load_grids(spec, overrides, dataclasses.replace(of, grid=grid), one=False)
     is_local = where.on == "local"
     states, members = _locate_trials(root, [each.name for each in grids])
     options = PlanOptions(
@@ -75,6 +77,7 @@ def plan(
         slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
         retry=repeat.retry,
         again=repeat.again,
+        seeds=seeds_of(overrides),
         states=states,
         parameters=parameters,
         noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
@@ -85,7 +88,9 @@ def plan(
     leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
     counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
     if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
-        tell(f"{words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid")
+        tell(
+            f"{words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid if you agree"
+        )
     if as_json:
         write_json("plan", plan_data(planned))
     else:

@@ -13,7 +13,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.names import some
 from grid.paper import PaperGrids, PaperScale
 from grid.suggestions import suggest_name
-from runners.cli.options import GridFlags, require_one_format
+from runners.cli.options import GridFlags, SpecFlags, require_one_format
 from runners.cli.verdict_text import sort_by_plan
 from runners.output import slow_notice, tell
 from store.files.atomic import read_json
@@ -146,18 +146,19 @@ def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple
     return paper_files()[address["paper"]], grids.grid_name(address["item"], scale or "cpu")
 
 
-def load_grids(
-    spec: Path, overrides: Sequence[str], wanted: str | None, campaign: Path | None, *, one: bool
-) -> "tuple[Path, list[Grid]]":
-    """Load the grid `wanted` of a spec file with the overrides; without a name the only one, or all unless `one`.
+def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool) -> "tuple[Path, list[Grid]]":
+    """Load the grid `of.grid` of a spec file with the overrides; without a name the only one, or all unless `one`.
+
+    Seeds that an earlier run added to a grid stay, unless `of.replace`.
 
     Return the campaign's directory, by default campaigns/FILE, and the grids. Raise SpecError for an invalid file,
     override or cell, and NotFoundError if the file or the grid is not there.
     """
-    from grid.overrides import override
+    from grid.overrides import add_seeds, override, seeds_of
     from runners.provenance.specfile import load_spec_file, place_of
 
-    grids, root = load_spec_file(spec), campaign or CAMPAIGNS / spec.stem
+    wanted = of.grid
+    grids, root = load_spec_file(spec), of.campaign or CAMPAIGNS / spec.stem
     if wanted is not None and wanted not in grids:
         near = suggest_name(wanted, list(grids))
         raise NotFoundError(f"{spec} has no grid {wanted!r}; it has {', '.join(map(repr, grids))}{near}")
@@ -165,11 +166,11 @@ def load_grids(
         raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
     chosen = grids.values() if wanted is None else [grids[wanted]]
     loaded = [override(each, overrides) for each in chosen]
-    for grid in loaded:
+    for at, grid in enumerate(loaded):
         with suppress(NotFoundError, StoreError):  # there is no such grid yet, or it is damaged and written anew
             before = read_json(Layout(root).grid_header(grid.name)).get("overrides", ())
-            if set(before) != set(grid.overrides):
-                tell(f"grid {grid.name!r} was planned with other overrides before: {' '.join(before) or 'none'}")
+            loaded[at] = grid if of.replace else add_seeds(grid, seeds_of(before) or ())
+    for grid in loaded:
         try:
             with slow_notice("planning: building every cell"):
                 _ = grid.survey
@@ -190,6 +191,7 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
         damage = "".join(f"; {warning}" for warning in store.damage())
         if damage:
             raise StoreError(f"no grid of {store.layout.root} can be read{damage}; `ablate check` says what repairs it")
+        store.require_read(store.layout.grid_names())
         raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
     raise SpecError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
 

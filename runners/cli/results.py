@@ -1,5 +1,6 @@
 """Commands that show the state and the results of a campaign: status, table."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -37,9 +38,12 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
+    from runners.monitoring.unread_grids import find_unread
 
-    with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
-        names = (store.grids() if grid is None else []) or [choose_grid(store, grid)]
+    with open_campaign(campaign, thorough=False, most_s=math.inf if query else _MOST_INGEST_S) as store:
+        names = [name for name in store.grids() if grid in (None, name)]
+        if not names and not find_unread(store, grid):
+            choose_grid(store, grid)  # says what there is
         state = read_status(store, locate_trials(store, done=False), names, grid)
         state = state.keep(store, grid, select_planned(store, query)) if query else state
     if as_json:

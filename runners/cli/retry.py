@@ -140,7 +140,9 @@ def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid
     known = load_spec_file(spec)
     rows = store.sql("SELECT DISTINCT grid, trial FROM grid_trial ORDER BY grid").rows()
     names = dict.fromkeys(str(grid) for grid, trial in rows if trial in keys)
-    grids = [override(known[name], store.grid(name).get("overrides", ())) for name in names if name in known]
+    headers = {name: store.grid(name) for name in names}
+    origins = {name: known.get(header.get("of", name)) for name, header in headers.items()}
+    grids = [override(grid, headers[name].get("overrides", ())) for name, grid in origins.items() if grid is not None]
     if not grids:
         raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
     return grids

@@ -158,5 +158,5 @@ def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     cancelled = following.count_cancelled()
     if cancelled:
         tell(describe_cancelled(cancelled))
-    result = following.result(drafter.survey.narrow_to(drafter.options.only), name)
+    result = following.result(drafter.chosen, name)
     return report_outcome(result, root, LEFT_ALONE, cancelled=sum(cancelled.values()))

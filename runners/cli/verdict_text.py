@@ -201,6 +201,8 @@ def _heading(
     header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[Mapping[str, Any]], matched: Sequence[str]
 ) -> Iterator[str]:
     measure = header["measure"]
+    if header.get("of"):
+        yield f"grid {header['of']} with {' '.join(header['overrides'])}"
     yield f"{describe_measure(header)}, {measure['better']} is better"
     against = f"against {bases[0]['label']}, " if bases else ""
     if matched:

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from runners.execution.machine import describe_changes
 from runners.execution.progress import GridMember, ProgressDisplay, Tally
 from runners.lossy_output import lossy_output
 from runners.output import format_count
+from runners.planning.kept_results import require_kept
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
 from runners.training.failure import unrecorded_failure
@@ -58,6 +59,11 @@ class RunOptions:
     land_every_s: float | None = 3.0
     """Seconds between snapshots while running; None leaves the store alone, at the end too."""
     progress: bool = True
+    seeds: Collection[int] | None = None
+    """Seeds of the trials to train; the plan keeps the others. None: all."""
+    replace: bool = False
+    """Take trials that have finished out of a grid's plan, if the grid does not have them any more; see `run_campaign`.
+    """
 
 
 @final
@@ -90,7 +96,8 @@ def run_campaign(
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
-            that have not been tried, or are tried again, would fail on what they read.
+            that have not been tried, or are tried again, would fail on what they read. Also if the campaign's plan of a
+            grid has finished trials that the grid does not have, unless `options.replace`.
         EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
     """
     options = options or RunOptions()
@@ -100,13 +107,15 @@ def run_campaign(
     cells = walk(wanted, opening.add_cell, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
+    if not options.replace:
+        require_kept(layout, wanted)
     layout.make()
     require_disk_space(layout.root)
     trust_new(layout)
     if options.again:
         mark_unreadable(layout, find_unreadable(layout.root, [grid.name for grid in wanted]))
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
-    return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
+    return _ActiveRun(layout, survey.narrow_to(options.only, options.seeds), machine or Inline(), options).result()
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

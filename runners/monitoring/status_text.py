@@ -11,6 +11,7 @@ import polars as pl
 from grid.durations import format_duration
 from runners.monitoring.failure_groups import count_failures
 from runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
+from runners.monitoring.unread_grids import UnreadGrid, find_unread
 from runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
@@ -52,6 +53,8 @@ class Status(NamedTuple):
     """Notes, latest first: grid, trial, label, seed, written, note."""
     levels: Mapping[str, tuple[list[str], Mapping[str, list[str]]]]
     """Axes of each grid with a long label, and the labels of each cell on them."""
+    unread: Sequence[UnreadGrid] = ()
+    """Grids that are planned and not in the store yet."""
 
     def keep(self, store: Store, grid: str | None, trials: Sequence[tuple[str, str]]) -> "Status":
         """Count only `trials` (grid, key) by cell; keep those that run, and the failures in `grid` (None: any)."""
@@ -75,6 +78,7 @@ class Status(NamedTuple):
             "workers": [worker._asdict() for status in where.submissions for worker in status.workers],
             "submissions": [submission_data(status) for status in where.submissions],
             "overrides": self.overrides,
+            "unread": [each._asdict() for each in self.unread],
             "endings": list(where.endings),
             "when": where.when,
         }
@@ -100,10 +104,12 @@ def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid:
     warnings = [*store.warnings(), *where.notes]
     overrides = {name: header["overrides"] for name in grids if "overrides" in (header := store.grid(name))}
     found = {name: cells(store, name, where) for name in grids}
-    failures = count_failures(store, grid, where.retrying)
+    failures = count_failures(store, grid if grids else None, where.retrying)
+    failures = failures if grids else failures.clear()  # no grid is read yet
     long = [name for name, frame in found.items() if (frame["label"].str.len_chars() > LONG_LABEL).any()]
     levels = {name: levels_of_cells(store.sql, store.grid(name)) for name in long}
-    return Status(found, failures, store.bad_shards(), where, warnings, overrides, _notes(store, grids), levels)
+    notes, unread = _notes(store, grids), find_unread(store, grid)
+    return Status(found, failures, store.bad_shards(), where, warnings, overrides, notes, levels, unread)
 
 
 def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | None = None) -> pl.DataFrame:
@@ -177,6 +183,8 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         rows = [(*levels[cell], *row) for cell, *row in chosen.select("cell", *columns[1:]).rows()]
         write_table([*axes, *columns[1:]], rows, labels=len(axes))
         _write_more(len(frame), most_cells, "cell")
+    for unread in status.unread:
+        write(unread.words())
     for row in status.notes.head(_MOST_NOTES).rows(named=True):
         trial = row["trial"]
         about = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"

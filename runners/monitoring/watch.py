@@ -4,7 +4,6 @@ import io
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -19,6 +18,7 @@ from grid.errors import EnvironmentProblem
 from runners.monitoring.status_text import STATE_OF_COLUMN, Status, failure_lines, read_status, write_status
 from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
+from runners.result_stream import results_to
 from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import AT_WORK
 from store.store import Store
@@ -206,7 +206,7 @@ def render(view: WatchView) -> RenderableType:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     head.add_row("trials", bar, f"{ended}/{total}", f"{format_duration(view.left_s)} left", counts)
     text = io.StringIO()
-    with redirect_stdout(text):
+    with results_to(text):
         write_status(view.status, most_cells=_MOST_CELLS)
     notes = Text("\n".join(view.notes), style="yellow")
     return Group(head, notes, Text(text.getvalue())) if view.notes else Group(head, Text(text.getvalue()))

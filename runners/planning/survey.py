@@ -102,9 +102,12 @@ class Survey:
             return self.again and found.other_code
         return self.retry or found.status != "failed"
 
-    def narrow_to(self, only: Collection[str] | None) -> "Survey":
-        """Keep only the trials of these keys; None: all."""
-        return self if only is None else replace(self, trials=tuple(each for each in self.trials if each.key in only))
+    def narrow_to(self, only: Collection[str] | None, seeds: Collection[int] | None = None) -> "Survey":
+        """Keep only the trials of these keys and seeds; None: all."""
+        kept = (
+            each for each in self.trials if (only is None or each.key in only) and (seeds is None or each.seed in seeds)
+        )
+        return replace(self, trials=tuple(kept))
 
     def without_results(self, keys: Collection[str]) -> "Survey":
         """Take the trials of these keys as not begun."""

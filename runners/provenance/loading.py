@@ -84,7 +84,7 @@ class _Recording(type(os.environ)):  # type: ignore[misc]
 
     def __getitem__(self, name: str) -> str:
         reader, own, _ = _find_reader(sys._getframe(1))
-        if own:
+        if own and isinstance(name, str):  # `subprocess` asks for b"PATH", too
             _reads.setdefault(reader, set()).add(("variable", name))
         value: str = super().__getitem__(name)
         return value

@@ -70,7 +70,8 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     try:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.
         with record_reads(Path(module.__file__)):
-            exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+            keeps = min(sys.flags.optimize, 1)  # its docstrings, also with -OO
+            exec(compile(source, module.__file__, "exec", dont_inherit=True, optimize=keeps), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
         if before is not None:

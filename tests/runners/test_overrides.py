@@ -10,6 +10,7 @@ from pretend_slurm import PretendSlurm
 from real_spec import STUMBLING, real_spec
 
 from runners.cli.app import execute
+from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -20,6 +21,7 @@ SPEC = real_spec(
     before=STUMBLING,
 )
 OVERRIDES = ["training.steps=2", "seeds=4..5"]
+RECORDED = ["training.steps=2", "seeds=0..2,4..5"]
 
 
 @pytest.fixture
@@ -38,12 +40,21 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def planned(root: Path) -> list[tuple[str, int, int]]:
-    found = lines(Layout(root).grid_trials("tried"))
-    return sorted((line["label"], line["seed"], line["spec"]["training"]["steps"]) for line in found)
+def planned(root: Path, name: str) -> list[tuple[str, int, int]]:
+    return found(lines(Layout(root).grid_trials(name)))
 
 
-EXPECTED = [(label, seed, 2) for label in ("softmax", "stumbling") for seed in (4, 5)]
+def found(trials: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    return sorted((line["label"], line["seed"], line["spec"]["training"]["steps"]) for line in trials)
+
+
+def own_grid(root: Path) -> str:
+    (name,) = (name for name in Layout(root).grid_names() if name != "tried")
+    return name
+
+
+ASKED = [(label, seed, 2) for label in ("softmax", "stumbling") for seed in (4, 5)]
+PLANNED = [(label, seed, 2) for label in ("softmax", "stumbling") for seed in (0, 1, 2, 4, 5)]
 
 
 def test_a_run_its_retry_and_its_repetition_use_them(
@@ -52,33 +63,56 @@ def test_a_run_its_retry_and_its_repetition_use_them(
     root, stumble = tmp_path / "campaign", tmp_path / "stumble"
     stumble.touch()
     ablate("run", spec, *OVERRIDES, "--on", "inline", *here, code=4)
-    assert planned(root) == EXPECTED
-    assert "overrides: training.steps=2 seeds=4..5" in ablate("status", *here).out
-    assert json.loads(ablate("status", "--json", *here).out)["data"]["overrides"] == {"tried": OVERRIDES}
+    name = own_grid(root)
+    assert planned(root, name) == PLANNED
+    assert read_json(Layout(root).grid_header(name))["of"] == "tried"
+    assert json.loads(ablate("status", "--json", *here).out)["data"]["overrides"] == {name: RECORDED}
     stumble.unlink()
-    assert "4 trained" not in ablate("retry", "--failed", *here).err
-    assert planned(root) == EXPECTED
+    ablate("retry", "--failed", *here)
+    assert planned(root, name) == PLANNED
     layout = Layout(root)
-    for line in lines(layout.grid_trials("tried")):
+    for line in lines(layout.grid_trials(name)):
         state = trial_state(layout, line["trial"])
-        assert (state.status, state.attempts[-1].end["step"]) == ("ok", 2)  # type: ignore[index]
-    assert ablate("run", spec, *OVERRIDES, "--on", "inline", *here).err.strip().startswith("4 were done before")
+        steps = [each.end["step"] for each in state.attempts[-1:]]  # type: ignore[index]
+        assert (state.status, steps) == (("ok", [2]) if line["seed"] in (4, 5) else ("pending", []))
+    assert (
+        ablate("run", spec, *reversed(OVERRIDES), "--on", "inline", *here).err.strip().startswith("4 were done before")
+    )
+    assert Layout(root).grid_names() == [name]
     assert ablate("repro", "operator=softmax", "seed=4", *here).out.startswith("equal: ")
 
 
-def test_a_command_says_that_a_grid_had_other_overrides(spec: Path, here: list[str], ablate: Callable) -> None:
-    few = ["seeds=0", "training.steps=1"]
-    assert "before" not in ablate("run", spec, *few, "--on", "inline", *here).err.partition("results in")[0]
-    said = "grid 'tried' was planned with other overrides before: seeds=0 training.steps=1"
-    assert said in ablate("plan", spec, *here).err
-    assert said not in ablate("plan", spec, *reversed(few), *here).err
+def finished(root: Path, name: str) -> set[int]:
+    layout = Layout(root)
+    trials = lines(layout.grid_trials(name))
+    return {line["seed"] for line in trials if trial_state(layout, line["trial"]).status == "ok"}
+
+
+def test_seeds_extend_a_grid_and_fewer_only_run_fewer(
+    tmp_path: Path, spec: Path, here: list[str], ablate: Callable
+) -> None:
+    """No run changes the plan of another one, and no finished trial leaves a table."""
+    root = tmp_path / "campaign"
+    seeds = lambda: read_json(Layout(root).grid_header("tried"))["seeds"]  # noqa: E731
+    for asked, ran, every in (("0", {0}, [0, 1, 2]), ("5..6", {0, 5, 6}, [0, 1, 2, 5, 6]), ("1", {0, 1, 5, 6}, None)):
+        ablate("run", spec, f"seeds={asked}", "--on", "inline", *here)
+        assert finished(root, "tried") == ran
+        assert seeds() == (every or [0, 1, 2, 5, 6])
+    before = Layout(root).grid_trials("tried").read_bytes()
+    ablate("run", spec, "training.steps=1", "seeds=0..0", "--on", "inline", *here)
+    assert Layout(root).grid_trials("tried").read_bytes() == before
+    assert finished(root, own_grid(root)) == {0}
+    data = json.loads(ablate("plan", spec, "seeds=2..2", "--json", *here).out)["data"]
+    assert (data["counts"]["to_do"], data["counts"]["pending"]) == (2, 2)
+    ablate("run", spec, "--on", "inline", *here)  # all that is planned
+    assert finished(root, "tried") == {0, 1, 2, 5, 6}
 
 
 def test_plan_shows_them(spec: Path, here: list[str], ablate: Callable) -> None:
-    found = ablate("plan", spec, *OVERRIDES, *here).out
-    assert found.startswith("grid tried: 2 cells, 4 trials\n  overrides: training.steps=2 seeds=4..5\n")
+    assert f"  overrides: {' '.join(RECORDED)}\n" in ablate("plan", spec, *OVERRIDES, *here).out
     data = json.loads(ablate("plan", spec, *OVERRIDES, "--json", *here).out)["data"]
-    assert data["grids"][0]["overrides"] == OVERRIDES
+    assert (data["grids"][0]["overrides"], data["grids"][0]["of"]) == (RECORDED, "tried")
+    assert (data["counts"]["to_do"], len(data["trials"])) == (4, 10)
     assert "did you mean 'steps'" in ablate("plan", spec, "training.step=2", *here, code=2).err
     assert "axis 'operator'" in ablate("run", spec, "operator.name=x", *here, code=2).err
 
@@ -90,7 +124,7 @@ def test_jobs_of_a_cluster_get_them(
     layout = Layout(tmp_path / "campaign")
     (submission,) = layout.submission_ids()
     manifest = lines(layout.manifest(submission))
-    assert sorted((each["label"], each["seed"], each["spec"]["training"]["steps"]) for each in manifest) == EXPECTED
-    assert planned(layout.root) == EXPECTED
+    assert found(manifest) == ASKED
+    assert planned(layout.root, own_grid(layout.root)) == PLANNED
     assert execute(["run", str(spec), *OVERRIDES, "--on", "slurm", "--gpus", "0", *here]) == 0
     assert list(layout.submission_ids()) == [submission]  # the same trials, all of which are queued

@@ -157,10 +157,12 @@ def test_a_grid_that_was_run_with_overrides_is_not_called_planned(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c" / "grids").mkdir(parents=True)
-    for table, overrides in (("table1", ["training.steps=9"]), ("table6", [])):
-        write_json(tmp_path / "c" / "grids" / f"{table}-cpu.json", {"overrides": overrides})
+    more, steps = {"overrides": ["seeds=0..88"]}, {"overrides": ["training.steps=9", "seeds=0..88"]}
+    written = {"table1-cpu": steps, "table6-cpu": more, "table2-cpu-steps-9-01234567": {**steps, "of": "table2-cpu"}}
+    for grid, header in written.items():
+        write_json(tmp_path / "c" / "grids" / f"{grid}.json", header)
     states = {each.item: each.state for each in item_states("ssa", "cpu", tmp_path / "c", count=False)}
-    assert (states["table1"], states["table6"]) == ("other settings", "planned")
+    assert [states[each] for each in ("table1", "table2", "table6")] == ["other settings", "other settings", "planned"]
 
 
 def test_a_table_shows_own_means_beside_printed_values_and_doubts(

@@ -297,7 +297,7 @@ def test_a_short_trial_syncs_four_times_and_leaves_two_files_and_out_of_the_grid
         spec.write_text(
             real_spec("small", training="steps=1", execution="checkpoint_s=600", operators="softmax()", seeds=seeds)
         )
-        said = ablate("run", spec, "--campaign", root, "--on", "inline").err
+        said = ablate("run", spec, "--campaign", root, "--on", "inline", "--replace").err
         assert ("3 finished trials are in no grid any more" in said) == told
     assert sorted(synced) == sorted([*(path.name for path in Layout(root).shards()), *["end.json"] * 4])
     assert len(synced) <= 4 * 4

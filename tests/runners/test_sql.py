@@ -139,6 +139,7 @@ def test_harlequin_reads(campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys
     started: list[list[str]] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
     monkeypatch.setattr("runners.cli.export.find_spec", lambda _: None)
     assert ask(campaign) == 5
     assert "pip install 'ablate[sql]'" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs, CoreConfig, SchemaValidator
 
+from grid.docstrings import docstring
 from grid.errors import SpecError
 from grid.suggestions import MAKERS, not_an_argument
 from grid.validation import refuse_text, spec_error
@@ -92,7 +93,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), pitfalls: tu
         raise SpecError(f"a named operator says its paper, one of {', '.join(PAPERS)}; {hint}")
 
     def register(function: F) -> F:
-        line = (function.__doc__ or "").strip().partition("\n")[0]
+        line = docstring(function).partition("\n")[0]
         _check(function, line)
         make = _check_arguments(function)
         _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, pitfalls)

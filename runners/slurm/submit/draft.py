@@ -1,7 +1,7 @@
 """Drafts of submissions: the classes of trials, their numbers of workers and their scripts; nothing is written."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +15,7 @@ from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.unreadable_results import find_unreadable
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
+from runners.planning.kept_results import require_kept
 from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.code_snapshot import pack, shell_lines
 from runners.provenance.environment import torch_without_cuda
@@ -50,6 +51,9 @@ class SubmitOptions:
     """`budget` of the submission's record."""
     dry_run: bool = False
     """Show what would be queued; a machine without SLURM can do so, too."""
+    seeds: Collection[int] | None = None
+    replace: bool = False
+    """As in `RunOptions`."""
 
 
 @final
@@ -81,7 +85,8 @@ class Drafter:
     """Drafts submissions of a campaign's grids; writes nothing.
 
     Raises:
-        SpecError: a grid is invalid, or the request is: an unknown partition, account, GPU.
+        SpecError: a grid is invalid, or the request is: an unknown partition, account, GPU; or finished trials would
+            leave a grid, see `run_campaign`.
         EnvironmentProblem: there is no SLURM here, or it does not answer.
     """
 
@@ -100,6 +105,8 @@ class Drafter:
         self._demands = Demands(self.asked, self._most_cpus)
         cells = walk(self.grids, self._demands.add_cell, options.files)
         self._remarks = self._demands.check()
+        if not options.replace:
+            require_kept(self.layout, self.grids)
         self.lines: dict[str, list[bytes]] = {}
         names = [grid.name for grid in self.grids]
         self.unreadable = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
@@ -112,8 +119,8 @@ class Drafter:
             take=lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))}),
         )
         self.survey = found.without_results(self.unreadable)
-        only = options.only
-        self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
+        self.chosen = self.survey.narrow_to(options.only, options.seeds)
+        self._wanted = self.chosen.to_do
         self._lost_on = count_lost(self.layout, self._wanted)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}

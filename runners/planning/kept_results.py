@@ -1,0 +1,42 @@
+"""Check before a grid is planned anew that no finished trial leaves its tables."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from grid import Grid
+from grid.errors import SpecError
+from runners.output import format_count
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
+
+_BEGINNING = re.compile(rb'\{"trial":"([0-9a-f]{32})","cell":"([0-9a-f]{32})","seed":(-?\d+),')
+"""The first fields of a trial line; a line without them is damaged."""
+
+
+class ReplacesResults(SpecError):
+    """Finished trials would leave the tables of a grid."""
+
+
+def require_kept(layout: Layout, grids: Sequence[Grid]) -> None:
+    """Raise ReplacesResults if a recorded plan has finished trials that the grid of its name does not have."""
+    for grid in grids:
+        gone = sum(trial_state(layout, key).result is not None for key in find_dropped(layout, grid))
+        if gone:
+            trials = f"{format_count(gone, 'finished trial')} {'is' if gone == 1 else 'are'}"
+            raise ReplacesResults(
+                f"grid {grid.name!r} was planned otherwise before, and {trials} not in its new plan: no table would "
+                "show them; nothing was changed. --replace takes them out of the grid; another name of the grid, or "
+                "another --campaign, keeps both"
+            )
+
+
+def find_dropped(layout: Layout, grid: Grid) -> Iterator[str]:
+    """Yield the keys of the recorded trials of `grid` whose cell or seed it does not have: both determine a trial."""
+    path = layout.grid_trials(grid.name)
+    if not path.is_file():
+        return
+    cells, seeds = {key.hex() for key, _ in grid.survey.cells}, set(grid.seeds)
+    with path.open("rb") as lines:
+        for found in map(_BEGINNING.match, lines):
+            if found and (found[2].decode() not in cells or int(found[3]) not in seeds):
+                yield found[1].decode()
