@@ -103,7 +103,7 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     spent: bool = False
     """True if the process that trained it can train nothing more."""
-    changes: tuple[str, ...] = ()  # of its process, by name
+    changes: tuple[str, ...] = ()  # names of what it changed in the process
 
 
 class Listener(Protocol):

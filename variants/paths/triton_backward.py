@@ -129,6 +129,30 @@ def _add_numbers(
 
 
 @triton.jit
+def _load_queries(
+    q, q_gate, doutput, q_strides, q_gate_strides, doutput_strides, n, heads, queries, length, WIDTH: tl.constexpr,
+    WIDTH_V: tl.constexpr, WIDTH_G: tl.constexpr, BLOCK: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_G: tl.constexpr,
+    GATED: tl.constexpr,
+):  # fmt: skip
+    """Load a block of queries with their gate's channels, or themselves, and the gradients of their outputs."""
+    own = load(head_of(q, q_strides, n, heads), queries, q_strides[2], length, WIDTH, BLOCK)
+    gate = own
+    if GATED:
+        gate = load(head_of(q_gate, q_gate_strides, n, heads), queries, q_gate_strides[2], length, WIDTH_G, BLOCK_G)
+    slope = load(head_of(doutput, doutput_strides, n, heads), queries, doutput_strides[2], length, WIDTH_V, BLOCK_V)
+    return queries, own, gate, slope
+
+
+@triton.jit
+def _complete_error(error, slopes, exact, n, queries, length, NORMALISED: tl.constexpr, PRECISION: tl.constexpr):
+    """Add the ground state's part to the error of D, and store D without it."""
+    if NORMALISED != "none" and PRECISION != "ieee":
+        error += row(slopes[3], n, queries, length, NORMALISED != "total")
+        store_row(exact, n, queries, length, row(slopes[1], n, queries, length, True) + error)
+    return error
+
+
+@triton.jit
 def backward_queries(
     tensors, numbers, shown, slopes, doutput, results, q_strides, k_strides, v_strides, q_gate_strides, k_gate_strides,
     shown_strides, doutput_strides, dq_strides, dq_gate_strides, sizes,
@@ -147,12 +171,10 @@ def backward_queries(
     wide = (values[0][:, None], values[1][:, None], values[2][:, None], values[3][:, None], values[4][:, None])
     logs, shared, dground = _load_slopes(slopes, n, queries, length, NORMALISED)
     wide_slopes = (logs[:, None], shared[:, None], dground[:, None])
-    own = load(head_of(q, q_strides, n, heads), queries, q_strides[2], length, WIDTH, BLOCK)
-    gate = own
-    if GATED:
-        gate = load(head_of(q_gate, q_gate_strides, n, heads), queries, q_gate_strides[2], length, WIDTH_G, BLOCK_G)
-    doutput = head_of(doutput, doutput_strides, n, heads)
-    query = (queries, own, gate, load(doutput, queries, doutput_strides[2], length, WIDTH_V, BLOCK_V))
+    query = _load_queries(
+        q, q_gate, doutput, q_strides, q_gate_strides, doutput_strides, n, heads, queries, length, WIDTH, WIDTH_V,
+        WIDTH_G, BLOCK, BLOCK_V, BLOCK_G, GATED,
+    )  # fmt: skip
     others = (
         head_of(k, k_strides, n, heads), head_of(v, v_strides, n, heads), head_of(k_gate, k_gate_strides, n, heads),
         head_of(shown, shown_strides, n, heads),
@@ -173,15 +195,9 @@ def backward_queries(
         FAST, True,
     )  # fmt: skip
     gain = 1.0 if SCORE == "ssa" else LN2
-    if NORMALISED != "none" and PRECISION != "ieee":
-        error += row(slopes[3], n, queries, length, NORMALISED != "total")
-        store_row(exact, n, queries, length, row(slopes[1], n, queries, length, True) + error)
-    dfactor = tl.sum(dq * own.to(tl.float32), 1) if PRECISION == "ieee" else dnumbers[0]
-    by_row = (
-        (dfactor - error * falls[0]) * gain, (dnumbers[1] - error * falls[1]) * gain,
-        (dnumbers[2] - error * falls[2]) * LN2, (dnumbers[3] - error * falls[3]) * gain,
-    )  # fmt: skip
-    _store_numbers(results, by_row, n, queries, length, SCORE, GATED, SHIFTED)
+    error = _complete_error(error, slopes, exact, n, queries, length, NORMALISED, PRECISION)
+    dfactor = tl.sum(dq * query[1].to(tl.float32), 1) if PRECISION == "ieee" else dnumbers[0]
+    _store_numbers(results, dfactor, dnumbers, falls, error, gain, n, queries, length, SCORE, GATED, SHIFTED)
     dq *= (values[0] * gain)[:, None]
     store(head_of(dq_at, dq_strides, n, heads), queries, dq_strides[2], length, dq, WIDTH, BLOCK)
     if GATED:
@@ -191,17 +207,18 @@ def backward_queries(
 
 @triton.jit
 def _store_numbers(
-    results, by_row, n, queries, length, SCORE: tl.constexpr, GATED: tl.constexpr, SHIFTED: tl.constexpr
+    results, factor, sums, falls, error, gain, n, queries, length, SCORE: tl.constexpr, GATED: tl.constexpr,
+    SHIFTED: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradients of queries' numbers."""
+    """Store the gradients of queries' numbers, corrected by `error`."""
     _, _, dfactor, dstrength, dexponent, dshift, _ = results
-    store_row(dfactor, n, queries, length, by_row[0])
+    store_row(dfactor, n, queries, length, (factor - error * falls[0]) * gain)
     if GATED:
-        store_row(dstrength, n, queries, length, by_row[1])
+        store_row(dstrength, n, queries, length, (sums[1] - error * falls[1]) * gain)
     if SCORE == "ssa":
-        store_row(dexponent, n, queries, length, by_row[2])
+        store_row(dexponent, n, queries, length, (sums[2] - error * falls[2]) * LN2)
     if SHIFTED:
-        store_row(dshift, n, queries, length, by_row[3])
+        store_row(dshift, n, queries, length, (sums[3] - error * falls[3]) * gain)
 
 
 @triton.jit
