@@ -25,6 +25,9 @@ from grid.suggestions import suggest_name
 
 SEEDS = "seeds"
 
+MOST_SEEDS = 1_000_000
+"""Most seeds that one override names; a range of more would fill the memory."""
+
 _MOST_NAME = 40
 """Most characters of the grid's name, and of the overrides, in the name of a grid of its own."""
 
@@ -65,6 +68,8 @@ def seeds_of(texts: Iterable[str]) -> tuple[int, ...] | None:
 def _name(grid: str, given: Mapping[str, str]) -> str:
     """Name the grid that the changes `given` make: the same changes in any order or spelling give the same name."""
     changes = {path: _value(text) for path, text in sorted(given.items())}
+    whole = {path: int(each) for path, each in changes.items() if isinstance(each, float) and each.is_integer()}
+    changes |= whole  # 3.0 and 3e0 are 3
     digest = hashlib.blake2b(f"{grid} {canonical_json(changes)}".encode(), digest_size=4).hexdigest()
     words = " ".join(f"{path.rpartition('.')[2]} {label_of(value)}" for path, value in changes.items())
     slug = re.sub("[^a-z0-9]+", "-", words.lower())[:_MOST_NAME].strip("-")
@@ -100,7 +105,12 @@ def _seeds(text: str) -> tuple[int, ...]:
     for part in text.strip("[]").split(","):
         first, dots, last = part.partition("..")
         try:
-            found += range(int(first), int(last if dots else first) + 1)
+            seeds = range(int(first), int(last if dots else first) + 1)
+            if len(seeds) > MOST_SEEDS:
+                raise SpecError(f"seeds={text} are more than {MOST_SEEDS:,}, the most of one grid; write fewer")
+            found += seeds
+        except OverflowError:
+            raise SpecError(f"seeds={text} are more than {MOST_SEEDS:,}, the most of one grid; write fewer") from None
         except ValueError:
             raise SpecError(f"seeds are written seeds=0..9 or seeds=0,2,5; got {text!r}") from None
         if dots and int(first) > int(last):

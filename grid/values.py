@@ -79,7 +79,8 @@ def require_whole(value: object, what: str, least: int = 0, end: int = END) -> i
 
 def unbox(value: Any) -> Any:
     """Return a scalar or an array of numpy or torch as numbers and lists; other values as they are."""
-    return value.tolist() if hasattr(value, "dtype") and hasattr(value, "tolist") else value
+    boxed = hasattr(value, "dtype") and hasattr(value, "tolist") and not isinstance(value, type)
+    return value.tolist() if boxed else value
 
 
 def _unbox(value: Any) -> Any:

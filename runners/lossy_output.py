@@ -27,9 +27,12 @@ def lossy(stream: TextIO | None) -> TextIO:
         return open(os.devnull, "w", encoding="utf-8", errors="backslashreplace")  # noqa: PTH123  # it lives as long as the process
     if type(stream) is not io.TextIOWrapper:
         return stream
+    try:
+        raw = _LossyFile(stream.fileno(), "wb", closefd=False)
+    except (OSError, ValueError):  # closed, or a text in memory
+        return stream
     with suppress(OSError):
         stream.flush()
-    raw = _LossyFile(stream.fileno(), "wb", closefd=False)
     at_once = stream.line_buffering or stream.write_through
     return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=at_once)
 
@@ -47,8 +50,9 @@ def lossy_output() -> Iterator[None]:
         try:
             yield
         finally:
-            out.flush()
-            err.flush()
+            for stream in (out, err):
+                with suppress(ValueError):  # a trial may have closed it
+                    stream.flush()
 
 
 def fill_closed_descriptors() -> None:

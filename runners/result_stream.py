@@ -88,7 +88,8 @@ def move_stdout() -> None:
     if isinstance(old, io.TextIOWrapper):
         old.flush()
         file = os.fdopen(os.dup(1), "wb", buffering=0 if old.write_through else -1)
+        errors = "backslashreplace" if old.errors == "strict" else old.errors  # a label may have any letter
         sys.stdout = io.TextIOWrapper(
-            file, old.encoding, old.errors, line_buffering=old.line_buffering, write_through=old.write_through
+            file, old.encoding, errors, line_buffering=old.line_buffering, write_through=old.write_through
         )
     os.dup2(2, 1)

@@ -20,7 +20,7 @@ from golden_trials import ROOT, trials
 from grid.errors import SpecError
 from runners import LinearFunctions
 from runners.trial import Trial
-from store.files.code_versions import differing
+from store.files.code_versions import differing, of_paths
 from variants import gpt2
 from variants.paths.choose import PATHS, devices_of
 
@@ -54,6 +54,7 @@ class Ran(NamedTuple):
     """The values that a tree computes for a trial."""
 
     sources: dict[str, str]
+    path: str
     values: str
     """All recorded values in hexadecimal, or the error."""
 
@@ -67,14 +68,20 @@ def train_with(tree: Path, lines: str) -> dict[str, Ran]:
 
 
 def find_unraised(before: Mapping[str, Ran], now: Mapping[str, Ran]) -> tuple[list[str], list[str]]:
-    """Return the trials whose bits differ under the same versions, and the names one of which is to be raised."""
-    same = {name: not [*differing(before[name].sources, now[name].sources)] for name in now}
-    changed = [name for name in now if same[name] and before[name].values != now[name].values]
+    """Return the trials whose bits differ, and the names one of which is to be raised."""
+    changed = [name for name in now if before[name].values != now[name].values]
     if not changed:
         return [], []
-    equal = set[str]().union(*(now[name].sources for name in now if same[name] and name not in changed))
-    shared = set.intersection(*(set(now[name].sources) for name in changed))
+    used = {name: set(of_paths(ran.sources, ran.path.split("+")) or ()) for name, ran in now.items()}
+    equal = set[str]().union(*(used[name] for name in now if name not in changed))
+    shared = set.intersection(*(used[name] for name in changed))
     return changed, sorted(shared - equal) or sorted(shared)
+
+
+def are_comparable(before: Ran, now: Ran) -> bool:
+    """Return True if both trees trained the trial, with the same versions."""
+    trained = before.values.startswith("{") and now.values.startswith("{")
+    return trained and not [*differing(before.sources, now.sources, before.path)]
 
 
 def main(parent: str) -> int:
@@ -85,12 +92,12 @@ def main(parent: str) -> int:
         subprocess.run(["tar", "--extract", "--directory", folder], input=archive.stdout, check=True)
         before = train_with(Path(folder), lines)
     now = train_with(ROOT, lines)
-    known = {name: each for name, each in now.items() if not before[name].values.startswith("ValidationError")}
+    known = {name: each for name, each in now.items() if are_comparable(before[name], each)}
     changed, names = find_unraised(before, known)
     sys.stdout.write(f"{len(known)} of {len(now)} trials compared with {parent}, {len(changed)} differ\n")
     if changed:
         sys.stdout.write(f"raise `version` of one of {', '.join(names)}; for example, {changed[0]!r} differs\n")
-    return int(bool(changed))
+    return int(bool(changed) or not known)
 
 
 def find_parent() -> str:

@@ -1,6 +1,7 @@
 """Trains the trials of standard input with the code on the import path, also that of another commit.
 
-Each line of the output has the name, the sources of the trial and all recorded values in hexadecimal, or the error.
+Each line of the output has the name, the sources and paths of the trial and all recorded values in hexadecimal, or the
+error.
 """
 
 import json
@@ -20,7 +21,10 @@ class Recorder(TrainingContext):
     """Keeps the latest values of a training by name."""
 
     def __init__(self) -> None:
-        self.latest = dict[str, tuple[int, list[float]]]()
+        self.path, self.latest = "", dict[str, tuple[int, list[float]]]()
+
+    def begins(self, *given: Any) -> None:
+        self.path = given[1]
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -49,9 +53,9 @@ def main() -> None:
             trial = Trial.model_validate(data)
             train(trial, recorder)
             values = {each: [value.hex() for value in found] for each, (_, found) in recorder.latest.items()}
-            told = [name, codes.sources(trial), json.dumps(values, sort_keys=True)]
+            told = [name, codes.sources(trial), recorder.path, json.dumps(values, sort_keys=True)]
         except Exception as error:  # noqa: BLE001  # compared as the outcome
-            told = [name, {}, f"{type(error).__name__}: {error}"]
+            told = [name, {}, "", f"{type(error).__name__}: {error}"]
         sys.stdout.write(json.dumps(told) + "\n")
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -22,12 +23,21 @@ def main(arguments: list[str]) -> int:
             return code
         sys.stdout.write("\nOnce more, alone:\n")
         sys.stdout.flush()
-        code, left = run_pytest(cache, ["--exitfirst", *failed])
+        report = f"{cache}/report.xml"
+        code, left = run_pytest(cache, ["--exitfirst", f"--junitxml={report}", *failed])
+        if code == 0 and count_passed(report) < len(failed):
+            return pytest.ExitCode.TESTS_FAILED  # a skipped test has not passed
     if code == 0 and left:
         code = pytest.ExitCode.TESTS_FAILED  # a test ended the process
     if code == 0:
         list_unstable(failed)
     return code
+
+
+def count_passed(report: str) -> int:
+    """Count the tests that passed in a report of JUnit's format."""
+    cases = ElementTree.parse(report).iter("testcase") if Path(report).exists() else ()
+    return sum(not len(case) or {each.tag for each in case} <= {"system-out", "system-err"} for case in cases)
 
 
 def run_pytest(cache: str, arguments: list[str]) -> tuple[int, list[str]]:

@@ -28,14 +28,17 @@ SINK = "variants.stages.normalisers.sink"
 def test_hashes_of_the_release_are_version_1_of_what_the_trial_uses(name: str) -> None:
     recorded = RECORDED[name]
     present = Codes().sources(Trial.model_validate(recorded["spec"]))
-    assert list(differing(recorded["sources"], present)) == [each for each in present if present[each] != "1"]
-    assert all(len(version) < 3 for version in (current_sources(recorded["sources"]) or {}).values())
+    raised = [each for each in sorted(present) if present[each] != "1"]
+    for path in ("cpu", "sdpa+reference", "triton"):
+        unused = {name for name in raised if name.startswith("Path") and name != f"Path {path}"}
+        assert list(differing(recorded["sources"], present, path)) == [each for each in raised if each not in unused]
+        assert all(len(version) < 3 for version in (current_sources(recorded["sources"], path) or {}).values())
 
 
 @pytest.mark.parametrize(("commit", "core", "sink"), COMMITS)
 def test_hashes_of_compared_commits_are_version_1_and_those_of_new_sinks_2(commit: str, core: str, sink: str) -> None:
     before = [each for each, _, _ in COMMITS].index(commit) < [each for each, _, _ in COMMITS].index("4e2f15a8")
-    versions = current_sources({"core": core, SINK: sink}) or {}
+    versions = current_sources({"core": core, SINK: sink}, "cpu") or {}
     assert versions.pop("Normaliser sink") == ("1" if before else "2")
     assert set(versions.values()) == {"1"}
     assert {"Training", "Operator", "Backbone", "Path cpu", "Link unit"} <= versions.keys()
@@ -44,18 +47,18 @@ def test_hashes_of_compared_commits_are_version_1_and_those_of_new_sinks_2(commi
 def test_an_unknown_hash_is_other_code() -> None:
     recorded = next(iter(RECORDED.values()))
     present = Codes().sources(Trial.model_validate(recorded["spec"]))
-    assert list(differing({**recorded["sources"], "core": "0" * 32}, present)) == ["core"]
-    assert versions_used(None, None) != versions_used(None, "a commit")
-    assert current_sources(None) is None
+    assert list(differing({**recorded["sources"], "core": "0" * 32}, present, "cpu")) == ["core"]
+    assert versions_used(None, None, None) != versions_used(None, "a commit", None)
+    assert current_sources(None, None) is None
 
 
 def test_a_raised_version_is_other_code_where_it_is_used() -> None:
     recorded = {"Score ssa": "1", "Path cpu": "1", "class Mine": "a"}
-    assert not [*differing(recorded, {**recorded, "Path sdpa": "2", "Score relu": "1"})]
-    assert [*differing(recorded, {**recorded, "Score ssa": "2"})] == ["Score ssa"]
-    assert [*differing(recorded, {**recorded, "Path cpu": "2"})] == ["Path cpu"]
-    assert [*differing(recorded, {**recorded, "class Mine": "b"})] == ["class Mine"]
-    assert [*differing(recorded, {**recorded, "spec": "b"})] == ["spec"]
+    assert not [*differing(recorded, {**recorded, "Path sdpa": "2", "Score relu": "1"}, "cpu")]
+    assert [*differing(recorded, {**recorded, "Score ssa": "2"}, "cpu")] == ["Score ssa"]
+    assert [*differing(recorded, {**recorded, "Path cpu": "2"}, "cpu")] == ["Path cpu"]
+    assert [*differing(recorded, {**recorded, "class Mine": "b"}, "cpu")] == ["class Mine"]
+    assert [*differing(recorded, {**recorded, "spec": "b"}, "cpu")] == ["spec"]
     assert of_paths({"Path cpu": "1", "Path sdpa": "2", "Training": "1"}, ["cpu"]) == {"Path cpu": "1", "Training": "1"}
 
 

@@ -91,11 +91,7 @@ class _FileMissing(EnvironmentProblem):
 
 
 class Outcome(NamedTuple):
-    """Outcome of one row of the manifest.
-
-    `status`: this worker ended it as "ok", "failed" or "stopped"; it had ended as "was_ok" or "was_failed"; or another
-    process trains it ("held").
-    """
+    """Outcome of one row: ended here (ok, failed, stopped), ended before (was_ok, was_failed) or held elsewhere."""
 
     row: int
     status: Came
@@ -155,6 +151,7 @@ class Worker:
         self._codes = Codes(job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
+        _ = [*map(resolve_name, job.entry.preload)]  # what these modules set is no trial's change
         self._state = ProcessState()
         self._changes: list[str] | None = None
 
@@ -390,8 +387,9 @@ def _open_log(path: Path) -> int:
 
 
 def _redirect(stdout: int, stderr: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a trial may have closed it
+            stream.flush()
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
 

@@ -73,6 +73,7 @@ def effects(
         about = {"seeds": contrasts.seeds, "runs": found.runs, "noise": found.noise}
         write_json("effects", {**data, **about}, [*warnings, *notes])
     elif of.as_csv or rows.columns is not None:
+        tell(*notes)
         write_frame("effects", shown, as_json=False, as_csv=of.as_csv)
     else:
         measure = header["measure"]

@@ -168,8 +168,9 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
     loaded = [override(each, overrides) for each in chosen]
     for at, grid in enumerate(loaded):
         with suppress(NotFoundError, StoreError):  # there is no such grid yet, or it is damaged and written anew
-            before = read_json(Layout(root).grid_header(grid.name)).get("overrides", ())
-            loaded[at] = grid if of.replace else add_seeds(grid, seeds_of(before) or ())
+            before = read_json(Layout(root).grid_header(grid.name)).get("overrides") or ()
+            if not of.replace and isinstance(before, list) and all(isinstance(each, str) for each in before):
+                loaded[at] = add_seeds(grid, seeds_of(before) or ())
     for grid in loaded:
         try:
             with slow_notice("planning: building every cell"):

@@ -319,5 +319,5 @@ def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
     before, now = found.start.get("sources"), start.get("sources")
     if before is None:
         yield "the attempt did not record its code, so nothing says whether it is the same"
-    elif now is not None and (changed := list(differing(before, now))):
+    elif now is not None and (changed := list(differing(before, now, found.start.get("path")))):
         yield f"the code is not what the trial ran: {', '.join(changed)} changed since"

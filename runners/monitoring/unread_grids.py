@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.record_fields import check_schema
@@ -46,11 +46,14 @@ def _count(layout: Layout, names: Collection[str]) -> Iterator[UnreadGrid]:
             header = read_json(layout.grid_header(name))
             check_schema(header)
             counts = int(header["cells"]), int(header["trials"])
-        except (NotFoundError, StoreError, KeyError, TypeError, ValueError):
+        except (NotFoundError, StoreError, EnvironmentProblem, KeyError, TypeError, ValueError):
             continue  # the store says what is wrong with it
         keys = set(_keys(layout.grid_trials(name)))
         yield UnreadGrid(name, *counts, len(keys & submitted), len(keys & begun))
 
 
 def _keys(path: Path) -> list[bytes]:
-    return _KEY.findall(path.read_bytes()) if path.is_file() else []
+    try:
+        return _KEY.findall(path.read_bytes())
+    except OSError:  # the store says what is wrong with it
+        return []

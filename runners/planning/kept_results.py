@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from grid import Grid
-from grid.errors import SpecError
+from grid.errors import EnvironmentProblem, SpecError
 from runners.output import format_count
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -20,7 +20,7 @@ class ReplacesResults(SpecError):
 def require_kept(layout: Layout, grids: Sequence[Grid]) -> None:
     """Raise ReplacesResults if a recorded plan has finished trials that the grid of its name does not have."""
     for grid in grids:
-        gone = sum(trial_state(layout, key).result is not None for key in find_dropped(layout, grid))
+        gone = sum(_may_be_finished(layout, key) for key in find_dropped(layout, grid))
         if gone:
             trials = f"{format_count(gone, 'finished trial')} {'is' if gone == 1 else 'are'}"
             raise ReplacesResults(
@@ -28,6 +28,13 @@ def require_kept(layout: Layout, grids: Sequence[Grid]) -> None:
                 "show them; nothing was changed. --replace takes them out of the grid; another name of the grid, or "
                 "another --campaign, keeps both"
             )
+
+
+def _may_be_finished(layout: Layout, key: str) -> bool:
+    try:
+        return trial_state(layout, key).result is not None
+    except EnvironmentProblem:  # its directory cannot be read now
+        return True
 
 
 def find_dropped(layout: Layout, grid: Grid) -> Iterator[str]:

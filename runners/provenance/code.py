@@ -26,7 +26,16 @@ from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.loading import named_files, read_by
 from runners.provenance.origin import is_installed, package_of
-from runners.provenance.source import acting_names, digest, effects, hash_text, imported_modules, relevant, statements
+from runners.provenance.source import (
+    acting_names,
+    digest,
+    effects,
+    hash_text,
+    imported_modules,
+    names_in,
+    relevant,
+    statements,
+)
 from store.files.code_versions import PATH, differing
 from store.files.trial_status import AttemptState, TrialState
 
@@ -58,7 +67,7 @@ def changed_since(state: TrialState, attempt: int, sources: Mapping[str, str]) -
         recorded = each and each.start.get("sources")
         if recorded is None:
             return None
-        names.update(differing(recorded, sources))
+        names.update(differing(recorded, sources, each and each.start.get("path")))
     return sorted(names)
 
 
@@ -118,13 +127,21 @@ class Codes:
         """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
         part = relevant(statements(source_text(module)), cls.__qualname__.partition(".")[0], _grids_in(module))
         found[f"class {cls.__qualname__}"] = digest(part)
+        found |= _versions_in(part, module)
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
             if other.__name__ not in found and _is_users(other) and has_source(other):
                 whole = statements(source_text(other))
                 found[other.__name__] = digest(whole)
+                found |= _versions_in(whole, other)
                 waiting.extend(imported_modules(whole, other))
+
+
+def _versions_in(part: Iterable[ast.stmt], module: ModuleType) -> dict[str, str]:
+    """Return the versions of the package's classes that a part of a user's `module` names."""
+    used = [vars(module).get(name) for name in names_in(part)]
+    return {each.code_name(): str(each.version) for each in used if isinstance(each, type) and _is_projects(each)}
 
 
 def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:

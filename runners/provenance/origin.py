@@ -1,5 +1,6 @@
 """Origin of a file: the project, an installed package, or the user."""
 
+import csv
 import os
 import sysconfig
 from base64 import urlsafe_b64encode
@@ -58,10 +59,13 @@ def _places() -> tuple[str, ...]:
 def edited_files(name: str = "ablate") -> list[Path]:
     """List the files of an installed package that are not as its wheel recorded them; an edited one is not hashed."""
     try:
-        recorded = distribution(name).files or ()
+        installed = distribution(name)
     except PackageNotFoundError:  # a source tree on the path that was never installed
         return []
-    return [path for file in recorded if file.hash and _hash(path := Path(str(file.locate()))) != file.hash.value]
+    rows = csv.reader((installed.read_text("RECORD") or "").splitlines())
+    hashes = {file: recorded.removeprefix("sha256=") for file, recorded, _ in rows if recorded}
+    places = {file: Path(str(installed.locate_file(file))) for file in hashes}
+    return [places[file] for file, recorded in hashes.items() if _hash(places[file]) != recorded]
 
 
 def _hash(path: Path) -> str | None:

@@ -263,6 +263,11 @@ def _targets(targets: Iterable[ast.expr]) -> frozenset[str] | None:
     return frozenset(names)
 
 
+def names_in(found: Iterable[ast.stmt]) -> set[str]:
+    """Name what statements use."""
+    return {name for statement in found for name in _used(statement)}
+
+
 def _used(statement: ast.stmt) -> set[str]:
     return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
 

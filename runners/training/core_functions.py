@@ -33,7 +33,8 @@ _MODULES: Final = frozenset(
         ),
     }
 )
-_PACKAGES: Final = ("runners.training.", "variants.")
+_ROOMS: Final = ("trial", "training.", "optimisers.", "tasks.", "evaluations.", "probes.")
+_PACKAGES: Final = ("variants.", *(f"runners.{room}" for room in _ROOMS))
 _ABSENT: Final = object()
 _HEAP_TYPE: Final = 1 << 9
 _BUILTINS: Final = frozenset(vars(builtins))

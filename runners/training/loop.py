@@ -23,6 +23,7 @@ from runners.tasks.task import DIVERGED, Batch, Data, Items, Measurements
 from runners.training.compilation import Forward
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
+from runners.training.failure import breaks_process, failure_of
 from runners.training.flat_parameters import Flat
 from runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
 from runners.training.process_group import World
@@ -355,6 +356,8 @@ class _TrainingRun:
             self._norms = list(state["norms"])
             self._answers = list(state.get("answers", []))
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            if breaks_process(error) or failure_of(error).reason == "out_of_memory":
+                raise  # the checkpoint may be sound
             raise UnfitCheckpoint(f"the state of step {step} does not fit the trial ({error})") from error
         self._saved = step, len(self._answers)
         return step

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
@@ -81,7 +80,6 @@ def python_settings() -> Iterator[tuple[str, SharedSetting]]:
         name = number.name if isinstance(number, signal.Signals) else str(number)
         yield f"signal handler {name}", _handler(number)
     yield "import path", SharedSetting(lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value))
-    yield "filters of warnings", SharedSetting(lambda: list(warnings.filters), _set_filters)
     yield "recursion limit", SharedSetting(sys.getrecursionlimit, sys.setrecursionlimit)
     yield "garbage collection", SharedSetting(gc.isenabled, lambda value: gc.enable() if value else gc.disable())
 
@@ -147,12 +145,6 @@ def _set_signal_mask(value: set[signal.Signals]) -> None:
 
 def _handler(number: int) -> SharedSetting:
     return SharedSetting(lambda: signal.getsignal(number), lambda value: signal.signal(number, value))
-
-
-def _set_filters(value: list[Any]) -> None:
-    with warnings.catch_warnings():
-        warnings.resetwarnings()  # tells the module that its cache of filters is void
-    warnings.filters[:] = value  # type: ignore[index]
 
 
 def _attribute(torch: Any, path: str) -> SharedSetting:

@@ -105,7 +105,7 @@ class ProcessState:
 def _read(setting: SharedSetting) -> Any:
     try:
         return setting.read()
-    except RuntimeError as error:  # torch refuses to tell: two of its interfaces were mixed
+    except Exception as error:  # noqa: BLE001  # torch refuses to tell, or a trial deleted what tells; either way a change
         return str(error)
 
 
@@ -115,7 +115,7 @@ def _write(settings: Mapping[str, SharedSetting], values: Mapping[str, Any]) -> 
         if setting.write is not None and _read(setting) != values[name]:
             try:
                 setting.write(values[name])
-            except (OSError, RuntimeError, TypeError, ValueError) as error:
+            except (OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:
                 sys.stderr.write(f"{name} could not be restored: {error}\n")
 
 

@@ -159,7 +159,8 @@ def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
     for attempts in about["made"].to_list():
         used.append({})
         for each in attempts or ():
-            made = versions_used(json.loads(each["sources"]) if each["sources"] else None, each["code"])
+            sources = json.loads(each["sources"]) if each["sources"] else None
+            made = versions_used(sources, each["code"], each["path"])
             for name, version in made.items():
                 used[-1].setdefault(name, set()).add(version)
                 versions.setdefault(name, set()).add(version)
@@ -189,7 +190,7 @@ def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
 _ABOUT: Final = f"""
 WITH {queries.MADE_BY},
 version AS (
-    SELECT trial, list(DISTINCT {{'sources': sources::VARCHAR, 'code': code}}) AS made
+    SELECT trial, list(DISTINCT {{'sources': sources::VARCHAR, 'code': code, 'path': path}}) AS made
     FROM attempt JOIN made_by USING (trial) WHERE attempt BETWEEN first AND last GROUP BY trial
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.made,

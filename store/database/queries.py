@@ -122,14 +122,15 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
     """
     found = sql(
         f"""
-        WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR), code FROM grid_trial JOIN made_by USING (trial)
-        JOIN attempt USING (trial) WHERE attempt BETWEEN first AND last AND ($grid IS NULL OR grid = $grid)
+        WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR), code, path
+        FROM grid_trial JOIN made_by USING (trial) JOIN attempt USING (trial)
+        WHERE attempt BETWEEN first AND last AND ($grid IS NULL OR grid = $grid)
         """,
         {"grid": grid},
     )
     versions: dict[str, dict[str, set[str]]] = {}
-    for name, text, code in found.rows():
-        for source, version in versions_used(json.loads(text) if text else None, code).items():
+    for name, text, code, path in found.rows():
+        for source, version in versions_used(json.loads(text) if text else None, code, path).items():
             versions.setdefault(name, {}).setdefault(source, set()).add(version)
     for name in sorted(versions):
         mixed = sorted(source for source, used in versions[name].items() if len(used) > 1)

@@ -11,13 +11,21 @@ from grid.names import require_name
 from grid.spec import Spec
 from grid.values import MOST_LABEL, require_number, require_text, show, unbox
 
+DEEPEST = 100
+"""Levels of a config; one that holds itself has no end."""
+
 
 def plain_data(data: Any, place: str) -> Any:
     """Return `data` as JSON data; SpecError with the place of the first entry that cannot be written.
 
     A path is its text, an array its numbers, and a spec what is in its key.
     """
-    data = unbox(os.fspath(data) if isinstance(data, os.PathLike) else data)
+    try:
+        data = unbox(os.fspath(data) if isinstance(data, os.PathLike) else data)
+    except (TypeError, ValueError, RuntimeError) as error:  # such as a sparse tensor
+        raise SpecError(f"{place} is {type(data).__name__}, which has no plain numbers: {error}") from error
+    if place.count("[") > DEEPEST:
+        raise SpecError(f"{place[:60]}... lies {DEEPEST} levels deep; does an entry hold itself?")
     if isinstance(data, Spec):
         return json.loads(data.canonical)
     if isinstance(data, Mapping):

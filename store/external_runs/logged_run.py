@@ -121,6 +121,8 @@ class Run:
         if not isinstance(metrics, Mapping | None):
             raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
         wall_s = time.monotonic() - self._began
+        if twice := sorted((metrics or {}).keys() & named.keys()):
+            raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
         given = {**(metrics or {}), **named}.items()
         rows = [check_row("metric", (*self._who, step, name, value, wall_s)) for name, value in given]
         for _, _, at, name, *_ in rows:
@@ -149,7 +151,7 @@ class Run:
         """
         self._require_open()
         number, values, count, error = _check_evaluation(name, value, items, se_items)
-        row = check_row("evaluation", (*self._who, step, name, point or {}, number, count, error))
+        row = check_row("evaluation", (*self._who, step, name, {} if point is None else point, number, count, error))
         rows = [check_row("item", (*row[:5], item, each)) for item, each in values.items()]
         self._take_place("evaluation", row[2:4], row[4])
         self._buffer.add("evaluation", row)
@@ -171,7 +173,7 @@ class Run:
         Raises as `evaluate`.
         """
         self._require_open()
-        row = check_row("probe", (*self._who, step, name, layer, head, point or {}, value))
+        row = check_row("probe", (*self._who, step, name, layer, head, {} if point is None else point, value))
         self._take_place("probe", row[2:6], row[6])
         self._buffer.add("probe", row)
         self._note_step(row[2], None)
@@ -264,6 +266,8 @@ class Run:
         self._step = max(self._step, step)
         if self._steps is not None:
             self._alive.tell(self._step, self._steps, math.nan if loss is None else loss)
+        else:
+            self._alive.works()
         now = time.monotonic()
         due = now - self._flushed >= max(FLUSH_S, 0.2 * (now - self._began)) or len(self._buffer) > MOST_ROWS
         if due:

@@ -13,24 +13,27 @@ PATH = "Path "
 """Begins the name of an execution path; a trial has the versions of the paths that it ran."""
 
 
-def current_sources(sources: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return recorded `sources` with versions in place of the hashes of earlier releases; unknown hashes stay."""
+def current_sources(sources: Mapping[str, str] | None, path: str | None) -> dict[str, str] | None:
+    """Return the `sources` of an attempt on `path`, with versions in place of hashes of files; unknown hashes stay.
+
+    `path` names the execution paths that the attempt ran, joined by "+".
+    """
     if sources is None:
         return None
     found: dict[str, str] = {}
     for name, value in sources.items():
-        found |= _versions().get((name, value[:16]), {name: value})
-    return found
+        found |= _versions().get((name, str(value)[:16]), {name: str(value)})
+    return of_paths(found, (path or "").split("+"))
 
 
-def versions_used(sources: Mapping[str, str] | None, code: str | None) -> dict[str, str]:
+def versions_used(sources: Mapping[str, str] | None, code: str | None, path: str | None) -> dict[str, str]:
     """Return the version of each source of an attempt; results of which one name has two versions do not compare.
 
     `code` is that of a logged run. A spec file that only binds names has no entry "spec".
     """
     if not sources:
         return {"code": code or "unknown"}
-    return {"code": "one version", "spec": "", **(current_sources(sources) or {})}
+    return {"code": "one version", "spec": "", **(current_sources(sources, path) or {})}
 
 
 def of_paths(sources: Mapping[str, str] | None, used: Collection[str]) -> dict[str, str] | None:
@@ -41,9 +44,9 @@ def of_paths(sources: Mapping[str, str] | None, used: Collection[str]) -> dict[s
     return {name: each for name, each in sources.items() if name in names or not name.startswith(PATH)}
 
 
-def differing(recorded: Mapping[str, str], present: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names in which the code of an attempt differs from `present`, the code that its trial has now."""
-    before = current_sources(recorded) or {}
+def differing(recorded: Mapping[str, str], present: Mapping[str, str], path: str | None) -> Iterator[str]:
+    """Yield the names in which the code of an attempt on `path` differs from `present`, that of its trial now."""
+    before = current_sources(recorded, path) or {}
     for name in sorted(before.keys() | present.keys()):
         unused = name.startswith(PATH) and name not in before
         if not unused and before.get(name, _FIRST) != present.get(name, _FIRST):

@@ -117,9 +117,24 @@ def variants_together(
     named = sorted({labels[base] for base in bases.values()})
     about = (ALL, f"{len(pairs)} cells", named[0] if len(named) == 1 else "their baselines", 0)
     estimate = _Estimate(about, (y[:, ours] - y[:, theirs]).mean(1), float(y[:, theirs].mean()), "")
-    rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1)
+    barriers = [*_barriers(values, bases, sample.kept)]
+    rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1 or bool(barriers))
     effects = pl.DataFrame([*_judge([estimate], y, rule)], schema=EFFECTS, orient="row")
-    return SeedContrasts(effects, sample.seeds, [*notes, *_caution(effects, sample.seeds)])
+    return SeedContrasts(effects, sample.seeds, [*notes, *barriers, *_caution(effects, sample.seeds)])
+
+
+def _barriers(values: pl.DataFrame, bases: Mapping[str, str], kept: pl.DataFrame) -> Iterator[str]:
+    """Say why no verdict stands over the variants together: what `compare` refuses for one of them."""
+    if "status" in values.columns:
+        ended = values.filter(pl.col("status").is_in(["ok", "failed"]))
+        lost = ended.height - usable(ended).height
+        if lost:
+            yield f"no verdict on {ALL}: {lost} runs failed or have no finite value, so the rest is no fair sample"
+    if "budget" in kept.columns:
+        budgets = {(cell, seed): each for cell, seed, each in kept.select("cell", SEED, "budget").iter_rows()}
+        unequal = {cell for cell, seed in budgets if budgets[cell, seed] != budgets.get((bases.get(cell, cell), seed))}
+        if unequal:
+            yield f"no verdict on {ALL}: {len(unequal)} of them have other budgets than their baseline"
 
 
 class _Sample(NamedTuple):

@@ -63,7 +63,18 @@ def test_every_option_in_a_page_is_one_of_ablate_or_of_a_program_named_here() ->
 def test_every_field_of_slurm_and_every_option_of_a_submission_is_explained() -> None:
     table = "\n".join(line for line in PAGES["cluster"].splitlines() if line.startswith("|"))
     assert [field for field in Slurm.model_fields if f"`{field}`" not in table] == []
-    general = {"--grid", "--scale", "--campaign", "--on", "--retry", "--rerun-stale", "--again", "--help", "-h"}
+    general = {
+        "--grid",
+        "--scale",
+        "--campaign",
+        "--on",
+        "--replace",
+        "--retry",
+        "--rerun-stale",
+        "--again",
+        "--help",
+        "-h",
+    }
     for option in options("run") - general:
         assert f"`{option}" in PAGES["cluster"], option
 

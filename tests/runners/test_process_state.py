@@ -35,7 +35,7 @@ from store.ingest.ingest import ingest
 from store.store import Store
 
 ACTING = '''
-import os, signal, sys, warnings
+import os, signal, sys
 from typing import ClassVar, Literal
 
 import torch
@@ -66,7 +66,6 @@ ACTS = {
     "environment": lambda: os.environ.update(LEFT_BEHIND="1"),
     "handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "hook": lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None),
-    "warnings": lambda: warnings.simplefilter("error"),
 }
 
 
@@ -109,7 +108,6 @@ CHANGES = {
     "environment": "environment variable LEFT_BEHIND",
     "handler": "signal handler SIGUSR1",
     "hook": "global hooks",
-    "warnings": "filters of warnings",
 }
 """The name in the record for each act."""
 

@@ -276,6 +276,7 @@ def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
         task = _Supervisor.__new__(_Supervisor)
         about = {"task": SimpleNamespace(resource_class=resource_class), "place": SimpleNamespace(restarts=restarts)}
         task._assignment, task._forks = SimpleNamespace(worker=worker, **about), 0
+        task._replaced = 0
         numbers += [task.worker_number() for _ in range(3)]
     assert len(set(numbers)) == len(numbers) == 81
 

@@ -99,8 +99,8 @@ def test_whatever_a_late_listing_leaves_out_is_in_once_it_is_listed(
 ) -> None:
     plain, chance = layouts._names, random.Random(3)
 
-    def late(directory: Path) -> list[str]:
-        return [name for name in plain(directory) if chance.random() < 0.7]
+    def late(directory: Path, *unlisted: object) -> list[str]:
+        return [name for name in plain(directory, *unlisted) if chance.random() < 0.7]
 
     for _ in range(4):
         with monkeypatch.context() as patched:
@@ -131,9 +131,9 @@ def test_what_is_listed_and_gone_stops_nothing(
         "ab" * 16: "001",
     }
 
-    def stale(directory: Path | str) -> list[str]:
+    def stale(directory: Path | str, *unlisted: object) -> list[str]:
         name = Path(directory).name
-        return [*plain(directory), *([ghosts[name]] if name in ghosts else [])]
+        return [*plain(directory, *unlisted), *([ghosts[name]] if name in ghosts else [])]
 
     before = content(campaign, opened)
     with monkeypatch.context() as patched:
@@ -158,7 +158,7 @@ def test_what_is_listed_twice_and_what_lies_at_two_places_counts_once(
     end = campaign.layout.end(key, 1)
     os.utime(end, (end.stat().st_mtime - 5,) * 2)  # it is read again
     with monkeypatch.context() as patched:
-        patched.setattr(layouts, "_names", lambda directory: [*plain(directory)] * 2)
+        patched.setattr(layouts, "_names", lambda *given: [*plain(*given)] * 2)
         assert len(list(campaign.layout.every_attempt())) == len(set(campaign.layout.every_attempt()))
         assert ingest(campaign.root).attempts == 1
         assert ingest(campaign.root) == Ingested()

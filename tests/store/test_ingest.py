@@ -15,7 +15,7 @@ import duckdb
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
@@ -342,7 +342,7 @@ def test_an_ingest_of_limited_time_leaves_large_plans_and_all_that_is_newer(
         assert store.grids() == []
         (warning,) = store.warnings()
         assert "is not read yet, nor is what came later; `ablate table` reads all" in warning
-        with pytest.raises(NotFoundError, match="is not read yet"):
+        with pytest.raises(EnvironmentProblem, match="is not read yet"):
             store.grid(campaign.layout.grid_names()[0])
     with Store.open(campaign.root) as store:
         assert store.progress(campaign.layout.grid_names()[0])["planned"].sum() == len(campaign.lines)

@@ -278,7 +278,7 @@ class _Supervisor(Overseer):
         self.note(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
         if outcome.changes:
             self.note(f"{self._name(outcome.row)}  {describe_changes(outcome)}")
-        self._replaced += outcome.spent
+        self._replaced += bool(outcome.changes)
         if outcome.status == "ok" and outcome.attempt is not None:
             self._time.add(seconds)
             if self._auto:
