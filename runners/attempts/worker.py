@@ -151,7 +151,7 @@ class Worker:
         self._codes = Codes(job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
-        _ = [*map(resolve_name, job.entry.preload)]  # what these modules set is no trial's change
+        _ = [*map(resolve_name, job.entry.preload)]  # settings of these modules are no change by a trial
         self._state = ProcessState()
         self._changes: list[str] | None = None
 

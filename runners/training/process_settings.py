@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 _OWN_VARIABLES = frozenset(
@@ -80,6 +81,7 @@ def python_settings() -> Iterator[tuple[str, SharedSetting]]:
         name = number.name if isinstance(number, signal.Signals) else str(number)
         yield f"signal handler {name}", _handler(number)
     yield "import path", SharedSetting(lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value))
+    yield "umask", SharedSetting(_umask, os.umask)
     yield "recursion limit", SharedSetting(sys.getrecursionlimit, sys.setrecursionlimit)
     yield "garbage collection", SharedSetting(gc.isenabled, lambda value: gc.enable() if value else gc.disable())
 
@@ -145,6 +147,12 @@ def _set_signal_mask(value: set[signal.Signals]) -> None:
 
 def _handler(number: int) -> SharedSetting:
     return SharedSetting(lambda: signal.getsignal(number), lambda value: signal.signal(number, value))
+
+
+def _umask() -> int:
+    """Return the mask of new files' modes; `os.umask` would set another one to tell it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("Umask:")[2].split(maxsplit=1)[0], 8)
 
 
 def _attribute(torch: Any, path: str) -> SharedSetting:

@@ -42,6 +42,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from runners.optimisers import Training
 from variants.stages.families import LogScore
 
 whole = F.linear
@@ -63,6 +64,8 @@ ACTS = {
     "deterministic": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
     "kernels": lambda: torch.backends.cuda.enable_math_sdp(False),
     "folder": lambda: os.chdir("/"),
+    "umask": lambda: os.umask(0o027),
+    "schedule": lambda: setattr(Training, "lr", lambda self, step: 1e-5),
     "environment": lambda: os.environ.update(LEFT_BEHIND="1"),
     "handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "hook": lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None),
@@ -105,6 +108,8 @@ CHANGES = {
     "deterministic": "deterministic algorithms",
     "kernels": "math attention",
     "folder": "working directory",
+    "umask": "umask",
+    "schedule": "runners.optimisers.training_config.Training.lr",
     "environment": "environment variable LEFT_BEHIND",
     "handler": "signal handler SIGUSR1",
     "hook": "global hooks",
