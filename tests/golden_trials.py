@@ -7,6 +7,7 @@ changes no number whose version is there.
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -164,11 +165,23 @@ def in_double() -> Iterator[None]:
     """Build and train models in float64, on the same data."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
+    _clear_caches()
     try:
         with patch.object(runners.training.loop, "build_model", _build):
             yield
     finally:
         torch.set_default_dtype(before)
+        _clear_caches()
+
+
+def _clear_caches() -> None:
+    """Forget cached data and masks: they are of one dtype."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(("runners.tasks", "runners.evaluations", "runners.probes", "variants.")):
+            for value in [*vars(module).values()]:
+                for each in (value, *(vars(value).values() if isinstance(value, type) else ())):
+                    if hasattr(each, "cache_clear") and not isinstance(each, type):
+                        each.cache_clear()
 
 
 def _build(trial: r.Trial) -> Transformer:

@@ -129,7 +129,7 @@ def _barriers(values: pl.DataFrame, bases: Mapping[str, str], kept: pl.DataFrame
         ended = values.filter(pl.col("status").is_in(["ok", "failed"]))
         lost = ended.height - usable(ended).height
         if lost:
-            yield f"no verdict on {ALL}: {lost} runs failed or have no finite value, so the rest is no fair sample"
+            yield f"no verdict on {ALL}: runs that ended without a finite value: {lost}; the rest is no fair sample"
     if "budget" in kept.columns:
         budgets = {(cell, seed): each for cell, seed, each in kept.select("cell", SEED, "budget").iter_rows()}
         unequal = {cell for cell, seed in budgets if budgets[cell, seed] != budgets.get((bases.get(cell, cell), seed))}

@@ -27,8 +27,9 @@ def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, ablat
     assert [name for name, _ in shown[1:]] in (["gate", "gate", "operator"], ["operator", "gate", "gate"])
     assert [line.split()[0] for line in lines[13:15]] == ["operator", "gate"]
     assert "operator × gate" not in said.out
-    sample, caution, left_out = said.err.splitlines()
+    sample, barrier, caution, left_out = said.err.splitlines()
     assert sample.startswith("ablate: 4 of 5 seeds have a value of all 6 cells; only these count")
+    assert barrier.startswith("ablate: no verdict on all variants")
     assert caution.startswith("ablate: caution: with fewer than 5 seeds")
     assert left_out == "ablate: 1 of 30 planned runs are left out: 1 failed"
     assert "operator × gate" in ablate("effects", "--interactions", "--campaign", campaign).out
