@@ -74,7 +74,7 @@ def trials(steps: int = STEPS) -> Iterator[tuple[str, Any]]:
     decoder = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(initialisation="gpt2")
     text = {"task": r.Text(source=TEXT, batch=2, context=16, validation_windows=2), "model": decoder}
     windows = text["task"].changed(prefix=8)
-    members = {kind: each for kind, each in r.Probe.members().items() if _is_ours(each)}
+    members = {kind: each for kind, each in r.Probe.members().items() if is_ours(each)}
     probes = {kind: r.Probing(probes=(each(),)) for kind, each in members.items()}
     quantifiers = r.Quantifiers(batch=2, points=6, evaluation=r.LengthGrid(lengths=(6,), sigma=(1,), sequences=2))
     longer = r.LengthExtrapolation(lengths=(16, 24), count=2, bucket=8, last=8)
@@ -98,17 +98,18 @@ def trials(steps: int = STEPS) -> Iterator[tuple[str, Any]]:
     for name, change in changes:
         with suppress(SpecError):  # it does not fit so small a model, or needs tokens
             trial = base.changed(**change)
-            if all(_is_ours(type(each)) for each in specs(trial)):
+            if all(is_ours(type(each)) for each in specs(trial)):
                 yield name, trial
 
 
 def schemes() -> tuple[Positions, ...]:
     found = Alibi(), Bucket(), Learned(count=8), NoPositions(), Rotary(), Sinusoidal(), T5(), Yarn(factor=4, original=8)
-    assert {each.label for each in found} >= {kind for kind, each in Positions.members().items() if _is_ours(each)}
+    assert {each.label for each in found} >= {kind for kind, each in Positions.members().items() if is_ours(each)}
     return found
 
 
-def _is_ours(cls: type) -> bool:
+def is_ours(cls: type) -> bool:
+    """Return True for a class of the package; other tests define choices of their own."""
     return cls.__module__.partition(".")[0] in PACKAGES
 
 
@@ -122,8 +123,8 @@ def trainings(steps: int) -> Iterator[r.Training]:
     """Yield every optimiser with every schedule."""
     optimisers = (r.AdamW(), r.Muon(), r.UncorrectedAdamW())
     schedules = (r.Constant(), r.Cosine(warmup=1), r.Linear(warmup=1), r.WSD(warmup=1, decay=0.3))
-    assert {type(each) for each in optimisers} == {each for each in Optimiser.members().values() if _is_ours(each)}
-    assert {type(each) for each in schedules} == {each for each in Schedule.members().values() if _is_ours(each)}
+    assert {type(each) for each in optimisers} == {each for each in Optimiser.members().values() if is_ours(each)}
+    assert {type(each) for each in schedules} == {each for each in Schedule.members().values() if is_ours(each)}
     for optimiser in optimisers:
         for schedule in schedules:
             yield r.Training(steps=steps, optimiser=optimiser, schedule=schedule, clip=1.0)

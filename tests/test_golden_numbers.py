@@ -1,7 +1,7 @@
 """Results keep their verdicts until a version is raised, so every edit that changes a number must raise one."""
 
 import pytest
-from golden_trials import measure, stored, trials, versions
+from golden_trials import is_ours, measure, stored, trials, versions
 from torch import Tensor
 
 from grid.spec import Choice, Spec
@@ -71,7 +71,7 @@ ELSEWHERE |= {"Intervention fixed_token", "Intervention random_tokens"}
 
 def test_the_trials_use_every_choice_link_and_path() -> None:
     used = set[str]().union(*(versions(trial) for trial in TRIALS.values()))
-    choices = {each.code_name() for each in _below(Choice) if "kind" in each.model_fields and _is_ours(each)}
+    choices = {each.code_name() for each in _below(Choice) if "kind" in each.model_fields and is_ours(each)}
     links, paths = {f"Link {name}" for name in LINKS}, {f"Path {path.name}" for path in PATHS}
     assert choices | links <= used | ELSEWHERE
     assert not ELSEWHERE & used
@@ -80,7 +80,3 @@ def test_the_trials_use_every_choice_link_and_path() -> None:
 
 def _below(cls: type[Spec]) -> set[type[Spec]]:
     return set(cls.__subclasses__()).union(*(_below(each) for each in cls.__subclasses__()))
-
-
-def _is_ours(cls: type[Spec]) -> bool:
-    return cls.__module__.partition(".")[0] in ("variants", "runners")
