@@ -338,6 +338,7 @@ class Attempt(TrainingContext):
         path = self._layout.start(self._trial, self.number)
         if not is_there(path):
             require_there(self._layout.manifest(self._start["submission"]))
+            self._buffer.discard(self._trial, self.number)
             raise LeaseLost
         try:
             with _unwritable():
@@ -345,6 +346,7 @@ class Attempt(TrainingContext):
         except StoreError:  # damaged: the owner is unknown
             return
         if any(start.get(name) != self._start[name] for name in ("host", "pid", "started")):
+            self._buffer.discard(self._trial, self.number)
             raise LeaseLost
 
     def _end(self, **outcome: Any) -> None:

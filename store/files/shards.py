@@ -235,6 +235,12 @@ class ShardBuffer:
     def forget(self, trial: str, attempt: int) -> None:
         self._written.pop((trial, attempt), None)
 
+    def discard(self, trial: str, attempt: int) -> None:
+        """Drop the rows of a deleted attempt: the next attempt has its number, and would have its rows, too."""
+        for table, rows in self._rows.items():
+            self._rows[table] = [row for row in rows if row[:2] != (trial, attempt)]
+        self.forget(trial, attempt)
+
     def flush(self, durable: Durable = "file and name") -> list[Path]:
         """Publish all rows as durably as `durable` says; if that fails, they are kept for the next flush."""
         self._encode()
