@@ -242,3 +242,16 @@ def test_an_attempt_that_does_not_finish_records_what_it_took(layout: Layout, en
     found = read_json(layout.end(TRIAL, 1))
     assert found.get("cost") == (cost if told else None)
     assert (found["memory_bytes"] == 5) is told
+
+
+def test_rows_of_a_deleted_attempt_are_dropped_and_others_stay(layout: Layout) -> None:
+    layout.manifest(SUBMISSION).parent.mkdir(parents=True)
+    layout.manifest(SUBMISSION).touch()
+    attempt = begin(layout)
+    attempt.metrics(1, {"loss": 1.0})
+    attempt._buffer.add("metric", ("cd" * 16, 1, 1, "loss", 2.0, 0.0))
+    shutil.rmtree(layout.attempt(TRIAL, 1))
+    with pytest.raises(LeaseLost):
+        attempt.save(1, {"x": 1})
+    assert attempt._buffer.pending(TRIAL, 1) == {}
+    assert len(attempt._buffer) == 1
