@@ -40,7 +40,7 @@ def test_a_controller_that_is_away_is_said_and_files_still_tell(cluster: Cluster
 def test_two_shells_that_submit_at_the_same_time_queue_each_trial_once(cluster: Cluster, user: User) -> None:
     for times in range(2):
         user.writes(f"seeds=range({2 * times}, {2 * times + 2})")
-        shells = [user.shell(*user.run) for _ in range(2)]
+        shells = [user.shell(*user.run, "--replace") for _ in range(2)]  # the second plan lacks the seeds of the first
         said = [shell.communicate(timeout=PATIENCE_S)[1] for shell in shells]
         assert [shell.returncode for shell in shells] == [0, 0], said
         assert sorted("queued 4 trials on 2 workers" in each for each in said) == [False, True], said
