@@ -39,8 +39,9 @@ class PageView(NamedTuple):
 
 
 def grid_of(view: PageView) -> GridContext:
-    """Return the shown grid. Raises Unknown if the campaign has none."""
+    """Return the shown grid. Raises Unknown if the campaign has none, EnvironmentProblem if none is read yet."""
     if view.about is None:
+        view.store.require_read(view.store.layout.grid_names())
         raise Unknown("this campaign has no grid yet; `ablate run` makes one")
     return view.about
 

@@ -142,7 +142,8 @@ def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid
     names = dict.fromkeys(str(grid) for grid, trial in rows if trial in keys)
     headers = {name: store.grid(name) for name in names}
     origins = {name: known.get(header.get("of", name)) for name, header in headers.items()}
-    grids = [override(grid, headers[name].get("overrides", ())) for name, grid in origins.items() if grid is not None]
+    changed = {name: override(grid, headers[name].get("overrides", ())) for name, grid in origins.items() if grid}
+    grids = [grid.named(name) for name, grid in changed.items()]  # release 0.1.0 kept the name of a changed grid
     if not grids:
         raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
     return grids

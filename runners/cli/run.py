@@ -32,7 +32,8 @@ def run(
     where.check(machine, cluster)
     spec, grid = locate_spec(spec, of.grid, of.scale)
     root, grids = load_grids(spec, overrides, dataclasses.replace(of, grid=grid), one=True)
-    seeds, replaces = seeds_of(overrides), of.replace or agrees_to_replace(Layout(root), grids)
+    seeds = seeds_of(overrides)
+    replaces = of.replace or (not cluster.dry_run and agrees_to_replace(Layout(root), grids))
     if machine == "slurm":
         from runners.cli.run_on_slurm import draft_or_queue, submit_options
         from runners.slurm.spec import cluster_of

@@ -157,7 +157,7 @@ class WorkerPool:
         except (EOFError, OSError):  # the worker died
             self._close(member)
             return
-        if member.stall is not None:
+        if member.stall is not None and kind in ("stepped", "works"):
             member.stall.hear(content[0] if kind == "works" else 0.0)
         self._attempt(lambda: self._understand(member, kind, content))
 

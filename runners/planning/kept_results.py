@@ -25,8 +25,8 @@ def require_kept(layout: Layout, grids: Sequence[Grid]) -> None:
             trials = f"{format_count(gone, 'finished trial')} {'is' if gone == 1 else 'are'}"
             raise ReplacesResults(
                 f"grid {grid.name!r} was planned otherwise before, and {trials} not in its new plan: no table would "
-                "show them; nothing was changed. --replace takes them out of the grid; another name of the grid, or "
-                "another --campaign, keeps both"
+                "show them; nothing was changed. `ablate run SPEC --replace` takes them out of the grid; another name "
+                "of the grid, or another --campaign, keeps both"
             )
 
 

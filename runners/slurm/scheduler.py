@@ -30,8 +30,11 @@ class Said(NamedTuple):
 
 
 def user() -> str:
-    """Return this user's name."""
-    return pwd.getpwuid(os.getuid()).pw_name
+    """Return this user's name, or their number if they have none: SLURM takes both."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container
+        return str(os.getuid())
 
 
 def ask(program: str, *arguments: str, patience_s: float = COMMAND_S) -> Said:

@@ -17,7 +17,7 @@ from store.files.record_fields import Problem, check_record, check_schema, field
 _LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
 _HEADER = fields(
     {"text": "grid", "int64": "cells trials", "list": "seeds axes rules"},
-    {"key": "baseline", "object": "baselines measure base", "list": "matched"},
+    {"key": "baseline", "object": "baselines measure base", "list": "matched overrides", "text": "of"},
 )
 _AXIS = fields({"text": "path name", "list": "labels"})
 
@@ -73,6 +73,8 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
             check_record({"baselines": cell}, fields({"key": "baselines"}))
         for seed in header["seeds"]:
             check_record({"seeds": seed}, fields({"int64": "seeds"}))
+        for change in header.get("overrides") or ():
+            check_record({"overrides": change}, fields({"text": "overrides"}))
         for axis in header["axes"]:
             check_record({"axes": axis}, fields({"object": "axes"}))
             check_record(axis, _AXIS)

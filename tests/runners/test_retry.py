@@ -90,6 +90,15 @@ def test_chosen_failures_are_trained_again(failed_run: tuple[Path, Path], capsys
     assert "none of these trials is to be trained again: 3 done" in capsys.readouterr().err
 
 
+def test_a_grid_that_release_0_1_0_planned_with_overrides_keeps_its_name(failed_run: tuple[Path, Path]) -> None:
+    _, root = failed_run
+    layout = Layout(root)
+    path = layout.grid_header("tried")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "overrides": ["training.steps=3"]}))
+    assert execute(["retry", "seed=1", "--failed", "--campaign", str(root)]) == 0
+    assert [*layout.grid_names()] == ["tried"]
+
+
 def test_what_was_asked_of_this_machine_is_asked_again(
     failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

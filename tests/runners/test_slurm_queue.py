@@ -1,10 +1,12 @@
 """The output of SLURM's commands, in the forms of several versions."""
 
+import os
+
 import pytest
 from pretend_slurm import Fake
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import release, seconds, task_names
+from runners.slurm.scheduler import release, seconds, task_names, user
 from runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
@@ -26,6 +28,11 @@ def test_a_job_s_name_means_its_tasks() -> None:
         "12_[0-8:4%1]": ["12_0", "12_4", "12_8"], "12.batch": [], "12_3.0": [], "12+1": [], "12_[3-": [], "": [],
     }  # fmt: skip
     assert {name: list(task_names(name)) for name in names} == names
+
+
+def test_a_user_without_a_name_is_asked_for_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
+    assert user() == "4000000001"
 
 
 def test_durations() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from toy_campaign import QUIET, toy_grid
 from warm import warm_server
 
 from runners.execution import Local, stall
+from runners.execution.fork_client import Forked
+from runners.execution.pool import WorkerPool, _PoolMember
 from runners.execution.run import RunOptions, run_campaign
 from runners.execution.stall import Stall
 from runners.trial import Execution
@@ -116,6 +119,17 @@ def test_a_compilation_may_take_longer_and_a_suspended_machine_stalls_nothing(cl
     watched.hear(0.0)
     assert look_for(watched, clock, 5000.0, every=1000.0) == []
     assert signal.SIGKILL in look_for(watched, clock, 20.0)
+
+
+def test_only_progress_shortens_the_time_that_a_compilation_has(clock: list[float]) -> None:
+    pool: Any = SimpleNamespace(_attempt=lambda _: None)
+    ours, theirs = Pipe()
+    member = _PoolMember(Forked(0, 1, theirs), 0)
+    member.stall = Stall(10.0)
+    for message in (("works", 3600.0), ("note", "the compiler warns")):
+        ours.send(message)
+        WorkerPool._hear(pool, member)
+    assert look_for(member.stall, clock, 3000.0) == []
 
 
 def test_a_heartbeat_tells_of_idle_time_and_of_the_usual_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

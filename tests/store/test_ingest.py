@@ -192,6 +192,13 @@ def test_a_damaged_trial_line_costs_that_trial_only(campaign: Campaign, opened: 
     assert all(any(reason in found for found in reasons) for reason in expected), reasons
 
 
+@pytest.mark.parametrize("damage", [{"overrides": [3]}, {"overrides": "seeds=0"}, {"of": ["quickstart"]}])
+def test_a_header_whose_overrides_are_no_texts_is_damaged(campaign: Campaign, damage: dict[str, Any]) -> None:
+    path = campaign.layout.grid_header("quickstart")
+    path.write_text(json.dumps({**read_json(path), **damage}))
+    assert ingest(campaign.root).bad_records == 1
+
+
 def test_strange_text_in_a_record_is_kept_as_text(campaign: Campaign, opened: OpenStore) -> None:
     key = campaign.line("SSA · 8", 1)["trial"]
     message = "nul \0, surrogate \udc80, quote ' \" ; DROP TABLE metric; -- 漢字 </script>"
