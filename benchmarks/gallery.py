@@ -1,78 +1,55 @@
-"""Draws the pictures of docs/gallery/ that docs/gallery.md shows, which `python docs/generate/all.py` writes.
+"""Draws the figures of docs/gallery.md from the runs of papers' campaigns.
 
-python -m benchmarks.gallery                 # from synthetic data and formulas, unless a picture is measured
-python -m benchmarks.gallery PAPER=CAMPAIGN  # from the runs of a paper's campaign, such as ssa=campaigns/ssa
-
-Afterwards, `python docs/generate/all.py` writes on the page which pictures are measured.
+python -m benchmarks.gallery PAPER=CAMPAIGN ...  # such as ssa=campaigns/ssa
 """
 
 import io
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
+from dashboards.data.user_errors import catch_user_error
+from dashboards.html.blocks import FigureBlock, key_legend, picture
+from dashboards.html.document import document
+from dashboards.html.markup import tag
+from dashboards.papers.item import Drawn, Item
+from dashboards.papers.items import ITEMS
+from dashboards.papers.reading import split_cells
+from dashboards.theme.styles import REST, Style
+from grid import Grid
+from grid.errors import AblateError, NotFoundError, SpecError
+from runners.cli.resolve import load_paper
+from store import Store
 
-from gallery_campaign import figure_grids, grid_of, write_gallery  # noqa: E402
-
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context  # noqa: E402
-from dashboards.data.user_errors import catch_user_error  # noqa: E402
-from dashboards.html.blocks import FigureBlock, key_legend, picture  # noqa: E402
-from dashboards.html.document import document  # noqa: E402
-from dashboards.html.markup import tag  # noqa: E402
-from dashboards.papers.item import Drawn, Item  # noqa: E402
-from dashboards.papers.items import ITEMS  # noqa: E402
-from dashboards.papers.reading import split_cells  # noqa: E402
-from dashboards.theme.styles import REST, Style  # noqa: E402
-from grid import Grid  # noqa: E402
-from grid.errors import AblateError, NotFoundError, SpecError  # noqa: E402
-from runners.cli.resolve import load_paper  # noqa: E402
-from store import Store  # noqa: E402
-
-DOCS = ROOT / "docs"
+OUT: Final = Path(__file__).parent.parent / "docs" / "gallery"
 CHROMIUM: Final = "/usr/bin/chromium"
-WIDTH = 1000
-BADGE: Final = 132, 26
-"""Width and height of the words "synthetic data" in the upper right corner of a picture."""
+WIDTH: Final = 1000
 _MARGIN: Final = 12
 MOST_CELLS: Final = 10
 """Cells of a grid that are drawn. If there are more, those of the last model are."""
 
 
 def main(*campaigns: str) -> None:
-    """Draw the items of the page that have no measured picture, or the figures that `campaigns` have measured."""
-    out, count = DOCS / "gallery", 0
-    out.mkdir(exist_ok=True)
+    """Draw the figures that `campaigns` have measured."""
+    count = 0
     for paper, equals, campaign in (each.partition("=") for each in campaigns):
         if not equals:
             sys.exit(f"a campaign is given as PAPER=CAMPAIGN, such as ssa=campaigns/ssa; got {paper!r}")
         try:
             with Store.open(Path(campaign)) as store:
                 grids = measured_grids(store, paper)
-                found = gallery(store, {key: grid for key, (grid, _) in grids.items()}, _few_cells)
+                found = gallery(store, {key: grid for key, (grid, _) in grids.items()})
         except AblateError as error:
             sys.exit(str(error))
-        count += shoot(found, out, {key: origin for key, (_, origin) in grids.items()})
-    if not campaigns:
-        keys = shown_keys((DOCS / "gallery.md").read_text(encoding="utf-8"))
-        for old in out.glob("*.png"):
-            if old.stem not in keys:
-                old.unlink()
-        with TemporaryDirectory() as folder:
-            root = write_gallery(Path(folder) / "synthetic", figure_grids())
-            with Store.open(root) as store:
-                found = gallery(store, {key: grid_of(key) for key in keys if origin_of(out / f"{key}.png") is None})
-        count = shoot(found, out, {})
-    size = sum(path.stat().st_size for path in out.iterdir())
-    print(f"{count} items, pictures of {size / 1e6:.2f} MB")
+        count += shoot(found, {key: origin for key, (_, origin) in grids.items()})
+    print(f"{count} figures")
 
 
 def measured_grids(store: Store, paper: str) -> dict[str, tuple[str, str]]:
@@ -81,10 +58,9 @@ def measured_grids(store: Store, paper: str) -> dict[str, tuple[str, str]]:
     Raises NotFoundError if the store has no grid of the paper, and SpecError if one is another grid or not finished.
     """
     found, there, grids = {}, store.grids(), load_paper(paper)
-    for item in (each for each in ITEMS if each.paper == grids.number and each.needs):
+    for item in (each for each in ITEMS if (each.paper, each.kind) == (grids.number, "figure")):
         planned = grids.item(f"{item.kind}{item.number}")
-        scales = () if planned.reason or item.kind != "figure" else grids.grid_item(planned.name).scales
-        for scale in scales:
+        for scale in grids.grid_item(planned.name).scales:
             grid = grids.grid_name(planned.name, scale)
             if grid in there:
                 require_finished(store, grids.grids[grid])
@@ -106,21 +82,8 @@ def require_finished(store: Store, planned: Grid) -> None:
         raise SpecError(f"{done} of {header['trials']} trials of grid {planned.name!r} are done; finish it first")
 
 
-def origin_of(picture: Path) -> str | None:
-    """Return the scale and seeds of a measured picture; None for others, and if there is none."""
-    if not picture.exists():
-        return None
-    with Image.open(picture) as drawing:
-        return drawing.info.get("Measured")
-
-
-def shown_keys(page: str) -> list[str]:
-    """The items whose drawings the page shows."""
-    return re.findall(r"\]\(gallery/([\w-]+)\.png\)", page)
-
-
-def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> int:
-    """Write a picture of every figure and count them. `origins` are those of measured ones, by key."""
+def shoot(found: "Gallery", origins: Mapping[str, str]) -> int:
+    """Write a picture of every figure and count them. `origins` have scale and seeds by key."""
     shown = [(item, drawn.caption) for item, drawn in found.drawn if drawn.figure is not None]
     for item, drawn in found.drawn:
         if drawn.figure is None:
@@ -135,34 +98,20 @@ def shoot(found: "Gallery", out: Path, origins: Mapping[str, str]) -> int:
         tab.add_style_tag(content="figure > details, figure > h3 { display: none; }")
         for item, caption in shown:
             shot = tab.locator(f"[id='{item.key}']").screenshot(scale="css")
-            origin = origins.get(item.key)
-            is_synthetic = bool(item.needs) and origin is None
-            save_picture(shot, out / f"{item.key}.png", caption, origin, synthetic=is_synthetic)
+            save_picture(shot, OUT / f"{item.key}.png", caption, origins[item.key])
         browser.close()
     return len(shown)
 
 
-def save_picture(shot: bytes, path: Path, caption: str, origin: str | None, *, synthetic: bool) -> None:
-    """Write a PNG with at most 256 colours, which takes a third of the bytes; `origin` is that of a measured one."""
-    top = _MARGIN + (BADGE[1] if synthetic else 0)
+def save_picture(shot: bytes, path: Path, caption: str, origin: str) -> None:
+    """Write a PNG with at most 256 colours, which takes a third of the bytes."""
     with Image.open(io.BytesIO(shot)) as drawing:
-        picture = Image.new("RGB", (drawing.width + 2 * _MARGIN, drawing.height + top + _MARGIN), "white")
-        picture.paste(drawing.convert("RGB"), (_MARGIN, top))
-    if synthetic:
-        picture.paste(draw_badge(), (picture.width - BADGE[0], 0))
+        picture = Image.new("RGB", (drawing.width + 2 * _MARGIN, drawing.height + 2 * _MARGIN), "white")
+        picture.paste(drawing.convert("RGB"), (_MARGIN, _MARGIN))
     about = PngInfo()
     about.add_itxt("Description", caption)
-    if origin is not None:
-        about.add_itxt("Measured", origin)
+    about.add_itxt("Measured", origin)
     picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, pnginfo=about)
-
-
-def draw_badge() -> Image.Image:
-    """The words "synthetic data"."""
-    badge = Image.new("RGB", BADGE, "#b45309")
-    centre = BADGE[0] / 2, BADGE[1] / 2
-    ImageDraw.Draw(badge).text(centre, "synthetic data", "white", ImageFont.load_default(16), anchor="mm")
-    return badge
 
 
 class Gallery(NamedTuple):
@@ -173,14 +122,11 @@ class Gallery(NamedTuple):
     """All that its figures use."""
 
 
-MakeContext = Callable[[Store, str, Mapping[str, Style]], GridContext]
-
-
-def gallery(store: Store, grids: Mapping[str, str], make_context: MakeContext = grid_context) -> Gallery:
+def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
     """Draw items from grids of an open store; `grids` has the name of the grid by the key of the item."""
     operators = campaign_styles(store)
     drawn, styles = [], [REST, *operators.values()]
-    contexts = {grid: make_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
+    contexts = {grid: _few_cells(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in (item for item in ITEMS if item.key in grids):
         about = contexts[grids[each.key]]
         found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A synthetic campaign with a grid for every figure and table of the papers, whose values are known.
+"""A synthetic campaign with a grid for every figure and table of the papers that grids measure, whose values are known.
 
 Nobody trained anything: `known` makes every value from the label of a cell, the name of the measurement, where it was
 measured and the seed. Names, points, layers and heads are those that tasks and probes record.
@@ -48,9 +48,7 @@ def known(label: str, name: str, point: Mapping[str, float], seed: int, where: t
     if name.startswith("weight_sum_"):  # a bell of counts, its mean and its median
         middle = 0.65 + 0.2 * (zlib.crc32(label.encode()) % 1000) / 1000 + (0.01 if name.endswith("median") else 0)
         return (400 * math.exp(-(((point["sum"] - middle) / 0.12) ** 2)) if "sum" in point else middle) * (1 + apart)
-    level *= 1.4 - 2 * point["eps"] if name == "sink_share" else 1
     level *= 0.1 if name == "entropy_last_sd" else 1
-    level *= 4000 * math.exp(-((point["norm"] - 3) ** 2)) if name == "embedding_norm_count" else 1
     level *= 60 * math.tanh(point["a"] * point["x"] / 60) if name == "boundary_prediction" else 1
     return float(level * (1 + sum(abs(c) / (5 + abs(c)) for c in at) / (2 + 2 * len(at))) * (1 + apart))
 
@@ -284,23 +282,16 @@ def figure_grids() -> dict[str, list[Made]]:
         "003-figures": _variants(("softmax", "ssa"), _rows_003(), task="linear_functions"),
         "003-boundaries": _variants(("softmax",), _rows_003(), task="linear_functions", feedforward=("gelu", "none")),
         "003-quantifiers": _variants(("softmax", "ssa"), _rows_003(), quantifier=("every", "some")),
-        "003-models": _variants(("softmax",), _rows_003(), model=MODELS, quantifier=("every", "some")),
         "003-sizes": _variants(
             ("softmax",), _rows_003(), task="linear_functions", model=("1 layer, 1 head", "3 layers, 4 heads")
         ),
-        "004-lengths": _variants(("softmax",), _rows_004(), model=MODELS, length=("16", "64", "256")),
         "004-dynamics": _one_at_a_time(_rows_004()),
         "004-variants": _variants(("softmax", "sigmoid", "key_bias", "value_bias"), _rows_004()),
-        "004-domains": _variants(("softmax",), _rows_004(), model=MODELS, domain=("arxiv", "github", "books")),
     }
 
 
-MODELS = ("model A", "model B")
-"""Stand for public models."""
-
-
 def grid_of(key: str) -> str:
-    """The grid that shows the item `key` of the gallery."""
+    """The grid that shows the item `key`."""
     return _GRID_OF.get(key, f"{key[:3]}-figures" if "figure" in key else key)
 
 
@@ -308,12 +299,9 @@ _GRID_OF = {
     "001-design-table": "001-design",
     "003-figure-1": "003-boundaries",
     **{f"003-figure-{number}": "003-quantifiers" for number in (4, 5)},
-    **{f"003-figure-{number}": "003-models" for number in (6, 7)},
     "003-figure-11": "003-sizes",
-    "004-figure-1": "004-lengths",
     "004-figure-2": "004-dynamics",
-    "004-figure-7": "004-domains",
-    **{f"004-figure-{number}": "004-variants" for number in (3, 4, 5, 6, 8)},
+    **{f"004-figure-{number}": "004-variants" for number in (3, 4, 8)},
 }
 
 
@@ -330,8 +318,8 @@ def _variants(names: Sequence[str], rows: Sequence[Row], task: str = "text", **a
 
 def _one_at_a_time(rows: Sequence[Row]) -> list[Made]:
     """A base, and cells that differ from it in one axis."""
-    base = {"operator": "softmax", "learning_rate": "0.0004", "training_tokens": "5000", "window": "64"}
-    others = {"learning_rate": ("0.0001", "0.001"), "training_tokens": ("500", "1000"), "window": ("8", "16")}
+    base = {"operator": "softmax", "learning_rate": "0.0004", "training_tokens": "5000"}
+    others = {"learning_rate": ("0.0001", "0.001"), "training_tokens": ("500", "1000")}
     all_axes = [base, *({**base, name: level} for name, levels in others.items() for level in levels)]
     spec = {"operator": spec_of("softmax", {}), "task": {"kind": "text"}}
     return [Made(" · ".join(axes.values()), spec, axes, rows) for axes in all_axes]
@@ -391,20 +379,16 @@ def _rows_003() -> list[Row]:
         *grid("mse", sigma_f=(1, 3, 5, 10), sigma_x=(1, 2)),
         *grid("error_rate", length=(10, 40, 100), sigma=(1, 10, 30)),
         *grid("boundary_prediction", a=(1, 10), x=(-100, -50, -10, 0, 10, 50, 100)),
-        *grid("embedding_norm_count", norm=(1, 2, 3, 4, 5)),
         ("artefact", "attention_maps", {}, None, None),
     ]
 
 
 def _rows_004() -> list[Row]:
     depths = [{"depth": float(depth)} for depth in (0, 1, 2, 3)]
-    places = [{"eps": eps, "position": 1.0} for eps in (0.2, 0.3, 0.4)]
-    places += [{"eps": 0.3, "position": position} for position in (2.0, 3.0, 4.0)]
-    plain = ("first_key_norm", "other_key_norm", "first_value_norm", "other_value_norm")
+    places = [{"eps": 0.3, "position": position} for position in (1.0, 2.0, 3.0, 4.0)]
     found: list[Row] = [("metric", "loss", {}, None, None), ("evaluation", "validation_loss", {}, None, None)]
     found += _probe("sink_share", *places)
-    found += [row for name in (*plain, "first_qk_cosine", "other_qk_cosine") for row in _probe(name)]
-    for name in ("activation_ratio", "unnormed_activation_ratio", "activation_first", "activation_others"):
+    for name in ("activation_ratio", "unnormed_activation_ratio"):
         found += [("probe", name, point, int(point["depth"]), None) for point in depths]
     return found
 
@@ -418,7 +402,7 @@ def many_levels(count: int = 200) -> list[Made]:
     for place in range(count):
         operator = names[place % len(names)]
         arguments = next(each for each in operators() if each.operator == operator).arguments
-        axes = {"operator": operator, "model": f"{place}B", "length": str(place + 1), "domain": f"<b>{place}%{{x}}</b>"}
+        axes = {"operator": operator, "model": f"{place}B", "text": f"<b>{place}%{{x}}</b>"}
         spec = {"operator": spec_of(operator, arguments), "task": {"kind": "text"}}
         made.append(Made(" · ".join(axes.values()), spec, axes, few))
     return made

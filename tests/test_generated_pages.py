@@ -15,16 +15,14 @@ from runners.tasks import Task
 from variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("gallery", "operators", "performance", "probes", "results", "sql", "tasks")
+PAGES = ("operators", "performance", "probes", "results", "sql", "tasks")
 
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     (folder / "tasks").mkdir()
-    (folder / "gallery").mkdir()
     (folder / "tasks" / "removed_task.svg").touch()
-    (folder / "gallery" / "measured-by-now.png").touch()
     subprocess.run([sys.executable, ROOT / "docs/generate/all.py", folder], check=True, capture_output=True)
     return folder
 

@@ -50,12 +50,13 @@ def test_result_files_know_papers_and_views_as_their_specs_have_them() -> None:
 
 
 def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() -> None:
-    """The list is the gallery's, which was made before these grids."""
+    """`items.csv` lists the tables, and the figures that a grid measures."""
     with (ROOT / "dashboards" / "papers" / "items.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = {(row["paper"], f"{row['kind']}{row['number']}" if row["number"] else "design") for row in rows}
     found = [(number, item.name) for number, item in items() if (number, item.name) not in BESIDE]
-    assert sorted(found) == sorted(listed)
+    left = {(number, item.name) for number, item in items() if item.reason and item.name.startswith("figure")}
+    assert sorted(found) == sorted([*listed, *left])
     kinds = Counter("table" if name.startswith("table") else "figure" for _, name in found if name != "design")
     assert kinds == {"table": 37, "figure": 35}
     printed = {(cell.paper, cell.paper_table.partition("-")[0].replace("T", "table")) for cell in cells()}

@@ -80,7 +80,7 @@ def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2)
             corner = {"x": left, "y": box[3], "xref": "paper", "yref": "paper", "yshift": panel.layout.margin.t - 4}
             _write_title(figure, title, **corner)
         top -= height + head + _BELOW
-    return figure.update_layout(barmode="group", bargap=0.25)
+    return figure
 
 
 def _add(figure: go.Figure, panel: go.Figure, box: tuple[float, float, float, float], used: int) -> int:

@@ -40,8 +40,6 @@ def levels(about: GridContext) -> Levels:
 
 def is_about(axis: Mapping[str, str], fact: str) -> bool:
     """True if an axis of a grid's header varies a fact of printed cells, such as "weight decay"."""
-    if fact == "length" and "." in axis["path"]:  # `task.length` is of training
-        return axis["path"] == "probing.length"
     names = {name.replace("_", " ").casefold() for name in (axis["name"], axis["path"].rpartition(".")[2])}
     return bool(names & {fact, *_AXIS_NAMES.get(fact, ())})
 

@@ -1,4 +1,4 @@
-"""Turn frames into figures of the gallery, or into a sentence if there is nothing to draw."""
+"""Turn frames into figures of the papers, or into a sentence if there is nothing to draw."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

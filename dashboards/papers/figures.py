@@ -46,27 +46,6 @@ def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) ->
     return draw_lines(panels, series, x="training step", caption=caption, drawing=drawing)
 
 
-def embedding_norms(about: GridContext) -> Drawn:
-    """003, figure 8: how many tokens have an embedding of which norm, on a log axis."""
-    found = read_measurement(about, "embedding_norm_count", "norm")
-    if found.is_empty():
-        return lacking("embedding_norm_count")
-    caption = "Bars: tokens per bin, mean over seeds. Full rule: mean; dashed rule: median, of bins."
-    return draw_counts(about, found, None, ("norm of the embedding", "tokens (log axis)"), caption)
-
-
-def draw_counts(
-    about: GridContext, found: pl.DataFrame, rules: pl.DataFrame | None, titles: tuple[str, str], caption: str
-) -> Drawn:
-    """Draw counts by bins as histograms, with `rules` or those of the bins; `titles` are of the axes."""
-    counts, of_counts = of_bins(found)
-    rules = of_counts if rules is None else rules
-    series = {key: each for key, each in of_cells(about.look).items() if key in set(counts["series"])}
-    figure = draw_histogram(counts, rules, series, x=titles[0], y=titles[1], log="(log axis)" in titles[1])
-    data = counts.hstack(found.select("n")).join(rules.drop("n", strict=False), on="series", how="left")
-    return draw_with_legend(caption, data, figure, series)
-
-
 def weight_sums(about: GridContext) -> Drawn:
     """000, figure 3: counts of all layers, with the recorded mean and median."""
     found, left = _select(about, read_probe(about, "weight_sum_count", BINS))
@@ -81,7 +60,11 @@ def weight_sums(about: GridContext) -> Drawn:
         f"layer's queries, averaged over layers and seeds.{left}"
     )
     rules = mean.join(median, on="series", how="full", coalesce=True)
-    return draw_counts(about, found, rules, ("sum of the weights of a query", "queries per layer"), caption)
+    counts = of_bins(found)
+    series = {key: each for key, each in of_cells(about.look).items() if key in set(counts["series"])}
+    figure = draw_histogram(counts, rules, series, x="sum of the weights of a query", y="queries per layer")
+    data = counts.hstack(found.select("n")).join(rules, on="series", how="left")
+    return draw_with_legend(caption, data, figure, series)
 
 
 def weight_sums_by_head(about: GridContext) -> Drawn:
@@ -298,8 +281,8 @@ def errors_by_shift(about: GridContext) -> Drawn:
     return join_parts({"At sigma_x = 1": line, "Over both shifts": heat}, caption)
 
 
-def errors_map(about: GridContext, quantifier: str, widest: int) -> Drawn:
-    """Maps of the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
+def errors_map(about: GridContext, quantifier: str) -> Drawn:
+    """Maps of the cells whose task asks about `quantifier`."""
     found = about.store.sql(
         "SELECT DISTINCT g.cell FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid "
         "AND t.spec->>'$.task.quantifier' = $quantifier",
@@ -316,7 +299,7 @@ def errors_map(about: GridContext, quantifier: str, widest: int) -> Drawn:
     more = f" {count(len(kept) - len(shown), 'further cell')} not shown." if len(kept) > len(shown) else ""
     caption = (
         f'Share of wrong answers on the task "{quantifier}", mean over seeds; one scale of colours for all maps. '
-        f"Lengths and sigmas are those at which the task was evaluated; the paper's are 10 to 200 and 1 to {widest}."
+        f"Lengths and sigmas are those at which the task was evaluated; the paper's are 10 to 200 and 1 to 30."
         f"{more}"
     )
     return draw_maps(errors, heat_ramp(errors["value"], "error rate"), x="length", y="sigma", caption=caption)

@@ -1,4 +1,4 @@
-"""Items of the gallery, and their drawings."""
+"""Figures and tables of the papers, and their drawings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -43,7 +43,7 @@ class Item(NamedTuple):
     number: int | None  # None for the design table of 001, which has none
     title: str
     shows: str  # one sentence: axes and series
-    needs: Sequence[str]  # names of the measurements that it is drawn from; empty for a formula
+    needs: Sequence[str]  # names of the measurements that it is drawn from
     make: Callable[[GridContext], Drawn]
     spec: str = ""  # a spec of this repository whose campaign has something of it
     printed: PrintedPoints | None = None  # the table whose values the first panel of the figure shows

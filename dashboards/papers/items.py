@@ -1,4 +1,4 @@
-"""All items: 35 figures and 38 tables, and what draws each."""
+"""All items: 24 figures that a grid of `specs/papers` measures, 38 tables, and what draws each."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,8 +7,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from dashboards.data.grid_context import GridContext
-from dashboards.data.user_errors import Unknown
-from dashboards.papers import figures, formulas, sinks
+from dashboards.papers import figures, sinks
 from dashboards.papers.drawing import ProbeLines
 from dashboards.papers.item import Drawn, Item, PrintedPoints
 from dashboards.papers.paper_tables import draw_design, draw_printed, list_needs
@@ -29,7 +28,6 @@ _LAST: Final = "Line: mean over heads of each model's last layer."
 _PROMPT: Final = " The paper's prompt ends in a value of 70; here it is a sequence that the probe kept."
 
 _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
-    "000-figure-1": formulas.profile_bars,
     "000-figure-2": ProbeLines(_LOGITS, "step", "Line: mean over layers, heads and seeds.", models=True).draw,
     "000-figure-3": figures.weight_sums,
     "000-figure-4": ProbeLines(_FIRST, "layer", f"{_OVER_HEADS}.", models=True).draw,
@@ -39,31 +37,21 @@ _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
     "000-figure-8": partial(figures.training_lines, name="grad_norm", y="gradient norm"),
     "000-figure-9": partial(figures.attention_panels, layer="middle", most=30),
     "000-figure-10": partial(figures.training_lines, name="loss", y="loss", begin=7 / 9),
-    "000-figure-11": formulas.activation_lines,
     "001-table-": draw_design,
     "002-figure-1": ProbeLines(_FIRST, "query", _LAST, "heads", last=True).draw,
-    "002-figure-2": formulas.heads_bars,
     "002-figure-3": figures.token_classes,
     "002-figure-4": figures.last_entropy,
     "002-figure-5": ProbeLines(_NEGATIVE, "layer", "Line: mean over heads.", "heads", factor=100).draw,
     "003-figure-1": figures.boundaries,
     "003-figure-2": partial(figures.attention_panels, layer="last", more=_PROMPT),
     "003-figure-3": figures.errors_by_shift,
-    "003-figure-4": partial(figures.errors_map, quantifier="every", widest=30),
-    "003-figure-5": partial(figures.errors_map, quantifier="some", widest=30),
-    "003-figure-6": partial(figures.errors_map, quantifier="some", widest=10),
-    "003-figure-7": partial(figures.errors_map, quantifier="every", widest=10),
-    "003-figure-8": figures.embedding_norms,
+    "003-figure-4": partial(figures.errors_map, quantifier="every"),
+    "003-figure-5": partial(figures.errors_map, quantifier="some"),
     "003-figure-9": partial(figures.boundaries, ranges=True),
-    "003-figure-10": formulas.base_function_lines,
     "003-figure-11": figures.errors_by_shift,
-    "004-figure-1": sinks.sinks_by_length,
     "004-figure-2": sinks.loss_and_sinks,
     "004-figure-3": sinks.sinks_by_position,
     "004-figure-4": ProbeLines(_RATIO, "depth", _RATIO_WORDS, height=320).draw,
-    "004-figure-5": formulas.packing_map,
-    "004-figure-6": sinks.norms_of_first,
-    "004-figure-7": sinks.sinks_by_domain,
     "004-figure-8": ProbeLines(_RATIOS, "depth", _RATIO_WORDS + _POST_NORM, height=320).draw,
 }
 _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11": PrintedPoints(6, "sigma_f")}
@@ -83,12 +71,3 @@ def _read_items() -> Iterator[Item]:
 
 
 ITEMS: Final[Sequence[Item]] = tuple(_read_items())  # by paper, its figures first: the rows of items.csv
-
-
-def item(paper: str, kind: str, number: int | None) -> Item:
-    """Find an item. Raises Unknown, naming what the paper has."""
-    of_paper = [each for each in ITEMS if each.paper == paper]
-    for each in of_paper:
-        if (each.kind, each.number) == (kind, number):
-            return each
-    raise Unknown(f"paper {paper!r} has no such item; it has {', '.join(each.name for each in of_paper) or 'none'}")

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from choice_pages import make_probes_page, make_tasks_page
-from gallery_page import make_gallery_page
 from operators_page import make_operators_page
 from performance_page import make_performance_page
 from results_page import make_results_page
@@ -17,7 +16,6 @@ from grid.errors import AblateError
 def main(folder: Path) -> None:
     """Write all pages and remove pictures that no page shows any more."""
     files = {
-        **make_gallery_page(),
         **make_operators_page(),
         **make_performance_page(),
         **make_probes_page(),
@@ -26,7 +24,7 @@ def main(folder: Path) -> None:
         **make_tasks_page(),
     }
     pages = "".join(text for name, text in files.items() if name.endswith(".md"))
-    for name in ("gallery", "operators", "performance", "probes", "results", "tasks"):
+    for name in ("operators", "performance", "probes", "results", "tasks"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for path in (folder / name).iterdir():
             if f"]({name}/{path.name})" not in pages:

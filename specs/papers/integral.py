@@ -195,7 +195,7 @@ paper = PaperGrids(
         PaperItem("table11", table11),
         PaperItem("table12", table12),
         PaperItem("figure1", of="table1"),
-        PaperItem("figure2", reason="a schematic of three heads: the gallery draws the formulas"),
+        PaperItem("figure2", reason="a schematic of three heads"),
         *(PaperItem(f"figure{number}", of="table1") for number in (3, 4, 5)),
     ],
 )

@@ -289,7 +289,7 @@ paper = PaperGrids(
         PaperItem("figure7", reason=_LARGE),
         PaperItem("figure8", reason="token embeddings of a model of others, the public GPT-2"),
         PaperItem("figure9", of="table6"),
-        PaperItem("figure10", reason="closed form: the gallery draws the formula"),
+        PaperItem("figure10", reason="closed form: nothing is measured"),
         PaperItem("figure11", of="table6"),
     ],
 )

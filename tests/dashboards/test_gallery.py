@@ -1,4 +1,4 @@
-"""The gallery draws every figure and table of the papers with a campaign's own values, whatever is amiss."""
+"""Figures and tables of the papers are drawn with a campaign's own values, whatever is amiss."""
 
 import math
 import re
@@ -15,7 +15,6 @@ import pytest
 from gallery_campaign import (
     HEADS,
     LAYERS,
-    MODELS,
     OVER_STEPS,
     STEPS,
     Harm,
@@ -33,11 +32,8 @@ from gallery_campaign import (
     weights,
     write_gallery,
 )
-from PIL import Image
 
-from benchmarks.gallery import gallery, origin_of
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.papers import formulas
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import overlaid, printed_table
@@ -45,7 +41,6 @@ from dashboards.papers.reading import read_probe
 from store import Store
 from store.published.tables import PublishedCell, cells
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
 OTHERS = "004-table-5"
 """It has public models alone, so nothing is drawn."""
 GRIDS = {each.key: grid_of(each.key) for each in ITEMS if each.key != OTHERS}
@@ -60,8 +55,8 @@ HARM = Harm(
 """Every cell has one good seed, or is failed, not finite or missing."""
 SOME = ("000-table-1", "002-table-1", "002-table-5", "003-table-2", "004-table-4")
 """Tables of every kind of derived value."""
-KINDS = {str(getattr(each.make, "func", each.make)): each for each in reversed(ITEMS) if each.needs}
-FEW = [*KINDS.values(), *(each for each in ITEMS if each.key in SOME or each.key == "004-figure-3")]
+KINDS = {str(getattr(each.make, "func", each.make)): each for each in reversed(ITEMS)}
+FEW = [*KINDS.values(), *(each for each in ITEMS if each.key in SOME)]
 """An item of every way to draw one, and the tables."""
 
 
@@ -74,7 +69,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def drawn(full: Store) -> Mapping[str, Drawn]:
-    return {each.key: shown for each, shown in gallery(full, GRIDS).drawn}
+    operators = campaign_styles(full)
+    contexts = {grid: grid_context(full, grid, operators) for grid in set(GRIDS.values())}
+    return {each.key: each.make(contexts[GRIDS[each.key]]) for each in ITEMS if each.key in GRIDS}
 
 
 def make(store: Store, grid: str, key: str) -> Drawn:
@@ -82,17 +79,11 @@ def make(store: Store, grid: str, key: str) -> Drawn:
     return found.make(grid_context(store, grid, campaign_styles(store)))
 
 
-def test_there_are_35_figures_and_38_tables_and_each_published_table_is_one() -> None:
-    assert Counter(each.kind for each in ITEMS) == {"figure": 35, "table": 38}
-    assert len({each.key for each in ITEMS}) == 73
+def test_there_are_24_figures_and_38_tables_and_each_published_table_is_one() -> None:
+    assert Counter(each.kind for each in ITEMS) == {"figure": 24, "table": 38}
+    assert len({each.key for each in ITEMS}) == 62
     of_values = {(cell.paper, int(cell.paper_table.partition("-")[0][1:])) for cell in cells()}
     assert {(each.paper, each.number) for each in TABLES} == of_values
-    figures = {paper: sorted(e.number for e in ITEMS if e.paper == paper and e.kind == "figure") for paper in ALL}
-    assert figures == {paper: list(range(1, last + 1)) for paper, last in ALL.items()}
-
-
-ALL = {"000": 11, "001": 0, "002": 5, "003": 11, "004": 8}
-"""The last figure of every paper."""
 
 
 def test_every_item_is_drawn(drawn: Mapping[str, Drawn]) -> None:
@@ -220,12 +211,12 @@ def planted(
     return math.exp(fmean(map(math.log, values))) if geometric else fmean(values)
 
 
-def share(label: str, eps: float = 0.3, position: int = 1) -> float:
-    return planted(label, "sink_share", {"eps": eps, "position": float(position)}, LAYERS, HEADS, [0])
+def share(label: str, position: int = 1) -> float:
+    return planted(label, "sink_share", {"eps": 0.3, "position": float(position)}, LAYERS, HEADS, [0])
 
 
-def by_layer(label: str, name: str, first: int = 0) -> dict[float, float]:
-    return {layer + first: planted(label, name, {}, [layer], HEADS) for layer in LAYERS}
+def by_layer(label: str, name: str) -> dict[float, float]:
+    return {layer: planted(label, name, {}, [layer], HEADS) for layer in LAYERS}
 
 
 def errors(label: str) -> dict[float, float]:
@@ -238,7 +229,7 @@ def predictions(label: str, a: float, places: Sequence[float]) -> dict[float, fl
 
 ENDS = [STEPS[-1] - step for step in STEPS]
 LOSS = {step: planted("softmax · 3B", "loss", {}, [end], geometric=True) for step, end in zip(STEPS, ENDS, strict=True)}
-BASE = "softmax · 0.0004 · 5000 · 64"
+BASE = "softmax · 0.0004 · 5000"
 BELOW, ABOVE = (-100, -50, -10, 0), (0, 10, 50, 100)
 SHIFTS = {x: planted("ssa", "mse", {"sigma_f": float(x), "sigma_x": 1.0}, geometric=True) for x in (1, 3, 5, 10)}
 DEPTHS = {d: planted("sigmoid", "activation_ratio", {"depth": float(d)}, [d]) for d in (0, 1, 2, 3)}
@@ -259,15 +250,14 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),
     ("003-figure-9", {"series": "ssa", "panel": "of 1 x, high x"}, predictions("ssa", 1.0, ABOVE)),
-    ("004-figure-1", {"series": "eps = 0.2", "panel": MODELS[0]}, {
-        length: share(f"softmax · {MODELS[0]} · {length}", 0.2) for length in (16, 64, 256)
-    }),
     ("004-figure-2", {"part": "Over training", "of": "validation loss"}, {
         step: planted(BASE, "validation_loss", {}, [end]) for step, end in zip(STEPS, ENDS, strict=True)
     }),
-    ("004-figure-3", {"series": "sigmoid"}, {k: share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)}),
+    ("004-figure-2", {"part": "Data", "of": "sink share"}, {
+        tokens: share(f"softmax · 0.0004 · {tokens}") for tokens in (500, 1000, 5000)
+    }),
+    ("004-figure-3", {"series": "sigmoid"}, {k: share("sigmoid", k) for k in (1, 2, 3, 4)}),
     ("004-figure-4", {"series": "sigmoid", "panel": "token 1 over the others"}, DEPTHS),
-    ("004-figure-6", {"series": "token 1", "panel": "norm of keys"}, by_layer("softmax", "first_key_norm", 1)),
 ]  # fmt: skip
 
 
@@ -311,7 +301,7 @@ def test_bands_over_heads_are_one_standard_deviation_and_others_are_recorded(dra
 def test_maps_of_errors_are_of_the_cells_whose_task_has_their_quantifier(
     drawn: Mapping[str, Drawn], full: Store
 ) -> None:
-    for number, quantifier in ((4, "every"), (5, "some"), (6, "some"), (7, "every")):
+    for number, quantifier in ((4, "every"), (5, "some")):
         assert all(quantifier in panel for panel in drawn[f"003-figure-{number}"].data["panel"])
     assert '"every"' in make(full, "003-figures", "003-figure-4").message  # a grid without any such task
 
@@ -349,22 +339,6 @@ def test_sums_of_weights_are_of_the_variants_that_the_paper_draws(tmp_path: Path
             assert "Not in the paper's figure" not in fixed.caption
 
 
-def test_formulas_are_what_the_papers_write() -> None:
-    sums = formulas.profile().group_by("series").agg(pl.col("value").sum())
-    totals = {name.partition(",")[0]: total for name, total in sums.iter_rows()}
-    assert totals["softmax"] == pytest.approx(1)
-    assert totals["affine-scaled"] == pytest.approx(formulas.MEAN)
-    assert 0 < totals["attention sink"] < 1
-    powers = {(name, x): value for name, x, value in formulas.base_functions().iter_rows()}
-    assert powers["SSA, n = 2", 3.0] == pytest.approx(16)
-    assert powers["SSA, n = 2", -3.0] == pytest.approx(1 / 16)
-    sees = {(panel, int(q), k): value for panel, k, q, value in formulas.masks().iter_rows()}
-    assert [sees["prefix", 1, k] for k in (4, 5)] == [1, 0]
-    assert [sees["shifted window", 5, k] for k in (2, 3, 5, 6)] == [0, 1, 1, 0]
-    packed = formulas.packing()
-    assert packed["value"].value_counts().sort("value")["count"].to_list() == list(formulas.DOCUMENTS)
-
-
 def test_every_kind_of_item_survives_faults(tmp_path: Path) -> None:
     tables = {key: made for key, made in table_grids().items() if key in SOME}
     checked = 0
@@ -389,15 +363,6 @@ def test_every_item_survives_many_levels(tmp_path: Path) -> None:
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     figures = [each.figure for each in shown.values() if each.figure is not None]
     assert all(len(figure.data) < 100 for figure in figures)  # single cells are drawn only if they can be told apart
-    assert "the first 9 of 60 models" in shown["004-figure-1"].caption
-
-
-def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:
-    root = write_gallery(tmp_path / "none", {"none": many_levels(2)}, Harm(pending=lambda *_: True))
-    with Store.open(root) as store:
-        about = grid_context(store, "none", campaign_styles(store))
-        for each in FEW:
-            assert each.make(about).message or not each.needs or each.key == "004-figure-3", each.key
 
 
 def test_models_of_others_have_no_number(drawn: Mapping[str, Drawn]) -> None:
@@ -414,16 +379,6 @@ def test_models_of_others_have_no_number(drawn: Mapping[str, Drawn]) -> None:
                 assert mean is None, (each.key, cell.row_label)
     assert left_out >= 28  # Llama 3.3 in 003 table 1, TinyLlama and cosmo in 002 table 7
     assert all(is_of_others(cell) for cell in printed_table("004", 5))
-
-
-def test_the_pictures_of_the_documentation_have_the_captions_of_the_drawings(drawn: Mapping[str, Drawn]) -> None:
-    captions = {}
-    for path in (DOCS / "gallery").glob("*.png"):
-        with Image.open(path) as picture:
-            if origin_of(path) is None:
-                captions[path.stem] = picture.info["Description"]
-    now = {key: drawn[key].caption for key in captions}
-    assert captions == now, "run `python -m benchmarks.gallery` and commit docs/gallery"
 
 
 def test_a_bin_without_a_row_counts_nothing(tmp_path: Path) -> None:

@@ -187,7 +187,5 @@ def test_values_that_the_paper_contradicts_are_shown_and_not_compared(store: Sto
     assert set(found["note"]) == {NOT_COMPARED}
 
 
-def test_lengths_of_training_are_no_lengths_of_probes() -> None:
-    paths = {"probing.length": True, "task.length": False, "length": True}
-    assert {path: is_about({"name": "length", "path": path}, "length") for path in paths} == paths
+def test_an_axis_is_about_the_fact_of_its_name() -> None:
     assert is_about({"name": "weight_decay", "path": "training.optimiser.weight_decay"}, "weight decay")

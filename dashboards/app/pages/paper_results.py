@@ -16,7 +16,7 @@ from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, TableText, table_sheet
 from dashboards.papers import paper_tables
 from dashboards.papers.item import Drawn, Item
-from dashboards.papers.items import ITEMS, item
+from dashboards.papers.items import ITEMS
 from store.analysis.published_comparison import WORDS, compare_published
 from store.files.result_files import find_published
 from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
@@ -43,7 +43,7 @@ def chosen_item(view: PageView) -> Item:
         return items[require(f"paper {paper}", "item", name, items)]
     tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
     first = next(each for each in items.values() if each.kind == "table")
-    return item(paper, "table", int(tables[0])) if tables else first
+    return items[f"table {tables[0]}"] if tables else first
 
 
 def _has_no_values(chosen: Item) -> bool:
@@ -242,8 +242,7 @@ def _doubts(view: PageView) -> SlotContent:
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
     texts = [f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}.", *captions]
     parts = [html.P(text, className="note") for text in texts]
-    needs = ", ".join(chosen.needs)
-    parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
+    parts.append(html.P(f"It is drawn from: {', '.join(chosen.needs)}."))
     if chosen.spec:
         parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
     if found := _notes_of(chosen):
