@@ -1,9 +1,9 @@
 """Trains small trials with this tree and with its parent commit, and names the version to raise if a bit differs.
 
 `PYTHONPATH=.:tests python tests/golden_bits.py [REVISION]` trains every trial of `golden_trials` in float32 on the path
-that is chosen. Operators are trained on short and long sequences on every path of the CPU, too. The parent is
-HEAD if the work tree was edited since, else the commit before. Bits are compared on one machine only: on another one,
-they differ by rounding.
+that is chosen on the CPU. Operators are trained on short and long sequences on every path of the CPU, too, and of the
+GPU where there is one; path "triton" is compared only there. The parent is HEAD if the work tree was edited since, else
+the commit before. Bits are compared on one machine only: on another one, they differ by rounding.
 """
 
 import json
@@ -12,9 +12,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from golden_trials import ROOT, trials
 
 from grid.errors import SpecError
@@ -30,24 +33,20 @@ LONG = 80
 
 
 def runs() -> Iterator[tuple[str, Trial]]:
-    """Yield named trials, on the chosen path and on each one that computes on a CPU."""
+    """Yield named trials, on the path that is chosen on a CPU and on each one that computes on this machine."""
+    there = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
     for name, trial in trials(STEPS):
-        yield name, trial
+        yield name, trial.changed(execution=trial.execution.changed(device="cpu"))
         if not name.startswith(("operator", "link")):
             continue
-        for path in PATHS:
-            if "cpu" in devices_of(path.name):  # type: ignore[arg-type]
-                for points in (trial.task.points, LONG):
-                    task = LinearFunctions(points=points, batch=2, evaluation=trial.task.evaluation)
-                    model = gpt2(layers=2, heads=2, width=32, max_positions=2 * points)
-                    try:
-                        execution = trial.execution.changed(path=path.name)
-                        yield (
-                            f"{name}, {points} points on {path.name}",
-                            trial.changed(task=task, model=model, execution=execution),
-                        )
-                    except SpecError:  # this path cannot compute it
-                        continue
+        places = [(path.name, device) for path in PATHS for device in there if device in devices_of(path.name)]  # type: ignore[arg-type]
+        for (path, device), points in product(places, (trial.task.points, LONG)):
+            task = LinearFunctions(points=points, batch=2, evaluation=trial.task.evaluation)
+            model = gpt2(layers=2, heads=2, width=32, max_positions=2 * points)
+            execution = trial.execution.changed(path=path, device=device, deterministic=device == "cuda")
+            with suppress(SpecError):  # this path cannot compute it
+                where = f"{name}, {points} points on {path} on {device}"
+                yield where, trial.changed(task=task, model=model, execution=execution)
 
 
 class Ran(NamedTuple):

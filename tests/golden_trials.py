@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import torch
 from golden_child import Recorder
+from golden_unusual import GROWN, UNUSUAL_POSITIONS, backbones, grown_operators, unusual
 
 import runners as r
 import runners.training.loop
@@ -68,11 +69,15 @@ def trials(steps: int = STEPS) -> Iterator[tuple[str, Any]]:
     )
     model = gpt2(layers=2, heads=2, width=32, max_positions=32)
     training = r.Training(steps=steps)
+    # at a rate of 0.01 training amplifies rounding to 1e-6 (score "square"), at 0.005 to 1e-10
+    grown = {"training": training.changed(optimiser=r.AdamW(lr=0.005))}
     base = r.Trial(task=task, model=model, operator=softmax(), training=training, probing=r.Probing(probes=()))
     # gates and a ground state, for probes of them
     gated = principled("query").changed(output_gate=PerHead())
     decoder = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(initialisation="gpt2")
     text = {"task": r.Text(source=TEXT, batch=2, context=16, validation_windows=2), "model": decoder}
+    *_, (masked, encoder) = tasks(decoder)
+    encoder = encoder.changed(initialisation="pytorch")  # with weights of 0.02, positions hardly act on the loss
     windows = text["task"].changed(prefix=8)
     members = {kind: each for kind, each in r.Probe.members().items() if is_ours(each)}
     probes = {kind: r.Probing(probes=(each(),)) for kind, each in members.items()}
@@ -80,15 +85,27 @@ def trials(steps: int = STEPS) -> Iterator[tuple[str, Any]]:
     longer = r.LengthExtrapolation(lengths=(16, 24), count=2, bucket=8, last=8)
     changes = [
         *((f"operator {each.label}", {"operator": each}) for each in examples()),
+        *((f"grown {each.label}", {"operator": each, **grown}) for each in grown_operators()),
         *((f"link {link}", {"operator": linked(link)}) for link in LINKS),
+        *((f"grown link {link} {init}", {"operator": linked(link, init), **grown}) for link, init in GROWN),
         *((f"training {each.key}", {"training": each}) for each in trainings(steps)),
         *((f"task {each.key}", {"task": each, "model": reader}) for each, reader in tasks(decoder)),
+        *((f"variant {name}", {"model": decoder, **change}) for name, change in unusual(text["task"])),
+        *((f"backbone {name}", {"model": model.changed(**fields), **grown}) for name, fields in backbones()),
         *((f"probe {kind}", {"probing": each}) for kind, each in probes.items()),
         *((f"probe {kind} of gates", {"probing": each, "operator": gated}) for kind, each in probes.items()),
         *((f"probe {kind} of text", {"probing": each, **text}) for kind, each in probes.items()),
         ("token classes", {**text, "probing": r.Probing(probes=(r.TokenClasses(by="bytes"),))}),
         ("prefix", {**text, "task": windows, "operator": Operator(visible=Prefix(length=8))}),
         *((f"positions {each.label}", {"model": model.changed(positions=each)}) for each in schemes()),
+        *(
+            (f"grown positions {each.label}", {**grown, "model": model.changed(positions=each)})
+            for each in UNUSUAL_POSITIONS
+        ),
+        *(
+            (f"encoder positions {each.label}", {**grown, "task": masked, "model": encoder.changed(positions=each)})
+            for each in UNUSUAL_POSITIONS
+        ),
         ("placement", {"operator": ssa(), "placement": Placement(share=0.5)}),
         ("boundary values", {"evaluations": (r.BoundaryValues(points=4, contexts=2),)}),
         ("deviant inputs", {"evaluations": (r.DeviantInputs(points=5, functions=2, sequences=2, sigma=(1, 10)),)}),
@@ -113,9 +130,10 @@ def is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in PACKAGES
 
 
-def linked(link: Link) -> Operator:
-    """Build an operator whose temperature, or gate, goes through a link."""
-    init = {"at_least_one": 1.5, "unit": 0.5, "clipped": 0.5}.get(link, 1.0)
+def linked(link: Link, init: float | None = None) -> Operator:
+    """Build an operator whose scale goes through a link."""
+    if init is None:
+        init = {"at_least_one": 1.5, "unit": 0.5, "clipped": 0.5}.get(link, 1.0)
     return Operator(rescale=Scale(factor=Number(init=init, per=("layer", "head"), link=link)))
 
 
@@ -128,6 +146,16 @@ def trainings(steps: int) -> Iterator[r.Training]:
     for optimiser in optimisers:
         for schedule in schedules:
             yield r.Training(steps=steps, optimiser=optimiser, schedule=schedule, clip=1.0)
+    warmup = min(3, steps // 2)
+    betas, falls = {"betas": (0.8, 0.9), "eps": 0.01, "weight_decay": 1.0, "lr": 0.01}, {"decay": 0.5, "floor": 0.2}
+    for optimiser, schedule in (
+        (r.AdamW(**betas), r.WSD(warmup=warmup, shape="cosine", **falls)),
+        (r.UncorrectedAdamW(**betas), r.WSD(warmup=warmup, shape="1-sqrt", **falls)),
+        (r.Muon(**betas, momentum=0.8, rest_lr=0.02, scale="spectral", rounds=3), r.Linear(warmup=warmup, floor=0.2)),
+        (r.Muon(**betas, momentum=0.8, nesterov=False), r.Cosine(warmup=warmup, floor=0.2)),
+        (r.AdamW(**betas), r.WSD(warmup=warmup, **falls)),
+    ):
+        yield r.Training(steps=steps, optimiser=optimiser, schedule=schedule, evaluate_every=8)
 
 
 def tasks(decoder: Backbone) -> Iterator[tuple[r.Task, Backbone]]:
@@ -204,13 +232,12 @@ def stored() -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     known = stored() if FILE.exists() else {}
-    lines = []
     for name, trial in trials():
         now = versions(trial)
         raised = {each: value for each, value in now.items() if value != "1"}
         if name not in known or known[name]["versions"] != raised:
             known[name] = {"versions": raised, "numbers": measure(trial)}
-        lines.append(f"{json.dumps(name)}: {json.dumps(known[name])}")
+    lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in known.items()]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

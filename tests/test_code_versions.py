@@ -4,15 +4,20 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from golden_trials import is_ours
 
+from grid.spec import Spec
 from runners import Trial
 from runners.cli.app import execute
-from runners.provenance.code import Codes
+from runners.provenance.code import Codes, specs
 from store.files.code_versions import current_sources, differing, of_paths, versions_used
+from variants.links import LINKS
+from variants.paths.choose import PATHS
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parent.parent
@@ -50,6 +55,38 @@ def test_an_unknown_hash_is_other_code() -> None:
     assert list(differing({**recorded["sources"], "core": "0" * 32}, present, "cpu")) == ["core"]
     assert versions_used(None, None, None) != versions_used(None, "a commit", None)
     assert current_sources(None, None) is None
+
+
+def test_the_names_are_those_that_a_result_can_have() -> None:
+    named = {
+        name for _, names, _ in json.loads((ROOT / "store/files/code_versions.json").read_text()) for name in names
+    }
+    held = _held_by(Trial)
+    rest = {*(f"Link {link}" for link in LINKS), *(f"Path {path.name}" for path in PATHS)}
+    # an abstract class, too: the result of a user's class has the version of the class that it derives from
+    assert named <= {each.code_name() for each in held} | rest
+    for recorded in RECORDED.values():
+        used = {type(each) for each in specs(Trial.model_validate(recorded["spec"]))}
+        parents = {parent for each in used for parent in each.__mro__} & held
+        assert named >= {each.code_name() for each in parents} | rest
+
+
+def _held_by(cls: type[Spec]) -> set[type[Spec]]:
+    """Return the package's classes that may be `cls` or inside it; a user's class may derive from each of them."""
+    found, waiting = set[type[Spec]](), [cls]
+    while waiting:
+        each = waiting.pop()
+        if each not in found and is_ours(each):
+            found.add(each)
+            waiting += [*each.__subclasses__(), *_specs_in([field.annotation for field in each.model_fields.values()])]
+    return found
+
+
+def _specs_in(annotations: Iterable[Any]) -> Iterator[type[Spec]]:
+    for each in annotations:
+        if isinstance(each, type) and issubclass(each, Spec):
+            yield each
+        yield from _specs_in(get_args(each))
 
 
 def test_a_raised_version_is_other_code_where_it_is_used() -> None:

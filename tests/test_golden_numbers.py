@@ -42,6 +42,10 @@ def test_numbers_change_with_a_version_only(name: str) -> None:
     check(name, TRIALS[name])
 
 
+def test_every_stored_trial_is_still_trained() -> None:
+    assert STORED.keys() == TRIALS.keys(), "a trial became invalid, or `make golden` is to store a new one"
+
+
 def test_numbers_of_every_raised_version_are_stored() -> None:
     old = [name for name, trial in TRIALS.items() if STORED[name]["versions"] != raised(trial)]
     assert not old, "`make golden` stores the numbers of raised versions"
@@ -65,7 +69,6 @@ def test_an_edited_formula_fails_until_its_version_is_raised(monkeypatch: pytest
 
 ELSEWHERE = {"Evaluation lm_eval", "Evaluation long_context", "Evaluation minimal_pairs", "Evaluation multiple_choice"}
 ELSEWHERE |= {"Task distillation", "Teacher finished_trial", "Teacher hugging_face_model", "Tokenizer tokenizer_file"}
-ELSEWHERE |= {"Intervention fixed_token", "Intervention random_tokens"}
 """Choices that need files, packages or other trials; their own tests compare with an independent source."""
 
 
