@@ -18,6 +18,9 @@ def __getattr__(name: str) -> Any:
     for package in _PACKAGES if not name.startswith("_") else ():  # Python itself asks for `__path__`
         if name in import_module(package).__all__:
             return getattr(import_module(package), name)
+    replacements = import_module("runners.replacements").REPLACEMENTS
+    if name in replacements:
+        raise import_module("grid").SpecError(f"ablate has no {name}; {replacements[name]}")
     raise AttributeError(f"module 'ablate' has no attribute {name!r}")
 
 

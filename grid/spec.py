@@ -292,6 +292,8 @@ class Choice(Spec):
     keeps its class and writes all its fields. Defining a class with a kind that is taken raises `SpecError`.
     """
 
+    replacements: ClassVar[Mapping[str, str]] = {}
+    """Replacements of kinds of earlier releases, by kind."""
     _members: ClassVar[dict[str, type["Choice"]]] = {}
 
     @classmethod
@@ -342,8 +344,9 @@ class Choice(Spec):
         if isinstance(value, type) and issubclass(value, cls):
             told = f"expected {wanted}, got the class {value.__name__}; call it: {value.__name__}()"
             raise PydanticCustomError("choice", "{told}", {"told": told})
+        rest = cls.replacements.get(str(kind)) or f"it has {known}{suggest_name(str(kind), list(cls._members))}"
         told = (
-            f"{cls.__name__} has no kind {kind!r}; it has {known}{suggest_name(str(kind), list(cls._members))}"
+            f"{cls.__name__} has no kind {kind!r}; {rest}"
             if isinstance(value, dict)
             else f"expected {wanted} (kinds: {known}), got {value!r}"
         )

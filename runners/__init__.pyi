@@ -3,9 +3,7 @@ from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt a
 from .evaluations.large_value import LargeValue as LargeValue
 from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation, Stretch as Stretch
 from .evaluations.lm_eval import LmEval as LmEval
-from .evaluations.long_context import LongContext as LongContext
 from .evaluations.minimal_pairs import MinimalPairs as MinimalPairs
-from .evaluations.multiple_choice import MultipleChoice as MultipleChoice
 from .execution.run import RunOptions as RunOptions, RunResult as RunResult, run_campaign as run_campaign
 from .optimisers.adamw import AdamW as AdamW, UncorrectedAdamW as UncorrectedAdamW
 from .optimisers.muon import Muon as Muon

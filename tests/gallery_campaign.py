@@ -264,7 +264,7 @@ def rows_of(cell: PublishedCell) -> Iterator[Row]:
     elif "lambada" in cell.metric:
         yield "evaluation", "lm_eval.lambada_openai.acc", {"fewshot": float(cell.setup["shots"])}, None, None
     elif "LongBench" in cell.metric:
-        yield "evaluation", f"long_context.{cell.metric.split()[1].lower()}", {"factor": 4.0}, None, None
+        yield "evaluation", f"lm_eval.longbench_{cell.metric.split()[1].lower()}.score", {"factor": 4.0}, None, None
     elif "rank" in cell.metric:
         yield from (
             ("probe", "effective_rank_median", {"sequence": float(sequence)}, layer, None)

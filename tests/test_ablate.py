@@ -35,3 +35,11 @@ def test_a_grid_is_imported_without_torch() -> None:
     program = "import sys; from ablate import Campaign, Grid, over; print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("MultipleChoice", "multiple_choice"), ("LongContext", "long_context")])
+def test_what_left_is_named_with_what_replaces_it(name: str, kind: str) -> None:
+    with pytest.raises(ablate.SpecError, match="LmEval"):
+        getattr(ablate, name)
+    with pytest.raises(ValueError, match=f"{kind}.*LmEval"):
+        ablate.Trial.model_validate({"evaluations": [{"kind": kind}]})

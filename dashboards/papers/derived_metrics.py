@@ -85,8 +85,7 @@ def _softmax_like(own: Own, given: RecordedMetrics) -> Own | None:
 def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
     """The accuracies of a paper's first table, whose mean its other tables print, with their points."""
     first = (each for each in cells() if each.paper == paper and each.paper_table == "T1" and each.measurement)
-    families = ("lm_eval", "multiple_choice_acc_full")
-    return {name: each.point for each in first if (name := each.measurement or "").split(".")[0] in families}
+    return {name: each.point for each in first if (name := each.measurement or "").startswith("lm_eval.")}
 
 
 def _at(name: str, at: Mapping[str, float], own: Own, given: RecordedMetrics, factor: float) -> Measured:
@@ -125,10 +124,9 @@ def _score(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
 
 
 def _pattern(needed: str) -> re.Pattern[str]:
-    """Match a recorded name in the paper's spelling: `long_context.passage_count` is PassageCount, in English."""
-    family = needed.partition(".")[0]
-    ending = "(en)?" if family == "long_context" else ""
-    return re.compile(_letters(needed).replace("lambadaset", "lambada[a-z]*") + ending)
+    """Match a recorded name in the paper's spelling: `longbench_passage_count` is PassageCount, in English."""
+    letters = _letters(needed).replace("lambadaset", "lambada[a-z]*")
+    return re.compile(re.sub("(?<=longbench)(.*)score$", r"\1(en)?score", letters))
 
 
 def _letters(name: str) -> str:
@@ -179,7 +177,7 @@ class _Kind(NamedTuple):
 _KINDS: Final[Mapping[str, _Kind]] = {
     "relative gain over softmax": _Kind(_gain, "lm_eval.{}.acc"),
     "score": _Kind(_score, "lm_eval.{}.acc"),
-    "LongBench": _Kind(_score, "long_context.{}"),
+    "LongBench": _Kind(_score, "lm_eval.longbench_{}.score"),
     "added parameters": _Kind(_added_parameters, ""),
     "samples whose median rank exceeds softmax's": _Kind(_ranks, "effective_rank_median"),
 }

@@ -28,8 +28,7 @@ from runners.catalogue.choice_words import (
     spec_line,
 )
 from runners.catalogue.stage_words import formula, summary
-from runners.evaluations import Evaluation, LmEval, LongContext, MultipleChoice
-from runners.evaluations.minimal_pairs import MinimalPairs
+from runners.evaluations import Evaluation, LmEval, MinimalPairs
 from runners.probes import Probe
 from runners.provenance.code import SOURCE
 from runners.tasks import LinearFunctions, Task, Text
@@ -252,27 +251,10 @@ def _probe_needs(probe: Probe) -> tuple[str, ...]:
 
 
 _LINES: Final = ("Heads look.", "A row sums.", "It is a sink.", "Rows sum to one.", "It looks back.")
-_QUESTION: Final = {
-    "question": "Rows sum to",
-    "choices": ["one", "a lot"],
-    "answer": 0,
-    "id": "rows",
-    "group": "softmax",
-}
-_LONG_QUESTION: Final = {
-    "dataset": "narrativeqa",
-    "context": "It looks at the first word. Rows sum to one. A sink takes the rest.",
-    "input": "Rows sum to?",
-    "answers": ["one"],
-    "all_classes": None,
-    "_id": "rows",
-}
 FILES: Final[Mapping[str, str]] = {
     "text.jsonl": "\n".join(json.dumps({"text": line}) for line in _LINES * 120),
     "pairs/agreement.txt": "heads looks\nheads look\na row sum\na row sums\n",
-    "choices.jsonl": json.dumps(_QUESTION),
     "harness/rows.yaml": "task: rows\n",
-    "questions.jsonl": json.dumps(_LONG_QUESTION),
 }
 
 
@@ -303,10 +285,8 @@ def _make_distillation(folder: Path) -> Distillation:
 EXAMPLES: Final[Mapping[str, Callable[[Path], Task | Evaluation]]] = {
     "distillation": _make_distillation,
     "lm_eval": lambda folder: LmEval(tasks=("rows",), include=str(folder / "harness")),
-    "long_context": lambda folder: LongContext(source=str(folder / "questions.jsonl")),
     "masked_text": lambda folder: MaskedText(source=str(folder / "text.jsonl")),
     "minimal_pairs": lambda folder: MinimalPairs(source=str(folder / "pairs")),
-    "multiple_choice": lambda folder: MultipleChoice(source=str(folder / "choices.jsonl")),
     "text": lambda folder: Text(source=str(folder / "text.jsonl")),
 }
 """Specs of the kinds that need arguments; `folder` holds `FILES`. All other kinds are made without arguments."""

@@ -30,7 +30,7 @@ class EvaluationFlags:
     Parameters
     ----------
     by
-        A Python file with evaluations = (MultipleChoice(...), ...) at its top.
+        A Python file with evaluations = (LengthExtrapolation(...), ...) at its top.
     lm_eval
         Tasks of lm-evaluation-harness, by name.
     include

@@ -9,6 +9,4 @@ from runners.evaluations.length_extrapolation import (
     Stretch as Stretch,
 )
 from runners.evaluations.lm_eval import LmEval as LmEval
-from runners.evaluations.long_context import LongContext as LongContext
 from runners.evaluations.minimal_pairs import MinimalPairs as MinimalPairs
-from runners.evaluations.multiple_choice import MultipleChoice as MultipleChoice

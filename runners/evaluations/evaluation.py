@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final
 
 from grid.errors import SpecError
 from grid.spec import Choice
+from runners.replacements import REPLACEMENTS
 from runners.tasks.task import Items, Measurements, Predict, Task, row_words
 from variants import Backbone
 from variants.stages.positions.scheme import Positions
@@ -36,6 +37,7 @@ class Judge(ABC):
 class Evaluation(Choice):
     """Measurements of a model of tokens or scalars, at every evaluation of the training or at its end only."""
 
+    replacements: ClassVar[Mapping[str, str]] = REPLACEMENTS
     units: ClassVar[Mapping[str, str]] = {}
     """The unit of each measurement, by its name without a reference predictor or set."""
 

@@ -25,16 +25,6 @@ def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
     return token_losses(predict, batch, rows, torch.float64)
 
 
-def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
-    """Compute the loss of each token after the first, float64 [len - 1], for sequences of two tokens or more."""
-    losses: list[Tensor] = [torch.empty(0)] * len(sequences)
-    for members in groups_by_length([len(each) - 1 for each in sequences], vocabulary):
-        ids = torch.tensor([list(sequences[at]) for at in members])
-        for at, each in zip(members, costs(predict, Batch(ids[:, :-1], ids[:, 1:]), vocabulary), strict=True):
-            losses[at] = each
-    return losses
-
-
 def groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[int]]:
     """Yield indices of sequences of one length that fit one forward pass, shorter ones first."""
     groups: dict[int, list[int]] = {}

@@ -2,12 +2,16 @@
 
     lm_eval.<task>.<metric>       as in the harness (0.4.13); a filter other than "none" adds .<filter>
     lm_eval.<task>.loss           -log p(right answer), nats; for multiple choice only
+    lm_eval.<task>.acc_full       the same choices by the mean of log p over all tokens, those of the question as well
     lm_eval.<task>.truncated      the share of documents that were too long and lost tokens at their beginning
 
 All rows are at the point {fewshot, context}: examples before each question, and most tokens that a model sees at a
-time. A group whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their
-number in the task. If a metric is a mean, `se_items` is the standard error over them, as the harness computes it.
-Groups of tasks, and metrics that need a bootstrap, have none.
+time. A group whose tasks have different numbers of examples has no fewshot. With `scaling` there is its factor, too.
+Items are documents, named by their number in the task. If a metric is a mean, `se_items` is the standard error over
+them, as the harness computes it. Groups of tasks, and metrics that need a bootstrap, have none.
+
+`acc_full` is the rule of the Integral Transformer (paper 002): the answer with the lowest perplexity of the whole
+sequence. A tie is wrong, where the harness takes the first of equal answers. A group counts its documents alike.
 
 Rolling perplexities count the tokens of a text. Whether they count the BOS before it, as the harness does with Llama's
 tokenizer and not with GPT-2's, is the field `score_bos`, which the record of the evaluation repeats.
@@ -31,11 +35,13 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import Added, OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.length_extrapolation import Stretch, stretch_positions
 from runners.evaluations.lm_eval_adapter import (
     SEED,
     RequestConverter,
     check_requests,
     harness,
+    has_choices,
     language_model,
     offline,
     quiet,
@@ -46,7 +52,7 @@ from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
 from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
-from variants import Backbone
+from variants import Backbone, Positions
 
 
 class LmEval(Evaluation):
@@ -67,6 +73,8 @@ class LmEval(Evaluation):
     """Most tokens that a model sees at a time; None: the length of its task."""
     score_bos: Annotated[bool, Added()] = False
     """Rolling perplexities count the token that begins a text, as the harness does for tokenizers that add a BOS."""
+    scaling: Annotated[Stretch | None, Added()] = None
+    """Stretches rotary positions; None leaves positions as in training."""
 
     @model_validator(mode="after")
     def _matches_the_files(self) -> Self:
@@ -97,6 +105,10 @@ class LmEval(Evaluation):
         super().check(task, model)
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
+        stretch_positions(model, self.scaling)
+
+    def positions(self, model: Backbone) -> Positions:
+        return stretch_positions(model, self.scaling)
 
     def open(self, task: Task) -> "LmEvalJudge":
         assert isinstance(task, Encodes)
@@ -152,8 +164,9 @@ class LmEvalJudge(Judge):
 
     def _point(self, name: str) -> dict[str, float]:
         shots = {int(self._loaded["tasks"][each].get_config("num_fewshot")) for each in self._members(name)}
-        context = {"context": float(self._converter.longest)}
-        return {"fewshot": float(*shots), **context} if len(shots) == 1 else context
+        scaling = self._spec.scaling
+        rest = {"context": float(self._converter.longest), **({} if scaling is None else {"factor": scaling.factor})}
+        return {"fewshot": float(*shots), **rest} if len(shots) == 1 else rest
 
     def _members(self, name: str) -> set[str]:
         """Return the tasks of a group, also of groups in it, or the task itself."""
@@ -165,6 +178,7 @@ class LmEvalJudge(Judge):
         """Yield every metric of every task and group, the values of documents, and the share of cut documents."""
         evaluator = harness("lm_eval.evaluator")
         self._converter.truncated.clear()
+        self._converter.means.clear()
         with offline(), quiet():
             for task in self._loaded["tasks"].values():
                 task.set_fewshot_seed(seed=SEED)
@@ -200,15 +214,31 @@ class LmEvalJudge(Judge):
                 mean, items = _mean(row, single, point)
                 yield mean._replace(value=float(value))
                 yield items
+        full = {key: wins for each in self._members(name) for key, wins in self._full(each, results).items()}
+        if task is None and full:
+            yield Measurements(f"lm_eval.{_slug(name)}.acc_full", sum(full.values()) / len(full), point, count, None)
         if task is None:
             return
         lost = self._converter.truncated.get(name, set())
         cut = {str(each): float(each in lost) for each in sorted({int(each["doc_id"]) for each in samples})}
         yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)
-        has_choices = task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice
-        losses = _answer_losses(task, samples) if has_choices else {}
+        losses = _answer_losses(task, samples) if has_choices(task) else {}
         if losses:
             yield from _mean(f"lm_eval.{_slug(name)}.loss", losses, point)
+        if full:
+            single = {number: wins for (_, number), wins in full.items()}
+            yield from _mean(f"lm_eval.{_slug(name)}.acc_full", single, point)
+
+    def _full(self, name: str, results: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+        """Return by task and document whether the likeliest whole sequence is that of a right answer."""
+        task, values = self._loaded["tasks"][name], {}
+        for each in results["samples"].get(name, []) if has_choices(task) else []:
+            right, means = right_answers(task, each["doc"]), self._converter.means[name, int(each["doc_id"])]
+            if right is not None:
+                others = [means[at] for at in range(len(task.doc_to_choice(each["doc"]))) if at not in right]
+                wins = any(all(means[at] > other for other in others) for at in right)  # NaN never wins
+                values[name, str(each["doc_id"])] = float(wins)
+        return values
 
 
 def _document_values(

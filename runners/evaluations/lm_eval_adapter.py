@@ -33,6 +33,17 @@ _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_toke
 """Fields of a task with the number of generated tokens; the first counts, as in the harness."""
 
 
+class Scored(NamedTuple):
+    """The answer of a model to a `HarnessQuestion`."""
+
+    log_likelihood: float
+    """log p of the scored tokens, nats."""
+    greedy: bool
+    """True if each of them is the likeliest at its place."""
+    mean: float
+    """Mean of log p over all tokens that the model predicts."""
+
+
 class HarnessQuestion(NamedTuple):
     """Tokens; the last `scored` are scored."""
 
@@ -42,11 +53,13 @@ class HarnessQuestion(NamedTuple):
 
 @final
 class RequestConverter:
-    """Converts requests of the harness to tokens, and remembers which documents were too long."""
+    """Converts requests of the harness to tokens; remembers which documents were too long, and means of log p."""
 
     def __init__(self, encoder: Encoder, longest: int, *, score_bos: bool = False) -> None:
         self.encoder, self.longest, self._score_bos = encoder, longest, score_bos
         self.truncated: dict[str, set[int]] = defaultdict(set)
+        self.means: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
+        """`Scored.mean` by the number of the choice, by task and document."""
 
     def continuation(self, request: Any) -> HarnessQuestion:
         """Return the tokens of (context, continuation), cut at the beginning; SpecError if it has none or too many."""
@@ -93,19 +106,17 @@ def _name(request: Any) -> str:
     return f"document {request.doc_id} of the lm-eval task {request.task_name!r}"
 
 
-def score_questions(
-    predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int
-) -> list[tuple[float, bool]]:
-    """Return log p of each sequence in nats, and True if each of its tokens is the likeliest at its place."""
-    answers = [(0.0, False)] * len(sequences)
+def score_questions(predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int) -> list[Scored]:
+    """Score each sequence, those of one length together."""
+    answers = [Scored(0.0, greedy=False, mean=0.0)] * len(sequences)
     for members in groups_by_length([len(each.tokens) - 1 for each in sequences], vocabulary):
         scores = once(predict, partial(_score_group, predict, [sequences[at] for at in members]))
-        for at, (log_likelihood, greedy) in zip(members, scores, strict=True):
-            answers[at] = log_likelihood, greedy
+        for at, scored in zip(members, scores, strict=True):
+            answers[at] = Scored(*scored)
     return answers
 
 
-def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tuple[float, bool]]:
+def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tuple[float, bool, float]]:
     tokens = torch.tensor([list(each.tokens) for each in group])
     outputs = predict(tokens[:, :-1])
     logits = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
@@ -113,7 +124,10 @@ def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tup
     costs = F.log_softmax(logits, dim=-1).gather(2, wanted[..., None])[..., 0].to("cpu", torch.float64)
     likeliest = (logits.argmax(-1) == wanted).cpu()
     last = [slice(-each.scored, None) for each in group]
-    return [(float(costs[row, part].sum()), bool(likeliest[row, part].all())) for row, part in enumerate(last)]
+    return [
+        (float(costs[row, part].sum()), bool(likeliest[row, part].all()), float(costs[row].mean()))
+        for row, part in enumerate(last)
+    ]
 
 
 def language_model(predict: Predict, converter: RequestConverter) -> Any:
@@ -123,12 +137,15 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
 
     class Trained(api.LM):  # type: ignore[misc, name-defined]
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-            return score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
+            answers = score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
+            for each, answer in zip(requests, answers, strict=True):
+                converter.means[each.task_name, each.doc_id][each.idx] = answer.mean
+            return [(answer.log_likelihood, answer.greedy) for answer in answers]
 
         def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
             windows = [converter.windows(each) for each in requests]
             answers = iter(score_questions(predict, [window for each in windows for window in each], vocabulary))
-            return [sum(next(answers)[0] for _ in each) for each in windows]
+            return [sum(next(answers).log_likelihood for _ in each) for each in windows]
 
         def generate_until(self, requests: list[Any]) -> list[str]:
             groups: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
@@ -163,6 +180,11 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     return room, (until,) if isinstance(until, str) else tuple(until)
 
 
+def has_choices(task: Any) -> bool:
+    """Return True if a task lists its choices, so that a request belongs to one of them."""
+    return bool(task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice)
+
+
 def right_answers(task: Any, document: Any) -> list[int] | None:
     """Return the numbers of the right choices, as the harness finds them, or None if an answer is no choice."""
     answer = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
@@ -179,7 +201,7 @@ def right_answers(task: Any, document: Any) -> list[int] | None:
 
 def require_answers(task: Any) -> None:
     """Raise SpecError if the right answer of a multiple choice is none of the choices."""
-    if task.OUTPUT_TYPE != "multiple_choice" or not task.config.doc_to_choice or task.config.process_results:
+    if not has_choices(task) or task.config.process_results:
         return
     field = "doc_to_text" if task.multiple_input else "doc_to_target"
     for number, document in enumerate(task.eval_docs):

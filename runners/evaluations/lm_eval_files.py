@@ -32,6 +32,8 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
             raise
         except Exception as error:
             what = f"the lm-eval tasks {', '.join(names)}"
+            if include is None and isinstance(error, ImportError):
+                raise EnvironmentProblem(f"{what} need packages that are missing ({error_words(error)})") from error
             if include is None:
                 raise EnvironmentProblem(
                     f"{what} cannot be loaded without network ({error_words(error)}); load the data once with network, "

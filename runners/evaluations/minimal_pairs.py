@@ -13,29 +13,32 @@ holistic scores are sums; its code takes means. The holistic score shows the mod
 has learned to use that only if training put another token in its place.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Judge, over_sets
-from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
+from runners.evaluations.evaluation import Evaluation, Judge, over_sets
 from runners.evaluations.likelihood import costs, encoding
 from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masked_text import Sentences, inside
-from runners.tasks.user_files import cache_by_file, require_hash
+from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 from variants import Backbone
 
 _TOKENS = 1 << 14
 """Tokens per forward pass."""
+
+
+Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
 
 
 class Pairs(NamedTuple):
@@ -66,8 +69,10 @@ def read_pairs(path: Path) -> Pairs:
 def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
     """Read the pairs of the paradigms `names`, else of all; SpecError if one is missing or two have one name."""
     files: dict[str, Path] = {}
-    for path in list_files(source, ".txt", "minimal pairs"):
-        name = slug(path.stem, str(path))
+    for path in _list_files(source):
+        name = re.sub(r"[\W_]+", "_", path.stem.lower()).strip("_")
+        if not name:
+            raise SpecError(f"a paradigm needs letters or digits in its name; got {path}; rename it")
         if name in files:
             raise SpecError(f"paradigms need different names; {files[name]} and {path} are both {name!r}; rename one")
         files[name] = path
@@ -77,14 +82,30 @@ def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
     return {name: read_pairs(files[name]) for name in names or sorted(files)}
 
 
-class MinimalPairs(HashedFiles):
-    """Accuracy on every paradigm of a file or a folder of files, and the mean over them."""
+def _list_files(source: Path) -> list[Path]:
+    """List a .txt file, or those of a folder; SpecError if there are none."""
+    if not source.exists():
+        raise SpecError(f"there are no minimal pairs {source}; give a .txt file or a folder of these")
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    files = [path for path in files if path.suffix.lower() == ".txt" and path.is_file()]
+    if not files:
+        raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
+    return files
+
+
+class MinimalPairs(Evaluation):
+    """Accuracy on every paradigm of a file or a folder of files, and the mean over them.
+
+    A spec with the hash of the files works without them until it runs.
+    """
 
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(("minimal_pairs", "minimal_pairs_ties"), "share of 1")
-    names_field: ClassVar[str] = "paradigms"
+    needs: ClassVar[tuple[type, str]] = (Encodes, "a task of text")
     kind: Literal["minimal_pairs"] = "minimal_pairs"
     source: Annotated[str, OutsideKey()]
     """A .txt file or a folder of these; a file is a paradigm."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """Hash of all files; filled in when the spec is built."""
     paradigms: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     """Paradigms, in lower case with `_` between words; None is all, by name once the spec is built."""
     first: Literal["ungrammatical", "grammatical"] = "ungrammatical"
@@ -96,13 +117,30 @@ class MinimalPairs(HashedFiles):
     longest: Annotated[int, Field(ge=3)] = 128
     """Most positions of a sentence, with both ends for an encoder. Longer sentences are refused."""
 
-    def hash_files(self) -> str:
-        files = read_paradigms(Path(self.source), self.names).values()
-        return content_hash(*(each.content_hash for each in files))
+    @model_validator(mode="after")
+    def _matches_the_files(self) -> Self:
+        object.__setattr__(self, "source", absolute_path("source", self.source))
+        if self.paradigms is not None:
+            self.set_normal_form(paradigms=tuple(sorted(set(self.paradigms))))
+            if self.content_hash is not None and not Path(self.source).exists():
+                return self
+        try:
+            files = read_paradigms(Path(self.source), self.names)
+            self.set_normal_form(content_hash=self.content_hash or _hash(files), paradigms=tuple(files))
+            require_hash(self.content_hash, _hash(files), self.source)
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        return self
 
-    def read_parts(self) -> Mapping[str, Pairs]:
-        require_hash(self.content_hash, self.hash_files(), self.source)
-        return read_paradigms(Path(self.source), self.names)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.paradigms or ()
+
+    def read(self) -> Mapping[str, Pairs]:
+        """Read all paradigms by name; SpecError if the files have another hash."""
+        files = read_paradigms(Path(self.source), self.names)
+        require_hash(self.content_hash, _hash(files), self.source)
+        return files
 
     @property
     def length(self) -> int:
@@ -123,7 +161,11 @@ class MinimalPairs(HashedFiles):
 
     def open(self, task: Task) -> "MinimalPairsJudge":
         assert isinstance(task, Encodes)
-        return MinimalPairsJudge(self, task.encoder(), self.read_parts())
+        return MinimalPairsJudge(self, task.encoder(), self.read())
+
+
+def _hash(files: Mapping[str, Pairs]) -> str:
+    return content_hash(*(each.content_hash for each in files.values()))
 
 
 @final

@@ -1,4 +1,4 @@
-"""Texts, tokenizers, questions and teachers of the papers, in one directory: $ABLATE_CORPORA, else ./corpora.
+"""Texts, tokenizers, sentences and teachers of the papers, in one directory: $ABLATE_CORPORA, else ./corpora.
 
 A file that is missing has a hash of zeros. Its grids can be planned and counted; `ablate plan` says what is missing,
 and no trial starts. Once the file is there, its own hash is part of the keys.
@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ablate import HuggingFaceModel, LongContext, MinimalPairs, MultipleChoice, TokenizerFile
+from ablate import HuggingFaceModel, MinimalPairs, TokenizerFile
 
 _ABSENT = "0" * 32
 
@@ -38,18 +38,6 @@ def teacher(name: str, vocabulary: int, positions: int) -> HuggingFaceModel:
     path = _place(name)
     known = _found(path, vocabulary=vocabulary, positions=positions)
     return HuggingFaceModel(directory=str(path), precision="bfloat16", **known)
-
-
-def questions(*sets: str, context: int) -> MultipleChoice:
-    """Return questions of `questions/<set>.jsonl`."""
-    path = _place("questions")
-    return MultipleChoice(source=str(path), sets=sets, context=context, **_found(path))
-
-
-def longbench(*sets: str) -> LongContext:
-    """Return sets of LongBench in `longbench/<set>.jsonl`, with its own prompts."""
-    path = _place("longbench")
-    return LongContext(source=str(path), sets=sets, prompts="longbench", **_found(path))
 
 
 def zorro(*paradigms: str) -> MinimalPairs:

@@ -4,7 +4,7 @@ Softmax at scale 1/sqrt(S d), `integral_control`, stands beside every Integral c
 positions per signal the two are the same function.
 """
 
-from corpora import corpus, longbench, questions, tokenizer
+from corpora import corpus, tokenizer
 
 from ablate import (
     AdamW,
@@ -16,6 +16,7 @@ from ablate import (
     FirstToken,
     Grid,
     LearnedNumbers,
+    LmEval,
     Measure,
     Operator,
     PaperGrids,
@@ -49,7 +50,7 @@ _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats pe
 _SEEDS = {"paper": range(1), "gpu": range(3), "cpu": range(3)}
 _SETS = ("winogrande", "arc_easy", "arc_challenge", "hellaswag", "piqa", "openbookqa", "boolq", "mmlu")
 _LONG = ("multifieldqa_en", "narrativeqa", "qasper", "2wikimqa", "hotpotqa", "musique", "gov_report", "multi_news")
-_LONG += ("qmsum", "lcc", "repobench_p", "passage_count", "passage_retrieval_en", "samsum", "trec", "triviaqa")
+_LONG += ("qmsum", "lcc", "repobench-p", "passage_count", "passage_retrieval_en", "samsum", "trec", "triviaqa")
 _TOP = Placement(share=0.5)
 
 
@@ -85,7 +86,7 @@ def _base(scale: PaperScale) -> Trial:
             operator=softmax(),
             training=integral_125m(),
             probing=Probing(probes=probes, sequences=200, length=256),
-            evaluations=(questions(*_SETS, context=2048),),
+            evaluations=(LmEval(tasks=_SETS, fewshot=0),),
         )
     context, batch, steps = {"gpu": (256, 64, 2000), "cpu": (64, 16, 300)}[scale]
     return Trial(
@@ -139,7 +140,7 @@ def _sized(scale: PaperScale, base: Trial, size: str, operators: list[Operator],
 def table6(scale: PaperScale) -> Grid:
     """Sixteen sets of LongBench with positions stretched fourfold."""
     stretch = Stretch(factor=4.0, original=2048)
-    long = longbench(*_LONG).changed(context=8192, scaling=stretch)
+    long = LmEval(tasks=tuple(f"longbench_{name}" for name in _LONG), context=8192, scaling=stretch)
     kinds = over("operator", [softmax(), differential(), integral(8), integral_control(8)])
     return _grid(scale, _large(scale).changed(evaluations=(long,)), kinds, _placed(_TOP), baseline="softmax")
 

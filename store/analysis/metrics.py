@@ -19,14 +19,14 @@ _MEASURES: Final[Mapping[str, Better | None]] = {
     **dict.fromkeys(("deviant_prediction", "long_context_truncated", "minimal_pairs_ties")),
     **dict.fromkeys(("multiple_choice_truncated",)),
 }
-"""All measurements of this package; None means that neither way is better."""
+"""All measurements of this package, also of evaluations that left; None means that neither way is better."""
 
 _HARNESS: Final[Mapping[str, Better]] = {
     **dict.fromkeys(("acc", "acc_all", "acc_bytes", "acc_mutual_info", "acc_norm", "bleu", "chrf", "chrf++"), "higher"),
-    **dict.fromkeys(("exact_match", "f1", "likelihood", "mcc"), "higher"),
+    **dict.fromkeys(("acc_full", "exact_match", "f1", "likelihood", "mcc", "score"), "higher"),
     **dict.fromkeys(("bits_per_byte", "brier_score", "perplexity", "ter"), "lower"),
 }
-"""Metrics of lm-eval 0.4.13, from its HIGHER_IS_BETTER_REGISTRY."""
+"""Metrics of lm-eval 0.4.13, from its HIGHER_IS_BETTER_REGISTRY, `acc_full` of `LmEval`, and `score` of LongBench."""
 
 
 def direction(name: str) -> Better | None:

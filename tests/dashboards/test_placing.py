@@ -50,7 +50,9 @@ def all_rows(paper: str, number: int) -> list[Row]:
 
 DISTILLED: Spec = {"task": {"kind": "distillation"}}
 LINEAR: Spec = {"task": {"kind": "linear_functions"}}
-LONG = tuple(make_row(f"long_context.{name}", factor=f) for name in ("qasper", "qasper_e") for f in (1.0, 4.0))
+LONG = tuple(
+    make_row(f"lm_eval.longbench_{name}.score", factor=f) for name in ("qasper", "qasper_e") for f in (1.0, 4.0)
+)
 TOP: Spec = {"placement": {"share": 0.5, "side": "top"}}
 TASKS = all_rows("002", 9)
 SET = [make_row("lm_eval.cb.acc", fewshot=0.0, context=64.0)]
@@ -172,9 +174,9 @@ def test_derived_values_are_of_one_point_and_of_the_printed_setting(store: Store
     assert at(found, "CSR Avg.", "Sigmoid")["why"] == "no point has all of 6 tasks"
     found = read_beside(store, "long", "002", 6)
     (mean,) = found["mean"].drop_nulls()  # positions are stretched as in the paper
-    wanted = 100 * fmean(known("softmax", "long_context.qasper", {"factor": 4.0}, seed) for seed in SEEDS)
+    wanted = 100 * fmean(known("softmax", "lm_eval.longbench_qasper.score", {"factor": 4.0}, seed) for seed in SEEDS)
     assert mean == pytest.approx(wanted)
-    assert "no finished run has long_context.qasper at factor=4" in found["why"].to_list()
+    assert "no finished run has lm_eval.longbench_qasper.score at factor=4" in found["why"].to_list()
     row = at(read_beside(store, "gains", "003", 2), "SuperGLUE · CB", "Zero-shot · SSA, gain")
     assert row["mean"] is None  # no gain is over a softmax of another training
     assert row["why"] == "no cell of softmax differs from this one in the operator only"

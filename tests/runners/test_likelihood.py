@@ -1,16 +1,14 @@
 """A model that counts positions scores an item independently of the other items."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from runners import MaskedText, MinimalPairs, MultipleChoice, Text
-from runners.evaluations.evaluation import Judge
+from runners import MaskedText, MinimalPairs, Text
 from runners.evaluations.likelihood import generate
-from runners.tasks import Items
+from runners.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
 from runners.tasks.text.encoder import ByteEncoder
 
 TABLE = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
@@ -27,22 +25,11 @@ def source(tmp_path: Path) -> str:
     return str(tmp_path / "text.txt")
 
 
-def single(judge: Judge) -> dict[tuple[str, str], float]:
-    rows = [each for each in judge.evaluate(counting) if isinstance(each, Items)]
-    return {(each.name, item): value for each in rows for item, value in zip(each.items, each.values, strict=True)}
-
-
-def test_of_choices(tmp_path: Path, source: str) -> None:
-    lines = [
-        {"question": "q" * size, "choices": ["a" * (1 + size % 3), "bb"], "answer": size % 2, "id": str(size)}
-        for size in (3, 4, 9, 17, 30)
-    ]
-    found = []
-    for several in (lines, *([each] for each in lines)):
-        (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
-        found.append(single(MultipleChoice(source=str(tmp_path / "set.jsonl")).open(Text(source=source, context=8))))
-    together, *alone = found
-    assert together == {key: value for each in alone for key, value in each.items()}
+def test_of_questions() -> None:
+    questions = [HarnessQuestion([*b"q" * size, *b"ab" * (1 + size % 3)], size) for size in (3, 4, 9, 17, 30)]
+    together = score_questions(counting, questions, 256)
+    assert together == [score_questions(counting, [each], 256)[0] for each in questions]
+    assert len(set(together)) == 5
 
 
 def test_of_what_is_written() -> None:

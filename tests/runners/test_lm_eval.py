@@ -1,5 +1,6 @@
 """lm-evaluation-harness over our models: its numbers against plain arithmetic, and what it must not be asked."""
 
+import io
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import LmEval, MultipleChoice
+from runners.evaluations import LmEval, Stretch
 from runners.evaluations.likelihood import generate
 from runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
 from runners.optimisers import Training
@@ -27,7 +28,7 @@ from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
 from runners.training.loop import train
 from runners.trial import Trial
-from variants import llama2, softmax
+from variants import Yarn, gpt2, llama2, softmax
 
 MINE = """
 task: mine
@@ -158,7 +159,14 @@ def test_the_harness_itself_says_the_same_of_a_model_of_its_own_kind(tmp_path: P
         assert found[f"lm_eval.rolling.{name}"].se_items is None
 
 
-def test_multiple_choice_is_right_about_the_same_questions(tmp_path: Path) -> None:
+GROUP = """
+group: both
+task: [mine, other]
+aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+"""
+
+
+def draw_questions() -> list[dict[str, Any]]:
     """Questions of random words, some with white space at their end, some of nothing."""
     made = random.Random(0)
     words = ("the", "cat", "sat", "on", "mat", "\u00e9t\u00e9", "warm!")
@@ -167,16 +175,90 @@ def test_multiple_choice_is_right_about_the_same_questions(tmp_path: Path) -> No
         choices = [*{" ".join(made.choices(words, k=made.randrange(1, 5))) for _ in range(4)}]
         question = " ".join(made.choices(words, k=made.randrange(5))) + "  " * (number % 5 == 0)
         items.append({"question": question, "choices": choices, "answer": number % len(choices)})
-    mine = MINE.replace("{metric: acc}", "{metric: acc}, {metric: acc_bytes}")
-    place = write_tasks(tmp_path / "t", items, mine=mine)
-    _, theirs = evaluate(LmEval(tasks=("mine",), include=place, context=512))
-    (tmp_path / "set.jsonl").write_text(lines(items))
-    rows = MultipleChoice(source=str(tmp_path / "set.jsonl")).open(TASK).evaluate(predict)
-    ours = {each.name: each for each in rows if isinstance(each, Items)}
-    for rule in ("acc", "acc_norm", "acc_bytes"):
-        values = list(theirs[f"lm_eval.mine.{rule}"].values)
-        assert list(ours[f"multiple_choice_{rule}.set"].values) == values
-        assert 0 < sum(values) < 40
+    return items
+
+
+def mean_log_likelihood(item: dict[str, Any], choice: str) -> float:
+    text = f"{item['question']} {choice}"
+    return log_likelihood("", text) / len(text.encode())
+
+
+def test_the_answer_of_lowest_perplexity_is_that_of_plain_python(tmp_path: Path) -> None:
+    """Also in a group, where every document counts alike, and for a model that says nothing."""
+    items = draw_questions()
+    other = MINE.replace("task: mine", "task: other").replace("items.jsonl", "other.jsonl")
+    place = write_tasks(tmp_path / "t", items, other=other, both=GROUP)
+    (tmp_path / "t" / "other.jsonl").write_text(lines(items[:7]))
+    spec = LmEval(tasks=("both",), include=place, context=512)
+    found, single = evaluate(spec)
+    expected = []
+    for each in items:
+        scores = [mean_log_likelihood(each, choice) for choice in each["choices"]]
+        expected.append(float(max(range(len(scores)), key=scores.__getitem__) == each["answer"]))
+    assert list(single["lm_eval.mine.acc_full"].values) == expected != list(single["lm_eval.mine.acc"].values)
+    assert found["lm_eval.mine.acc_full"].value == sum(expected) / 40
+    whole = found["lm_eval.both.acc_full"]
+    assert (whole.items, whole.value) == (47, pytest.approx((sum(expected) + sum(expected[:7])) / 47))
+    empty, _ = evaluate(spec, lambda inputs, _=None: TABLE[inputs] * torch.nan)
+    assert empty["lm_eval.both.acc_full"].value == 0
+
+
+def test_positions_are_stretched_and_rows_have_the_factor(tmp_path: Path) -> None:
+    spec = LmEval(tasks=("mine",), include=write_tasks(tmp_path / "t"), scaling=Stretch(factor=4.0, original=16))
+    model = llama2(layers=1, heads=1, width=8, feedforward_width=8)
+    assert spec.positions(model) == Yarn(factor=4.0, original=16)
+    assert spec.changed(scaling=None).positions(model) == model.positions
+    found, _ = evaluate(spec)
+    assert found["lm_eval.mine.acc"].point == {"fewshot": 0, "context": 16, "factor": 4}
+    learned = gpt2(layers=1, heads=1, width=8, max_positions=64)
+    trial = {"operator": softmax(), "training": {"steps": 1}, "task": TASK, "evaluations": (spec,), "model": learned}
+    with pytest.raises(ValidationError, match="scaling"):
+        Trial.model_validate(trial)
+
+
+def test_a_resumed_evaluation_recalls_what_a_checkpoint_kept(tmp_path: Path) -> None:
+    class Keeping:
+        def __call__(self, *given: Tensor) -> Tensor:
+            return predict(*given)
+
+        def once(self, compute: Callable[[], Any]) -> Any:
+            buffer = io.BytesIO()
+            torch.save(compute(), buffer)
+            buffer.seek(0)
+            return torch.load(buffer, weights_only=True)
+
+    spec = LmEval(tasks=("mine", "written"), include=write_tasks(tmp_path / "t"))
+    assert evaluate(spec, Keeping()) == evaluate(spec)
+
+
+SUMS = """
+def score(doc, results):
+    return {"score": float(results[0].strip() in doc["answers"])}
+"""
+LONG = f"""{HEAD.replace("mine", "long")}
+output_type: generate_until
+doc_to_text: "{{{{context}}}} {{{{question}}}}"
+doc_to_target: "{{{{answers}}}}"
+process_results: !function sums.score
+generation_kwargs: {{until: [], max_gen_toks: 2, temperature: 1, do_sample: false}}
+metric_list: [{{metric: score, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+def test_a_task_in_the_form_of_longbench_is_written_and_scored(tmp_path: Path) -> None:
+    """Its prompt keeps its end, and its own function scores what is written."""
+    items = [
+        {"context": f"{text} " * 9, "question": text, "answers": answers}
+        for text, answers in (("a", ["x", "bc"]), ("c", ["d"]), ("f", ["gh"]))
+    ]
+    place = write_tasks(tmp_path / "t", items, long=LONG)
+    (tmp_path / "t" / "sums.py").write_text(SUMS)
+    found, single = evaluate(
+        LmEval(tasks=("long",), include=place, context=12),
+        lambda inputs, _=None: one_hot(inputs + 1, 256).float(),
+    )
+    assert list(single["lm_eval.long.score"].values) == [1.0, 0.0, 1.0]
+    assert found["lm_eval.long.truncated"].value == 1
 
 
 @pytest.mark.parametrize("adds_bos", [False, True])
@@ -200,7 +282,7 @@ def test_rolling_likelihoods_are_those_of_the_harness_class_for_hugging_face(add
         with torch.no_grad():
             ours = score_questions(lambda inputs, _=None: model(inputs).logits, windows, 256)
         (expected,) = theirs.loglikelihood_rolling([request(text)])
-        assert sum(log_likelihood for log_likelihood, _ in ours) == pytest.approx(expected, rel=1e-12)
+        assert sum(log_likelihood for log_likelihood, *_ in ours) == pytest.approx(expected, rel=1e-12)
         assert sum(each.scored for each in windows) == len(text) + adds_bos
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners import HubText, MultipleChoice, Text
+from runners import HubText, Text
 from runners.evaluations.minimal_pairs import read_pairs
 from runners.provenance.specfile import load_spec_file
 from runners.tasks.text import hub as hub_module
@@ -136,14 +136,11 @@ BOM = b"\xef\xbb\xbf"
 WORDS = "one two three four five six\n" * 40
 
 
-ITEM = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0})
-
-
 def documents_of(task: TextTask) -> list[str]:
     return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_text_a_sentence_or_an_item(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_text_or_a_sentence(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": f"{n} {WORDS}"}) for n in range(9))
     for suffix, whole in ((".txt", WORDS), (".jsonl", lines)):
         (tmp_path / f"a{suffix}").write_bytes(whole.encode())
@@ -153,8 +150,6 @@ def test_a_byte_order_mark_is_no_part_of_a_text_a_sentence_or_an_item(tmp_path: 
         assert "\ufeff" not in "".join(documents_of(marked))
     (tmp_path / "p.txt").write_bytes(BOM + b"the dogs sleeps\nthe dogs sleep\n")
     assert read_pairs(tmp_path / "p.txt").pairs == (("the dogs sleeps", "the dogs sleep"),)
-    (tmp_path / "q.jsonl").write_bytes(BOM + ITEM.encode())
-    assert MultipleChoice(source=str(tmp_path / "q.jsonl")).names == ("q",)
 
 
 def test_a_folder_is_read_whole(tmp_path: Path) -> None:
@@ -180,16 +175,12 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
         small(folder)
 
 
-def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a_set_of_items(tmp_path: Path) -> None:
+def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"):
         (tmp_path / name).write_text(json.dumps({"text": WORDS}))
     one, renamed, capitals, lines = (small(tmp_path / name) for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"))
     assert one.key == renamed.key == capitals.key != lines.key  # the same bytes are two texts
     assert documents_of(one) != documents_of(lines)
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.jsonl").write_text(ITEM)
-    first, second = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
-    assert first.content_hash != second.content_hash
 
 
 DOCUMENTS = [f"Dokument {number} hat {'viele ' * (number % 7)}wörter." for number in range(60)]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from grid import Grid, over
 from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import MultipleChoice
+from runners.evaluations import MinimalPairs
 from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
@@ -205,11 +205,10 @@ def test_bfloat16_trains_close_to_float32(tiny: Trial, memory: Callable, operato
 def test_long_evaluations_end(tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life may ask four times whether to stop: for two steps and a few forward passes."""
     (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
-    items = [{"question": "q" * n, "choices": ["a", "bb"], "answer": n % 2} for n in range(1, 9)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(each) + "\n" for each in items))
+    (tmp_path / "pairs.txt").write_text("".join(f"{'q' * n} a\n{'q' * n} bb\n" for n in range(1, 9)))
     trial = tiny.changed(
         task=Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3),
-        evaluations=(MultipleChoice(source=str(tmp_path / "items.jsonl"), context=12),),
+        evaluations=(MinimalPairs(source=str(tmp_path / "pairs.txt"), scoring="causal", longest=12),),
         training=Training(steps=2),
     )
     passes: list[int] = []

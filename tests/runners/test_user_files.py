@@ -1,6 +1,5 @@
 """Specs of files that a user gives: their content is part of the key and their place is not."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
@@ -11,10 +10,9 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer, models
 
 from grid import SpecError
-from runners import LmEval, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
+from runners import LmEval, MaskedText, MinimalPairs, Text, TokenizerFile
 
 PROSE = "".join(f"the line {number} is one of many .\n" for number in range(99))
-QUESTION = json.dumps({"question": "the", "choices": ["b", "c"], "answer": 0})
 TASK = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=16)
 ENCODER = MaskedText(content_hash="0" * 32, source="/nowhere/text.txt", context=600)
 
@@ -37,13 +35,6 @@ CASES = {
         lambda path: TokenizerFile(path=str(path), end="[UNK]"),
         lambda spec: spec.encoder(list),
         "there is no tokenizer file",
-    ),
-    "items": Case(
-        "a.jsonl",
-        QUESTION,
-        lambda path: MultipleChoice(source=str(path)),
-        lambda spec: spec.open(TASK),
-        "there are no items",
     ),
     "minimal pairs": Case(
         "a.txt",

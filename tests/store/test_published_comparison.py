@@ -120,7 +120,7 @@ def test_sinks_of_probes_are_means_over_heads_in_the_printed_unit(tmp_path: Path
 
 def test_an_operator_in_other_layers_makes_another_claim(tmp_path: Path) -> None:
     def scores(seed: int, gain: float) -> list[Value]:
-        return [("evaluation", "multiple_choice_acc_full.boolq", {}, 0.5 + gain + 0.001 * (seed % 3))]
+        return [("evaluation", "lm_eval.boolq.acc_full", {}, 0.5 + gain + 0.001 * (seed % 3))]
 
     integral = catalogue()["integral"].make()
     cells = {"plain": softmax(), "all": integral, "top": integral}
