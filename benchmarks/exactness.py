@@ -30,7 +30,7 @@ from variants.laws.precision import EveryStepRounded
 from variants.papers.catalogue import catalogue
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, Path as ExecutionPath
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import NoPositions
 
 LENGTH = 257
 DTYPES = ("float32", "bfloat16", "float16")

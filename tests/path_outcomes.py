@@ -12,7 +12,7 @@ from variants.attend import definition, prepare
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
 from variants.papers.principled import principled_ground, principled_margin
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import NoPositions
 
 GROUND: dict[str, Any] = {"normaliser": {"kind": "ground"}}
 SINK: dict[str, Any] = {"kind": "sink", "logit": {"init": 0.5, "per": "query"}}

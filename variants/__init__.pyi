@@ -104,8 +104,7 @@ from .papers.signed_averaging import (
     temperature as temperature,
 )
 from .score_map import Scores as Scores
-from .stages.extras.key_bias import KeyBias as KeyBias
-from .stages.extras.key_value_bias import KeyValueBias as KeyValueBias
+from .stages.extras import KeyBias as KeyBias, KeyValueBias as KeyValueBias
 from .stages.families import (
     AttentionWeights as AttentionWeights,
     Extra as Extra,
@@ -128,16 +127,16 @@ from .stages.families import (
     Transform as Transform,
     Visible as Visible,
 )
-from .stages.forgetting.decay_times import DecayTimes as DecayTimes, HeadDecay as HeadDecay
-from .stages.forgetting.forget_gate import ForgetGate as ForgetGate
-from .stages.forgetting.selective import Selective as Selective
-from .stages.gates.suppress import Suppress as Suppress
-from .stages.head_norms.rms import RMS as RMS
-from .stages.margins.log_count import LogCount as LogCount
-from .stages.margins.ssmax import SSMax as SSMax
-from .stages.merges.difference import Difference as Difference
-from .stages.merges.logits import MeanLogits as MeanLogits
-from .stages.merges.mean import MeanWeights as MeanWeights
+from .stages.forgetting import (
+    DecayTimes as DecayTimes,
+    ForgetGate as ForgetGate,
+    HeadDecay as HeadDecay,
+    Selective as Selective,
+)
+from .stages.gates import Suppress as Suppress
+from .stages.head_norms import RMS as RMS
+from .stages.margins import LogCount as LogCount, SSMax as SSMax
+from .stages.merges import Difference as Difference, MeanLogits as MeanLogits, MeanWeights as MeanWeights
 from .stages.neutral import (
     NoExtra as NoExtra,
     NoForgetting as NoForgetting,
@@ -149,54 +148,55 @@ from .stages.neutral import (
     NoRescale as NoRescale,
     NoTransform as NoTransform,
 )
-from .stages.normalisers.absolute import Absolute as Absolute
-from .stages.normalisers.against_count import AgainstCount as AgainstCount
-from .stages.normalisers.clamped import Clamped as Clamped
-from .stages.normalisers.count import Count as Count
-from .stages.normalisers.entmax15 import Entmax15 as Entmax15
-from .stages.normalisers.ground import Ground as Ground
-from .stages.normalisers.none import NoNormaliser as NoNormaliser
-from .stages.normalisers.self_adjusted import SelfAdjusted as SelfAdjusted
-from .stages.normalisers.sink import Sink as Sink
-from .stages.normalisers.sparsemax import Sparsemax as Sparsemax
-from .stages.normalisers.total import Total as Total
-from .stages.output_gates.per_channel import PerChannel as PerChannel
-from .stages.output_gates.per_head import PerHead as PerHead
-from .stages.positions.alibi import Alibi as Alibi
-from .stages.positions.bucket import Bucket as Bucket
-from .stages.positions.learned import Learned as Learned
-from .stages.positions.none import NoPositions as NoPositions
-from .stages.positions.rotary import Rotary as Rotary
-from .stages.positions.scheme import Positions as Positions
-from .stages.positions.sinusoidal import Sinusoidal as Sinusoidal
-from .stages.positions.t5 import T5 as T5
-from .stages.positions.yarn import Yarn as Yarn
-from .stages.preparations.rms_norm import RMSNorm as RMSNorm
-from .stages.products.cosformer import CosFormer as CosFormer
-from .stages.products.dot import Dot as Dot
-from .stages.products.linear_elu import LinearELU as LinearELU
-from .stages.products.mlp import MLP as MLP
-from .stages.products.relu import ReluFeatures as ReluFeatures
-from .stages.readouts.ground_value import GroundValue as GroundValue
-from .stages.readouts.value_bias import ValueBias as ValueBias
-from .stages.readouts.values import Values as Values
-from .stages.rescales.affine import Affine as Affine
-from .stages.rescales.scale import Scale as Scale
-from .stages.scores.elu_plus_one import EluPlusOne as EluPlusOne
-from .stages.scores.exponential import Exponential as Exponential
-from .stages.scores.head_groups import HeadGroups as HeadGroups
-from .stages.scores.identity import Identity as Identity
-from .stages.scores.relu import Relu as Relu
-from .stages.scores.sigmoid import Sigmoid as Sigmoid
-from .stages.scores.signed_exponential import SignedExponential as SignedExponential
-from .stages.scores.square import Square as Square
-from .stages.scores.ssa import SSA as SSA
-from .stages.scores.tanh import Tanh as Tanh
-from .stages.scores.uniform import Uniform as Uniform
+from .stages.normalisers import (
+    Absolute as Absolute,
+    AgainstCount as AgainstCount,
+    Clamped as Clamped,
+    Count as Count,
+    Entmax15 as Entmax15,
+    Ground as Ground,
+    NoNormaliser as NoNormaliser,
+    SelfAdjusted as SelfAdjusted,
+    Sink as Sink,
+    Sparsemax as Sparsemax,
+    Total as Total,
+)
+from .stages.output_gates import PerChannel as PerChannel, PerHead as PerHead
+from .stages.positions import (
+    T5 as T5,
+    Alibi as Alibi,
+    Bucket as Bucket,
+    Learned as Learned,
+    NoPositions as NoPositions,
+    Positions as Positions,
+    Rotary as Rotary,
+    Sinusoidal as Sinusoidal,
+    Yarn as Yarn,
+)
+from .stages.preparations import RMSNorm as RMSNorm
+from .stages.products import (
+    MLP as MLP,
+    CosFormer as CosFormer,
+    Dot as Dot,
+    LinearELU as LinearELU,
+    ReluFeatures as ReluFeatures,
+)
+from .stages.readouts import GroundValue as GroundValue, ValueBias as ValueBias, Values as Values
+from .stages.rescales import Affine as Affine, Scale as Scale
+from .stages.scores import (
+    SSA as SSA,
+    EluPlusOne as EluPlusOne,
+    Exponential as Exponential,
+    HeadGroups as HeadGroups,
+    Identity as Identity,
+    Relu as Relu,
+    Sigmoid as Sigmoid,
+    SignedExponential as SignedExponential,
+    Square as Square,
+    Tanh as Tanh,
+    Uniform as Uniform,
+)
 from .stages.signals import Signals as Signals
 from .stages.stage import Stage as Stage, Tends as Tends
-from .stages.transforms.softcap import Softcap as Softcap
-from .stages.transforms.temperature import Temperature as Temperature
-from .stages.visible.everything import Everything as Everything
-from .stages.visible.prefix import Prefix as Prefix
-from .stages.visible.window import Window as Window
+from .stages.transforms import Softcap as Softcap, Temperature as Temperature
+from .stages.visible import Everything as Everything, Prefix as Prefix, Window as Window

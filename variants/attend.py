@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
 from variants.stages.families import AttentionWeights, split_signals
-from variants.stages.positions.none import NoPositions
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import NoPositions, Positions
 
 Keywords = dict[str, dict[str, Tensor]]
 

@@ -14,16 +14,16 @@ from torch import Tensor
 from grid.spec import Label, Spec
 from variants.number import HeadShape, Number
 from variants.stages import families, neutral
-from variants.stages.merges.logits import MeanLogits
-from variants.stages.normalisers.total import Total
-from variants.stages.positions.scheme import Positions
-from variants.stages.products.dot import Dot
-from variants.stages.readouts.values import Values
-from variants.stages.rescales.affine import Affine
-from variants.stages.scores.exponential import Exponential
+from variants.stages.merges import MeanLogits
+from variants.stages.normalisers import Total
+from variants.stages.positions import Positions
+from variants.stages.products import Dot
+from variants.stages.readouts import Values
+from variants.stages.rescales import Affine
+from variants.stages.scores import Exponential
 from variants.stages.signals import Signals
 from variants.stages.stage import Stage
-from variants.stages.visible.everything import Everything
+from variants.stages.visible import Everything
 
 NumberValues = Mapping[str, Tensor]
 """Values of an operator's numbers by "stage.field", shaped to broadcast (see `variants.number`)."""

@@ -1,6 +1,6 @@
 """Facts about operators and stages, collected from the code: formulas, numbers, limits and pitfalls.
 
-A formula is the docstring of the module that computes it. The meaning of a number is the docstring below its field.
+A formula is the docstring of the class that computes it. The meaning of a number is the docstring below its field.
 Limits and pitfalls are declared beside the code that is proved.
 """
 
@@ -25,7 +25,7 @@ from variants.operator import KINDS
 from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, choose
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import Positions
 from variants.stages.stage import Stage
 
 MODEL = "gpt2_small"

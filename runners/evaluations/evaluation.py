@@ -13,7 +13,7 @@ from grid.spec import Choice
 from runners.replacements import REPLACEMENTS
 from runners.tasks.task import Items, Measurements, Predict, Task, row_words
 from variants import Backbone
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import Positions
 
 
 class Judge(ABC):

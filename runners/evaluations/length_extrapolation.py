@@ -30,7 +30,7 @@ from variants import Backbone, Positions, Rotary, Tokens, Yarn
 
 
 class Stretch(Spec):
-    """YaRN, with base and share of the model's own rotary positions (`variants.stages.positions.yarn`)."""
+    """YaRN, with base and share of the model's own rotary positions (`variants.stages.positions`)."""
 
     factor: Annotated[float, Field(gt=1)]
     """Factor by which sequences become longer."""

@@ -220,7 +220,7 @@ def test_divergence_is_divergence_on_every_rank(tiny: Trial, memory: Callable) -
 OWN = """
 from typing import Literal
 from variants import Operator
-from variants.stages.scores.exponential import Exponential
+from variants.stages.scores import Exponential
 
 class Doubled(Exponential):
     kind: Literal["doubled"] = "doubled"

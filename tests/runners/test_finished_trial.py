@@ -16,7 +16,7 @@ from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTr
 from runners.trial import Trial, build_model
 from store.files.layout import Layout
 from variants import gpt2, softmax
-from variants.stages.visible.prefix import Prefix
+from variants.stages.visible import Prefix
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from runners.tasks.text.encoder import END, SUBSTITUTE
 from runners.training.loop import train
 from runners.trial import build_model
 from variants import babyberta, gpt2, softmax
-from variants.stages.visible.prefix import Prefix
+from variants.stages.visible import Prefix
 
 SCORINGS = ("masked", "holistic", "causal")
 AGREEMENT = (

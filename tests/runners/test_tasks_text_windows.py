@@ -13,7 +13,7 @@ from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
 from runners.trial import build_model
 from variants import gpt2, softmax
-from variants.stages.visible.prefix import Prefix
+from variants.stages.visible import Prefix
 
 DOCUMENTS = [f"{number}: " + "ab cd "[: 1 + number % 6] * (1 + number % 5) for number in range(150)]
 UNSCORED = -100

@@ -11,7 +11,7 @@ from variants.model import named_backbones
 from variants.model.named_backbones import FAMILIES, Family, tiny
 from variants.model.shapes import shapes_only
 from variants.papers.catalogue import catalogue
-from variants.stages.visible.prefix import Prefix
+from variants.stages.visible import Prefix
 
 NAMED = {f"named {name}": known.make() for name, known in catalogue().items()}
 KNOWN = {operator.key for operator in NAMED.values()}

@@ -16,7 +16,7 @@ from variants.laws.examples import named_operators
 from variants.laws.inputs import Inputs, random_inputs
 from variants.paths import cpu, linear, sdpa, triton
 from variants.paths.choose import PathName
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import NoPositions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),  # by forward mode

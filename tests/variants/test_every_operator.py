@@ -18,10 +18,8 @@ from variants.operator import KINDS
 from variants.papers.catalogue import catalogue
 from variants.score_map import Scores
 from variants.stages.families import LogScore, PlainScore
-from variants.stages.normalisers.absolute import Absolute
-from variants.stages.scores.exponential import Exponential
-from variants.stages.scores.square import Square
-from variants.stages.scores.ssa import SSA
+from variants.stages.normalisers import Absolute
+from variants.stages.scores import SSA, Exponential, Square
 
 EXAMPLES = examples()
 BY_NAME = {law.name: law for law in LAWS}

@@ -7,7 +7,7 @@ import torch
 
 from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax, ssa
 from variants.model.named_backbones import babyberta_8m, tiny
-from variants.stages.positions.t5 import T5
+from variants.stages.positions import T5
 
 LAYERS, WIDTH, INNER = 3, 64, 160
 

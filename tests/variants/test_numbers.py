@@ -15,9 +15,8 @@ from variants.model.shapes import shapes_only
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
 from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
 from variants.papers.integral import differential
-from variants.stages.output_gates.per_channel import PerChannel
-from variants.stages.output_gates.per_head import PerHead
-from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.output_gates import PerChannel, PerHead
+from variants.stages.readouts import ValueBias
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
 LAMBDA_INIT = {0: 0.2, 1: 0.3555, 2: 0.4707, 3: 0.5561, 10: 0.7701, 11: 0.7779}

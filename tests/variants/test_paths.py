@@ -18,7 +18,7 @@ from variants.operator import NumberValues
 from variants.paths import sdpa
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, find_path
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import NoPositions
 
 STAGES: dict[str, tuple[dict[str, Any], ...]] = {
     "extra": ({"kind": "none"}, {"kind": "key_value_bias"}),

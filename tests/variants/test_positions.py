@@ -11,11 +11,7 @@ from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer
 from variants.model.named_backbones import tiny
 from variants.operator import causal, distances
 from variants.papers.integral import differential
-from variants.stages.positions.alibi import Alibi
-from variants.stages.positions.bucket import Bucket
-from variants.stages.positions.scheme import Positions
-from variants.stages.positions.sinusoidal import Sinusoidal
-from variants.stages.positions.t5 import T5
+from variants.stages.positions import T5, Alibi, Bucket, Positions, Sinusoidal
 
 EVERY: list[Positions] = [
     NoPositions(),

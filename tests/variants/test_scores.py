@@ -22,19 +22,8 @@ from variants import (
 from variants.laws.oracle import attend_in_floats
 from variants.papers.integral import cog
 from variants.papers.signed_averaging import four_scores
-from variants.stages.normalisers.absolute import Absolute
-from variants.stages.normalisers.count import Count
-from variants.stages.normalisers.none import NoNormaliser
-from variants.stages.normalisers.sink import Sink
-from variants.stages.scores.head_groups import HeadGroups
-from variants.stages.scores.identity import Identity
-from variants.stages.scores.relu import Relu
-from variants.stages.scores.sigmoid import Sigmoid
-from variants.stages.scores.signed_exponential import SignedExponential
-from variants.stages.scores.square import Square
-from variants.stages.scores.ssa import SSA
-from variants.stages.scores.tanh import Tanh
-from variants.stages.scores.uniform import Uniform
+from variants.stages.normalisers import Absolute, Count, NoNormaliser, Sink
+from variants.stages.scores import SSA, HeadGroups, Identity, Relu, Sigmoid, SignedExponential, Square, Tanh, Uniform
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

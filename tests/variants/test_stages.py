@@ -22,10 +22,10 @@ from variants import (
 from variants.number import HeadShape
 from variants.operator import distances
 from variants.papers.beyond import fox, fox_decay_times, ssmax
-from variants.stages.forgetting.forget_gate import ForgetGate
-from variants.stages.preparations.rms_norm import RMSNorm
-from variants.stages.products.cosformer import CosFormer
-from variants.stages.scores.head_groups import HeadGroups
+from variants.stages.forgetting import ForgetGate
+from variants.stages.preparations import RMSNorm
+from variants.stages.products import CosFormer
+from variants.stages.scores import HeadGroups
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 LENGTH, D = 13, 8

@@ -33,8 +33,7 @@ from variants import (
 from variants.model.block import FeedForward
 from variants.model.named_backbones import tiny
 from variants.paths.choose import PathName
-from variants.stages.positions.alibi import Alibi
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import Alibi, Positions
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 

@@ -14,8 +14,7 @@ from variants.model.block import Attention, Block
 from variants.model.transformer import Scalars, Transformer
 from variants.number import HeadShape, Matrix, Number
 from variants.operator import Operator, head_shape
-from variants.stages.positions.none import NoPositions
-from variants.stages.positions.rotary import Rotary
+from variants.stages.positions import NoPositions, Rotary
 
 LAYERS, LENGTH = 2, 11
 """Layers and tokens of the models."""

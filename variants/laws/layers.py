@@ -15,7 +15,7 @@ from variants.model.backbone import Backbone
 from variants.model.block import Attention, LayerPosition
 from variants.number import Contrast, Matrix
 from variants.operator import Operator, causal
-from variants.stages.positions.rotary import Rotary
+from variants.stages.positions import Rotary
 
 _TOKENS = 5
 _CHANGED = 7

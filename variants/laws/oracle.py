@@ -8,7 +8,7 @@ from torch import Tensor
 
 from variants.number import Matrix, Vector
 from variants.operator import Operator
-from variants.stages.positions.rotary import Rotary
+from variants.stages.positions import Rotary
 
 Row = list[float]
 Rows = list[Row]

@@ -11,7 +11,7 @@ from variants.laws.law import Law, NothingStated, near, require
 from variants.model.block import Attention
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
-from variants.stages.forgetting.decay_times import HeadDecay
+from variants.stages.forgetting import HeadDecay
 
 _SEEDS = 8
 _BATCH, _LENGTH = 3, 7

@@ -10,7 +10,7 @@ from variants.laws.visibility import gradients, output
 from variants.operator import Operator, causal
 from variants.paths.case import Case
 from variants.paths.choose import PATHS
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import NoPositions
 
 
 def _sequences(operator: Operator) -> None:

@@ -14,8 +14,7 @@ from variants.laws.visibility import output
 from variants.links import Link
 from variants.number import Matrix
 from variants.operator import Operator, causal
-from variants.stages.positions.alibi import Alibi
-from variants.stages.positions.none import NoPositions
+from variants.stages.positions import Alibi, NoPositions
 
 _EXTREMES: dict[Link, tuple[float, ...]] = {
     "identity": (-10.0, 0.0, 10.0),

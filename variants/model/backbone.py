@@ -10,9 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from grid.spec import Added, Label, Spec
 from variants.operator import Operator
-from variants.stages.positions.learned import Learned
-from variants.stages.positions.rotary import Rotary
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import Learned, Positions, Rotary
 
 FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu", "none"]
 

@@ -18,7 +18,7 @@ from variants.model.seeding import generator
 from variants.model.shapes import shapes_only
 from variants.operator import Operator, causal, distances
 from variants.paths.choose import PathName
-from variants.stages.positions.scheme import Positions
+from variants.stages.positions import Positions
 
 
 class Scalars(NamedTuple):

@@ -7,10 +7,9 @@ from grid.errors import SpecError
 from variants.number import Number, RunningMean, Vector
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.normalisers.sink import Sink
-from variants.stages.output_gates.per_channel import PerChannel
-from variants.stages.output_gates.per_head import PerHead
-from variants.stages.rescales.affine import Affine
+from variants.stages.normalisers import Sink
+from variants.stages.output_gates import PerChannel, PerHead
+from variants.stages.rescales import Affine
 
 
 def _per_channel(projection_std: float) -> PerChannel:

@@ -8,20 +8,13 @@ from variants.number import KeyVector, Matrix, Number, Vector
 from variants.operator import Operator
 from variants.papers.affine_scaled import off_by_one
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.extras.key_bias import KeyBias
-from variants.stages.extras.key_value_bias import KeyValueBias
-from variants.stages.normalisers.clamped import Clamped
-from variants.stages.normalisers.none import NoNormaliser
-from variants.stages.products.linear_elu import LinearELU
-from variants.stages.products.mlp import MLP
-from variants.stages.readouts.value_bias import ValueBias
-from variants.stages.rescales.scale import Scale
-from variants.stages.scores.elu_plus_one import EluPlusOne
-from variants.stages.scores.identity import Identity
-from variants.stages.scores.sigmoid import Sigmoid
-from variants.stages.scores.uniform import Uniform
-from variants.stages.visible.prefix import Prefix
-from variants.stages.visible.window import Window
+from variants.stages.extras import KeyBias, KeyValueBias
+from variants.stages.normalisers import Clamped, NoNormaliser
+from variants.stages.products import MLP, LinearELU
+from variants.stages.readouts import ValueBias
+from variants.stages.rescales import Scale
+from variants.stages.scores import EluPlusOne, Identity, Sigmoid, Uniform
+from variants.stages.visible import Prefix, Window
 
 
 @named_operator("004", limits=(Limit("alpha = 1", {"rescale.factor": 1.0}, softmax),))

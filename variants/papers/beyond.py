@@ -8,14 +8,12 @@ from variants.granularity import PerScalar, PerVector
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.forgetting.decay_times import DecayTimes, HeadDecay
-from variants.stages.forgetting.forget_gate import ForgetGate
-from variants.stages.forgetting.selective import Selective
-from variants.stages.margins.ssmax import SSMax
-from variants.stages.normalisers.against_count import AgainstCount
-from variants.stages.preparations.rms_norm import RMSNorm
-from variants.stages.scores.uniform import Uniform
-from variants.stages.transforms.softcap import Softcap
+from variants.stages.forgetting import DecayTimes, ForgetGate, HeadDecay, Selective
+from variants.stages.margins import SSMax
+from variants.stages.normalisers import AgainstCount
+from variants.stages.preparations import RMSNorm
+from variants.stages.scores import Uniform
+from variants.stages.transforms import Softcap
 
 
 def _equal() -> Operator:

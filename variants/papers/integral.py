@@ -6,13 +6,12 @@ from typing import Literal
 from variants.number import ByDepth, Contrast, Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.head_norms.rms import RMS
-from variants.stages.merges.difference import Difference
-from variants.stages.merges.mean import MeanWeights
-from variants.stages.normalisers.absolute import Absolute
-from variants.stages.scores.signed_exponential import SignedExponential
+from variants.stages.head_norms import RMS
+from variants.stages.merges import Difference, MeanWeights
+from variants.stages.normalisers import Absolute
+from variants.stages.scores import SignedExponential
 from variants.stages.signals import Signals
-from variants.stages.transforms.temperature import Temperature
+from variants.stages.transforms import Temperature
 
 
 @named_operator(

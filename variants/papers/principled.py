@@ -5,10 +5,10 @@ from typing import Literal
 from variants.granularity import PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.gates.suppress import Suppress
-from variants.stages.margins.log_count import LogCount
-from variants.stages.normalisers.ground import Ground
-from variants.stages.readouts.ground_value import GroundValue
+from variants.stages.gates import Suppress
+from variants.stages.margins import LogCount
+from variants.stages.normalisers import Ground
+from variants.stages.readouts import GroundValue
 
 Dims = Literal["add", "split"]
 

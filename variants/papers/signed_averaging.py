@@ -7,22 +7,10 @@ from variants.granularity import PerScalar
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.normalisers.absolute import Absolute
-from variants.stages.normalisers.count import Count
-from variants.stages.normalisers.entmax15 import Entmax15
-from variants.stages.normalisers.self_adjusted import SelfAdjusted
-from variants.stages.normalisers.sparsemax import Sparsemax
-from variants.stages.products.cosformer import CosFormer
-from variants.stages.products.relu import ReluFeatures
-from variants.stages.scores.exponential import Exponential
-from variants.stages.scores.head_groups import HeadGroups
-from variants.stages.scores.identity import Identity
-from variants.stages.scores.relu import Relu
-from variants.stages.scores.square import Square
-from variants.stages.scores.ssa import SSA
-from variants.stages.scores.tanh import Tanh
-from variants.stages.scores.uniform import Uniform
-from variants.stages.transforms.temperature import Temperature
+from variants.stages.normalisers import Absolute, Count, Entmax15, SelfAdjusted, Sparsemax
+from variants.stages.products import CosFormer, ReluFeatures
+from variants.stages.scores import SSA, Exponential, HeadGroups, Identity, Relu, Square, Tanh, Uniform
+from variants.stages.transforms import Temperature
 
 _EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from variants.derivatives import first_only, refuse_transforms
-from variants.stages.normalisers.sink import Sink
+from variants.stages.normalisers import Sink
 
 _ATEN: Final = torch.ops.aten
 WIDEST: Final = 128

@@ -23,8 +23,7 @@ from variants.operator import NumberValues, Operator, by_stage, causal
 from variants.paths.case import Case, refuse_kinds, row_factor
 from variants.paths.running_sum import sum_in_blocks
 from variants.stages.families import FeatureProduct
-from variants.stages.products.cosformer import CosFormer
-from variants.stages.products.dot import Dot
+from variants.stages.products import CosFormer, Dot
 
 CHUNK = 64
 """Tokens of a chunk."""

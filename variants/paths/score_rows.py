@@ -17,7 +17,7 @@ from variants.attend import Heads, Keywords, postprocess
 from variants.operator import Operator
 from variants.paths.case import refuse_kinds
 from variants.paths.tiles import POWERS, Normalised, Rule
-from variants.stages.products.dot import Dot
+from variants.stages.products import Dot
 
 GATED = ("forget_gate", "decay_times")
 """Forgetting by a gate of every token."""

@@ -29,8 +29,8 @@ from variants.paths.case import refuse_kinds, row_factor
 from variants.paths.fused_column import Column, attend_with_column, find_kernel
 from variants.paths.running_sum import sum_in_blocks
 from variants.stages.families import split_signals
-from variants.stages.products.dot import Dot
-from variants.stages.rescales.affine import Affine
+from variants.stages.products import Dot
+from variants.stages.rescales import Affine
 
 _DOT = Dot()
 _KINDS = {

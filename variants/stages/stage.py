@@ -13,7 +13,7 @@ from variants.number import Matrix, Number, RunningMean, Vector
 
 
 class Stage(Choice):
-    """A stage of an operator. A member is a frozen spec; its module's docstring gives the formula and its symbols."""
+    """A stage of an operator. A member is a frozen spec; its docstring gives the formula and its symbols."""
 
     source: ClassVar[str]
     """Source of the formula, with the equation's number."""

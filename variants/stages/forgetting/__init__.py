@@ -1,1 +1,0 @@
-"""Forgetting: lowers a logit because of the tokens in between. Each file holds one rule and is named by its `kind`."""

@@ -1,1 +1,0 @@
-"""From scores to weights. Each file holds one normaliser and is named by its `kind`."""

@@ -1,1 +1,0 @@
-"""Factors of a head's output. Each file holds one gate and is named by its `kind`."""

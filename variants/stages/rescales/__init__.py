@@ -1,1 +1,0 @@
-"""Changes of a row of weights after normalisation. Each file holds one rule and is named by its `kind`."""

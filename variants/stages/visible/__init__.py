@@ -1,1 +1,0 @@
-"""Which keys a query sees. Each file holds one rule and is named by its `kind`."""
