@@ -35,16 +35,19 @@ WITH other AS (
     UNION SELECT g.grid, g.cell, o.cell FROM grid_trial g JOIN grid_trial o USING (grid) WHERE o.label = (
         SELECT _known(against, 'no cell has the label', labels)
         FROM (SELECT list(DISTINCT label ORDER BY label) AS labels FROM grid_trial))
+),
+ours AS MATERIALIZED (              -- as in v_pair
+    SELECT f.*, o.other FROM v_final f JOIN other o ON o.grid = f.grid AND o.cell = f.cell AND o.other <> f.cell
+    WHERE f.name = _recorded(measured, ['metric', 'evaluation'])
 )
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
        CASE WHEN f.value > 0 AND b.value > 0 THEN
             ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
-FROM v_final f
-JOIN other o ON o.grid = f.grid AND o.cell = f.cell AND o.other <> f.cell
-JOIN v_final b ON b.grid = f.grid AND b.cell = o.other AND b.seed = f.seed
+FROM ours f
+JOIN v_final b ON b.grid = f.grid AND b.cell = f.other AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point
-WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measured;
+WHERE b.name = measured;
 
 -- best level of an axis (its name or its path) for each combination of the others. Among the levels with the most seeds it
 -- has the best mean, on the scale of the grid's measure. `prefer` is 'lower' or 'higher'; the default is the direction of

@@ -146,14 +146,17 @@ FROM summed s ASOF LEFT JOIN t_quantile q ON s.n - 1 >= q.df;
 --   difference: value minus baseline_value
 --   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE VIEW v_pair AS
+WITH ours AS MATERIALIZED (         -- first, so that no plan joins each cell with all others
+    SELECT f.*, b.trial AS base FROM v_final f
+    JOIN grid_trial g ON g.grid = f.grid AND g.trial = f.trial
+    JOIN grid_trial b ON b.grid = g.grid AND b.cell = g.baseline AND b.seed = g.seed
+)
 SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f.point, f.value,
        b.value AS baseline_value, f.value - b.value AS difference,
        CASE WHEN f.value > 0 AND b.value > 0 THEN
             ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
-FROM v_final f
-JOIN grid_trial g ON g.grid = f.grid AND g.trial = f.trial
-JOIN v_final b ON b.grid = f.grid AND b.cell = g.baseline AND b.seed = f.seed
-    AND b.source = f.source AND b.name = f.name AND b.point = f.point;
+FROM ours f
+JOIN v_final b ON b.grid = f.grid AND b.trial = f.base AND b.source = f.source AND b.name = f.name AND b.point = f.point;
 
 -- kind of failure, over the trials that count as failed
 --   n: number of trials

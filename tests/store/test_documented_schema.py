@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {16: "8feb9cb233201fd6f79f88341dd6e99e"}
+MADE = {17: "84d3085624b1358229ed585f9244d5af"}
 """Hash of the statements that make an empty database, by version."""
 
 

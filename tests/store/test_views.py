@@ -1,4 +1,5 @@
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,6 +95,18 @@ def test_pairs_share_a_seed_and_leave_the_baseline_out(tmp_path: Path, opened: O
         ("SSA", 1, 1.0, 2.0, -1.0, pytest.approx(-math.log(2))),
         ("SSA", 4, 3.0, -1.0, 4.0, None),
     ]
+
+
+@pytest.mark.parametrize("asked", ["v_pair", "paired('mse')"])
+def test_pairs_of_many_cells_join_no_cell_with_all_others(tmp_path: Path, opened: OpenStore, asked: str) -> None:
+    cells, seeds = 40, 4
+    store_of(tmp_path, {f"operator {at}": [1.0 + at] * seeds for at in range(cells)})
+    pairs = f"SELECT * FROM {asked} WHERE grid = 'g' AND name = 'mse' AND source = 'evaluation'"
+    store = opened(tmp_path)
+    assert store.sql(pairs).height == (cells - 1) * seeds
+    plan = store._connection.execute(f"EXPLAIN (ANALYZE, FORMAT json) {pairs}").fetchall()[0][1]
+    most = max(int(rows) for rows in re.findall(r'"intermediate_rows": (\d+)', plan))
+    assert most <= 2 * cells * seeds, "rows of one step of the plan"
 
 
 def test_failures_of_one_kind_are_one_row(tmp_path: Path, opened: OpenStore) -> None:
