@@ -10,9 +10,11 @@ from dashboards.data.formatting import BETWEEN, short_names
 from dashboards.data.user_errors import catch_user_error
 from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
 from store import Store
+from store.analysis.once import once
 from store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
+MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
 BASELINE: Final = "baseline"  # the name of a baseline whose own name is long
 
 
@@ -120,14 +122,13 @@ def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Ma
     (They run in another order, which is shuffled on purpose.) A cell to which an axis does not apply comes first.
     """
 
-    def rank(value: object, labels: Sequence[str]) -> int:
-        label = value if isinstance(value, str) else json.dumps(value)
-        return labels.index(label) if label in labels else -1
+    ranks = {axis["name"]: {label: at for at, label in enumerate(axis["labels"])} for axis in header["axes"]}
 
     def place(pair: tuple[CellStyle, Mapping[str, Any]]) -> tuple[object, ...]:
         cell, axes = pair
-        ranks = [rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
-        return cell.cell != header["baseline"], ranks
+        levels = [(rank, axes.get(name)) for name, rank in ranks.items()]
+        places = [rank.get(level if isinstance(level, str) else json.dumps(level), -1) for rank, level in levels]
+        return cell.cell != header["baseline"], places
 
     return [cell for cell, _ in sorted(cells, key=place)]
 
@@ -144,6 +145,7 @@ def best_first(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
     return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
+@once
 def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 
@@ -178,9 +180,8 @@ def worth_drawing(
     if found is not None and measure is not None:
         known = found.drop_nulls("value")
         ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
-    ranked += [key for key in keys if key not in set(ranked)]
     kept: set[str] = set()
-    for key in ranked:
+    for key in dict.fromkeys([*ranked, *keys]):
         with_baseline = kept | {key, baselines.get(key, key)}
         if len(with_baseline) > most:
             break

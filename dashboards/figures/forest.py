@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboards.data.captions import ICONS, change_title, mark_verdict
 from dashboards.data.formatting import change, in_odds, plain, runs_words
-from dashboards.data.grid_context import CellLook, best_first, in_order
+from dashboards.data.grid_context import MOST_ROWS, CellLook, best_first, in_order
 from dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -25,10 +25,10 @@ from dashboards.figures.canvas import (
 from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
 from store.analysis import effects as analysed
+from store.analysis.once import once
 from store.analysis.verdicts import GridMeasure, failure_rates, runs
 from store.statistics import SeedContrasts
 
-MOST_ROWS: Final = 32
 CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
 """Explains both intervals, for a caption."""
@@ -39,17 +39,28 @@ _ROOMY: Final = 12  # up to here names may have several lines
 _EMPTY: Final = 74  # pixels of a figure without its rows
 
 
-def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int) -> pl.DataFrame:
-    """The rows of `verdicts` that the forest plot shows: all, or the `most` with the smallest p.
+def most_certain(found: pl.DataFrame, most: int = MOST_ROWS) -> pl.DataFrame:
+    """The rows that a forest plot shows, in their order: all, or the `most` with the smallest p."""
+    if found.height <= most:
+        return found
+    chosen = found.with_row_index("at_").sort("p", nulls_last=True, maintain_order=True).head(most)
+    return chosen.sort("at_").drop("at_")
+
+
+def describe_rows(drawn: int, of: int, order: str = "") -> str:
+    """Say which rows are shown unless all are, for a caption."""
+    return f" Shown: the {drawn} of {of:,} with the smallest p{order}." if drawn < of else ""
+
+
+def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
+    """The rows of `verdicts` that the forest plot shows.
 
     Returns:
         cell, difference, low, high, corrected_low, corrected_high (in the measure's scale: log ratios or plain), pairs,
         method, runs, baseline_runs, verdict; the best first and cells without a difference last.
     """
     numbers = ("difference", "low", "high", *CORRECTED, "pairs", "method", "runs", "baseline_runs")
-    found = verdicts.select("cell", *numbers, "verdict", "p")
-    if found.height > most:
-        found = found.sort("p", nulls_last=True, maintain_order=True).head(most)
+    found = most_certain(verdicts.select("cell", *numbers, "verdict", "p"), most)
     return best_first(found, measure).drop("p")
 
 
@@ -113,7 +124,7 @@ def axis_range(found: pl.DataFrame, measure: GridMeasure) -> tuple[float, float]
 
 def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:
     """True if an interval reaches beyond the axis."""
-    return any(abs(end) > _limit(found, measure) for end in _all_ends(found))
+    return max(map(abs, _all_ends(found)), default=0.0) > _limit(found, measure)
 
 
 def _all_ends(found: pl.DataFrame) -> list[float]:
@@ -150,6 +161,7 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     return 1.08 * max(widest, min(max(map(abs, _all_ends(found)), default=0.0), 3 * widest))
 
 
+@once
 def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | None:
     """The effects by axis, the best first: all variants, axes, pairs of axes; None without a value."""
     if not finite(runs(store, grid, measure)["value"].to_list()):

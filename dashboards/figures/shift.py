@@ -50,9 +50,9 @@ def average_points(
     condition, parameters = agrees({name: at for name, at in measure.point.items() if name not in axes})
     source = (
         f"SELECT cell, trial, {columns}, avg({value}) AS value FROM {view} WHERE grid = $grid AND name = $name "
-        f"AND source = 'evaluation' AND {present} AND {condition} GROUP BY ALL"
+        f"AND source = 'evaluation' AND list_contains($cells, cell) AND {present} AND {condition} GROUP BY ALL"
     )
-    given = {"grid": grid, "name": measure.name, **parameters}
+    given = {"grid": grid, "name": measure.name, "cells": [*cells], **parameters}
     given |= {f"axis_{key}": axis for key, axis in coordinates.items()}
     scale = "linear" if paired else measure.scale
     found = store.sql(over_seeds(source, ["cell", *coordinates], scale), given)

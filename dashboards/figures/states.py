@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import plain
-from dashboards.data.grid_context import CellLook, in_order
+from dashboards.data.grid_context import MOST_ROWS, CellLook, in_order
 from dashboards.figures.canvas import break_name, canvas, name_rows, points
 from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.pivot import NOWHERE
@@ -17,7 +17,6 @@ from store import Store
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure
 
-MOST_CELLS: Final = 32  # more cells have no room for a row each
 _MOST_SEEDS: Final = 60
 _ROW: Final = 28
 _WIDTH: Final = 900  # pixels of all seeds together, about
@@ -95,7 +94,7 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
 
 def fits_rows(found: pl.DataFrame) -> bool:
     """True if there is room for a row per cell and a column per seed."""
-    return found["cell"].n_unique() <= MOST_CELLS and found["seed"].n_unique() <= _MOST_SEEDS
+    return found["cell"].n_unique() <= MOST_ROWS and found["seed"].n_unique() <= _MOST_SEEDS
 
 
 class Shares(NamedTuple):
@@ -112,7 +111,7 @@ def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
     levels = levels_of(header, found["axes"].to_list())
     columns = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
     columns = {"operator": found["operator"].to_list()} | {n: of for n, of in columns.items() if n != "operator"}
-    by = next((name for name, levels in columns.items() if 1 < len(set(levels)) <= MOST_CELLS), "")
+    by = next((name for name, levels in columns.items() if 1 < len(set(levels)) <= MOST_ROWS), "")
     order = list(dict.fromkeys(columns[by])) if by else ["all cells"]
     labels: list[str] = next((axis["labels"] for axis in header["axes"] if axis["name"] == by), [])
     order.sort(key=lambda level: labels.index(level) if level in labels else len(labels))

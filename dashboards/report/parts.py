@@ -13,7 +13,7 @@ from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import sentence
 from dashboards.figures.forest import draw_rates, rates
 from dashboards.figures.states import STATUSES, states, totals
-from dashboards.html.blocks import FigureBlock, cell_name, csv, draw_all
+from dashboards.html.blocks import MOST_DATA_ROWS, FigureBlock, cell_name, csv, draw_all
 from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, plain_table, sortable_table, tag, text
 from store import Store
 from store.analysis.verdicts import GridMeasure
@@ -94,8 +94,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         HtmlColumn("Pairs", "number minor", "seeds on which both groups finished, of those planned"),
         HtmlColumn("Reason", "why"),
     ]
-    words = verdict_words(about, measure, verdicts).iter_rows(named=True)
-    rows = [_row(about, measure, row, each) for row, each in zip(verdicts.iter_rows(named=True), words, strict=True)]
+    shown = verdicts.head(MOST_DATA_ROWS)
+    words = verdict_words(about, measure, shown).iter_rows(named=True)
+    rows = [_row(about, measure, row, each) for row, each in zip(shown.iter_rows(named=True), words, strict=True)]
     table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baselines(about, measure))
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
@@ -104,6 +105,11 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         f"{paired_words(verdicts)}. {equal} The interval is that of one comparison; the verdict is corrected for all "
         "of them."
     )
+    if shown.height < verdicts.height:
+        caption += (
+            f" Shown: the {shown.height} of {verdicts.height:,} variants with the best difference; the copy and "
+            "`ablate table` have all."
+        )
     heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
     return tag("div", heading + table + actions, class_="block verdicts")

@@ -36,7 +36,7 @@ def write_report(root: Path, out: Path | None = None, grid: str | None = None) -
         StoreError: the store cannot be read as it is.
         EnvironmentProblem: the file cannot be written.
     """
-    with Store.open(root) as store:
+    with Store.open(root, keep_answers=True) as store:
         page = report(store, root.resolve().name, [grid] if grid is not None else store.grids())
     path = out if out is not None else root / "report.html"
     write_atomic(path, page.encode())

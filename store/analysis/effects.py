@@ -14,6 +14,12 @@ from store.store import Store
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
 TOGETHER: Final = " = "  # joins the names of axes that always move together
 BESIDE: Final = " / "  # joins the levels of axes that always move together, where they are not called alike
+MOST_COEFFICIENTS: Final = 800
+"""Of the axes together, or of their interactions; more take minutes to estimate."""
+_TOO_MANY: Final = (
+    "differences between levels left out: the axes have {:,} levels beside their first ones, and {} can be estimated; "
+    "`ablate table` compares each cell with its baseline"
+)
 
 
 def effects(
@@ -100,6 +106,7 @@ def _factors(store: Store, grid: str, values: pl.DataFrame) -> tuple[pl.DataFram
     """Runs with a column for each factor, marked as an axis; the factors' levels in order; sentences on other axes.
 
     An axis with one level is a factor, too, if it applies to some cells only, as these cells differ from others.
+    There are no factors if they have too many levels.
     """
     header = store.grid(grid)
     labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
@@ -109,6 +116,9 @@ def _factors(store: Store, grid: str, values: pl.DataFrame) -> tuple[pl.DataFram
     columns = [pl.Series(_AXIS + factor, of_runs, pl.String) for factor, (of_runs, _) in factors.items()]
     constant = [name for name in levels if not any(name in names for names in groups)]
     notes = [f"{name} left out: it has one level in these cells" for name in constant]
+    coefficients = sum(len(order) - 1 for _, order in factors.values())
+    if coefficients > MOST_COEFFICIENTS:
+        return values, {}, [*notes, _TOO_MANY.format(coefficients, MOST_COEFFICIENTS)]
     return values.with_columns(columns), {factor: order for factor, (_, order) in factors.items()}, notes
 
 
@@ -117,11 +127,12 @@ def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[
 
     None where an axis does not apply. The axes, as their labels in the header, are in the grid's order.
     """
-    rows = [json.loads(text) for text in axes]
+    rows = {text: json.loads(text) for text in dict.fromkeys(axes)}  # one per cell
     levels: dict[str, list[str | None]] = {}
     for axis in header["axes"]:
         name, nothing = axis["name"], None if label_of(None) not in axis["labels"] else label_of(None)
-        levels[name] = [nothing if row.get(name) is None else label_of(row[name]) for row in rows]
+        labels = {text: nothing if row.get(name) is None else label_of(row[name]) for text, row in rows.items()}
+        levels[name] = [labels[text] for text in axes]
     return levels
 
 
@@ -148,10 +159,10 @@ def _joint(
     """
     rows = list(zip(*group.values(), strict=True))
     names = {row: BESIDE.join(dict.fromkeys(level for level in row if level is not None)) or None for row in rows}
+    ranks: list[dict[str | None, int]] = [{level: at for at, level in enumerate(labels[name])} for name in group]
 
     def place(row: tuple[str | None, ...]) -> list[int]:
-        known = [labels[name] for name in group]
-        return [of.index(level) if level in of else len(of) for level, of in zip(row, known, strict=True)]
+        return [rank.get(level, len(rank)) for level, rank in zip(row, ranks, strict=True)]
 
     ordered = [names[row] for row in sorted(names, key=place)]
     return [names[row] for row in rows], [name for name in ordered if name is not None]

@@ -10,6 +10,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.names import some
 from grid.suggestions import suggest_name
+from store.analysis.once import once
 from store.database import queries
 from store.files.code_versions import versions_used
 from store.statistics import Baseline, Better, Scale, compare, failures
@@ -38,9 +39,13 @@ def verdicts(
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    grid_measure = measure_of(store, grid, measure)
-    values = runs(store, grid, grid_measure)
-    found = judge_runs(values, baselines_of(store, grid, baseline), grid_measure)
+    return _judge_grid(store, grid, measure_of(store, grid, measure), baselines_of(store, grid, baseline))
+
+
+@once
+def _judge_grid(store: Store, grid: str, measure: GridMeasure, baseline: Baseline) -> pl.DataFrame:
+    values = runs(store, grid, measure)
+    found = judge_runs(values, baseline, measure)
     counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
@@ -126,6 +131,7 @@ def _some(names: Iterable[str]) -> str:
     return some([*map(repr, names)], 8)
 
 
+@once
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 

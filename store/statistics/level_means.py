@@ -41,12 +41,21 @@ def level_means(design: Design, term: Term) -> Iterator[LevelMean]:
         return
     hanging = set().union(*(design.patterns.below[each] for each in design.merged))
     intercepts = design.patterns.intercepts(cells, design.merged)[inside].mean(0)
+    alike = {
+        each.name: each.encode(cells[inside]).mean(0)
+        for each in design.tested
+        if not {*at, *hanging}.intersection(each.at)
+    }
     for places in product(*(range(len(factor.levels)) for factor in term.factors)):
         own = inside & (cells[:, at] == places).all(1)
         row = np.zeros(design.matrix.shape[1])
         row[design.intercepts] = intercepts
         for each in design.tested:
+            if each.name in alike:
+                row[each.columns] = alike[each.name]
+                continue
             among = cells[own if own.any() and hanging.intersection(each.at) else inside]
+            among = among[:1] if each.at == term.at else among  # its rows become alike
             among[:, at] = places
             row[each.columns] = each.encode(among).mean(0)
         runs = (design.codes[:, at] == places).all(1)

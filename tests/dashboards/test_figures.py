@@ -214,6 +214,13 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow", "lr<br>1 against narrow"]
 
 
+def test_of_many_rows_the_most_certain_are_drawn_in_their_order() -> None:
+    found = pl.DataFrame({"level": ["a", "b", "c", "d", "e"], "p": [0.3, None, 0.01, 0.3, 0.2]})
+    assert forest.most_certain(found, 3)["level"].to_list() == ["a", "c", "e"]
+    assert forest.most_certain(found, 4)["level"].to_list() == ["a", "c", "d", "e"]
+    assert forest.most_certain(found, 5).equals(found)
+
+
 def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
     failed = {("SSA", 1): "error", ("SSA", 2): "error"}
     write_campaign(

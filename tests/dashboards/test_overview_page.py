@@ -15,7 +15,8 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.navigation import live
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.formatting import change
-from dashboards.figures.states import MOST_CELLS, STATES, shares, states
+from dashboards.data.grid_context import MOST_ROWS
+from dashboards.figures.states import STATES, shares, states
 from store import Store
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
@@ -110,7 +111,7 @@ def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited
 
 
 def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) -> None:
-    widths = list(range(MOST_CELLS))
+    widths = list(range(MOST_ROWS))
     lines = {("softmax", 0): "diverged"}
 
     def planted_state(line: Line) -> str:

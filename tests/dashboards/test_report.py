@@ -11,13 +11,20 @@ from known_campaign import Line, Planted, plant
 from synthetic import MEASURE, publish_grid, write_campaign
 
 from dashboards import write_report
-from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
-from dashboards.report.parts import overview
+from dashboards.data.grid_context import (
+    averages,
+    best_first,
+    campaign_styles,
+    grid_context,
+    in_grid_order,
+    worth_drawing,
+)
+from dashboards.report.parts import overview, verdict_table
 from dashboards.report.report import report
 from dashboards.theme.styles import CellStyle, operator_styles
 from grid.errors import NotFoundError
 from store import Store
-from store.analysis.verdicts import GridMeasure, measure_of
+from store.analysis.verdicts import GridMeasure, measure_of, verdicts
 
 
 def page(root: Path) -> str:
@@ -126,6 +133,24 @@ def test_pictures_of_a_large_grid_show_the_baseline_and_the_best() -> None:
     assert own == [*(f"k{i}" for i in range(4)), *(f"k{i}" for i in range(16, 20))]  # each beside its own baseline
     assert len(worth_drawing(cells, {}, None, None)) == 9
     assert worth_drawing(cells[:9], {}, None, None) == [f"k{i}" for i in range(9)]
+
+
+def test_the_table_of_a_large_grid_has_the_best_and_its_copy_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("softmax", "SSA", "Cog", "Integral", "Principled")
+    root = plant(tmp_path / "runs", names, range(3), Planted(lambda line: 1.0 + names.index(line["operator"])))
+    monkeypatch.setitem(verdict_table.__globals__, "MOST_DATA_ROWS", 2)
+    with Store.open(root) as store:
+        about = grid_context(store, "grid", campaign_styles(store))
+        assert about.measure is not None
+        judged = best_first(verdicts(store, "grid"), about.measure)
+        html = verdict_table(about, about.measure, judged)
+    shown = re.findall(r'<th scope="row"[^>]*data-value="([^"]*)"', html)
+    assert shown == ["SSA", "Cog"]
+    copied = re.findall(r'data-csv="([^"]*)"', html)[0].splitlines()
+    assert len(copied) == 1 + 4
+    assert "Shown: the 2 of 4 variants" in html
 
 
 @pytest.mark.parametrize(("scale", "wild"), [("log", math.nan), ("logit", math.inf)])

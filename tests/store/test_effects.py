@@ -155,6 +155,19 @@ def test_a_grid_of_a_union_does_not_move_the_levels_of_another(tmp_path: Path) -
     assert (together["level"], together["against"], together["verdict"]) == ("4 cells", "softmax", "worse")
 
 
+def test_too_many_levels_leave_the_comparison_of_all_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"rate": (0.1, 0.2, 0.3)})
+    with Store.open(tmp_path) as store:
+        monkeypatch.setattr("store.analysis.effects.MOST_COEFFICIENTS", 3)
+        levels, tests = effects(store, "quickstart"), analysis(store, "quickstart")
+        assert (levels.effects.height, tests.terms.height) == (4, 2)
+        monkeypatch.setattr("store.analysis.effects.MOST_COEFFICIENTS", 2)
+        together, none = effects(store, "quickstart"), analysis(store, "quickstart")
+    assert together.effects.equals(levels.effects.filter(order=0))
+    assert together.notes == none.notes == [*levels.notes, *set(together.notes) - {*levels.notes}]
+    assert (none.terms.height, none.means.height, none.runs) == (0, 0, tests.runs)
+
+
 def test_a_query_leaves_its_runs_and_the_baselines_of_all_variants(tmp_path: Path) -> None:
     with Store.open(write_union(tmp_path)) as store:
         kept = store.sql("SELECT cell, seed FROM grid_trial WHERE label IN ('SSA', 'Integral') AND seed < 4")

@@ -11,7 +11,7 @@ from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotConte
 from dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
 from dashboards.data import captions
 from dashboards.data.formatting import NO_MARGIN, count
-from dashboards.data.grid_context import GridContext, averages, best_first, in_order, worth_drawing
+from dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
 from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import forest, seed_pairs
@@ -21,7 +21,6 @@ from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
-MOST_CELLS: Final = 32  # cells of a forest plot and of a matrix of all pairs; of more, some are chosen
 
 
 class CompareAddress(measures.MeasuredAddress):
@@ -80,7 +79,7 @@ def _chosen(view: PageView) -> tuple[str, str]:
 def differences_of(view: PageView) -> SlotContent:
     """Draw the forest plot of all variants against the baseline."""
     about, measure, found = judge_view(view)
-    drawn = forest.differences(found, measure, MOST_CELLS)
+    drawn = forest.differences(found, measure)
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, measures.unit(view))
@@ -90,8 +89,7 @@ def differences_of(view: PageView) -> SlotContent:
         f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
-    if drawn.height < found.height:
-        caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
+    caption += forest.describe_rows(drawn.height, found.height, ", best first")
     if forest.is_cut(drawn, measure):
         caption += forest.ARROWS
     words = {word: captions.mark_verdict(word) for word in captions.ICONS}
@@ -184,11 +182,11 @@ def _draw_pairs(view: PageView) -> SlotContent:
 def _wins(view: PageView) -> SlotContent:
     about, measure = grid_of(view), measures.judged_by(view)
     cells_shown, which = [cell.cell for cell in about.cells], ""
-    if len(cells_shown) > MOST_CELLS:
+    if len(cells_shown) > MOST_ROWS:
         base, _ = catch_user_error(lambda: _baseline(view))
         known = averages(about.store, about.grid, measure)
         chosen = {cell.cell: base for cell in about.cells} if view.address.baseline is not None and base else None
-        cells_shown = worth_drawing(about.cells, chosen or about.baselines, known, measure, MOST_CELLS)
+        cells_shown = worth_drawing(about.cells, chosen or about.baselines, known, measure, MOST_ROWS)
         which = captions.describe_selection(about, cells_shown, measure, base)
     found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")

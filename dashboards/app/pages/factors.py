@@ -18,7 +18,7 @@ from dashboards.figures import forest, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.theme.styles import level_styles
-from store.analysis.effects import analysis
+from store.analysis.effects import MOST_COEFFICIENTS, analysis
 from store.statistics import Factorial, SeedContrasts
 
 
@@ -133,8 +133,7 @@ def _map_controls(view: PageView) -> list[Control]:
 
 
 _CURVES: Final = Pick("Compare curves", "curves", "run")
-_MOST_COLUMNS: Final = 800  # coefficients of interactions; more take minutes to estimate
-_TOO_MANY: Final = f"pairs of axes left out: their interactions have more than {_MOST_COLUMNS} coefficients"
+_TOO_MANY: Final = f"pairs of axes left out: their interactions have more than {MOST_COEFFICIENTS} coefficients"
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
@@ -154,7 +153,7 @@ def analyse(view: PageView) -> Factorial:
     """Estimate the terms of the grid; with interactions unless there are too many of them."""
     about, measure = grid_of(view), measures.judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
-    few = sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_COLUMNS
+    few = sum(a * b for a, b in combinations(sizes, 2)) <= MOST_COEFFICIENTS
     found = analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
     return found if few else found._replace(notes=[*found.notes, _TOO_MANY])
 
@@ -174,9 +173,12 @@ def show_effects(view: PageView) -> SlotContent:
             return SlotContent(message=f"These cells show no effect of an axis.{why}")
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
     caption = effects_words(measure, measures.unit(view), [*dict.fromkeys([*found.notes, *analyse(view).notes])])
-    if forest.is_cut(found.effects.rename({"effect": "difference"}), measure):
+    known = found.effects.drop_nulls("effect")
+    drawn = forest.most_certain(known)
+    caption += forest.describe_rows(drawn.height, known.height)
+    if forest.is_cut(drawn.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
-    figure = forest.draw_effects(found.effects, measure, measures.unit(view))
+    figure = forest.draw_effects(drawn, measure, measures.unit(view))
     answer = rank_axes(found.effects, measure)
     return SlotContent(figure, caption, found.effects, answer=answer, measured=measures.columns(view))
 

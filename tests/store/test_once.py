@@ -1,0 +1,31 @@
+"""Functions of a store keep their results while it is open."""
+
+from collections.abc import Callable
+
+import pytest
+from synthetic import Campaign
+
+from store.analysis.once import once
+from store.store import Store
+
+
+def test_a_result_is_kept_for_its_store_and_arguments_and_an_error_is_not(
+    campaign: Campaign, opened: Callable[..., Store]
+) -> None:
+    asked = list[object]()
+    first, second = (opened(campaign.root) for _ in range(2))
+
+    @once
+    def find(store: Store, grid: str, *, most: int = 1) -> list[object]:
+        asked.append((store, grid, most))
+        if grid == "unknown":
+            raise KeyError(grid)
+        return [grid]
+
+    assert find(first, "a") is find(first, "a")
+    assert find(second, "a") is not find(first, "a")
+    assert find(first, "a", most=2) is not find(first, "b")
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            find(first, "unknown")
+    assert [each[1:] for each in asked] == [("a", 1), ("a", 1), ("a", 2), ("b", 1), ("unknown", 1), ("unknown", 1)]
