@@ -15,7 +15,7 @@ _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart 
 TOGETHER: Final = " = "  # joins the names of axes that always move together
 BESIDE: Final = " / "  # joins the levels of axes that always move together, where they are not called alike
 MOST_COEFFICIENTS: Final = 800
-"""Of the axes together, or of their interactions; more take minutes to estimate."""
+"""The axes together, or their interactions, have at most so many; more take minutes to estimate."""
 _TOO_MANY: Final = (
     "differences between levels left out: the axes have {:,} levels beside their first ones, and {} can be estimated; "
     "`ablate table` compares each cell with its baseline"
