@@ -7,8 +7,9 @@ Later reads need neither a network nor the package `datasets`. The cache is `$AB
 import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -18,9 +19,6 @@ from runners.tasks.optional_packages import require_package
 from runners.tasks.text.corpus import Origin, content_hash
 from runners.tasks.text.local_files import as_document, local_files
 from store.files.atomic import environment_problem, temporary_name
-
-TIMEOUT_S: Final = 5.0
-"""Timeout of the hub's answer about a dataset."""
 
 
 class HubText(Spec):
@@ -97,7 +95,7 @@ def _download(hub: HubText) -> None:
 
 
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
-    for number, row in enumerate(_open(hub, datasets), start=1):
+    for number, row in enumerate(islice(_open(hub, datasets), hub.documents), start=1):
         if hub.column not in row:
             has = f"{hub.described} has no {hub.column!r}, it has {', '.join(row)}"
             raise SpecError(f"a column holds the documents; {has}; name one")
@@ -105,43 +103,32 @@ def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
         if text is not None and (not isinstance(text, str) or text.strip()):
             as_document(text, f"{hub.described}, row {number}", f"hub.column {hub.column!r} holds texts")
             yield text
-        if number == hub.documents:
-            return
 
 
 def _open(hub: HubText, datasets: Any) -> Any:
-    offline = bool(datasets.config.HF_HUB_OFFLINE)
     if hub.folder and not hub.folder.is_dir():
         raise SpecError(f"there is no folder {hub.name}; give the name of a dataset, or a folder that holds one")
-    revision = hub.revision if hub.folder or offline else _commit(hub)
-    streaming = bool(hub.folder) or not offline  # the hub's own cache cannot be streamed
-    options = {"split": hub.split, "revision": revision, "streaming": streaming}
-    return datasets.load_dataset(str(hub.folder or hub.name), hub.config, **options)
-
-
-def _commit(hub: HubText) -> str:
-    """Find the dataset's commit first, because `datasets` tries a dead network for 23 s."""
-    library = require_package("huggingface_hub", by=hub.described, extra="datasets")
-    errors = require_package("huggingface_hub.errors", by=hub.described, extra="datasets")
-    try:
-        return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
+    if not hub.folder and Path(hub.name).exists():  # which `datasets` would read as if it were the hub's
         raise SpecError(
-            f"the hub has no {hub.described} of revision {hub.revision or 'newest'}; check hub.name"
-        ) from error
-    except Exception as error:  # one of the many classes of two HTTP libraries
-        raise _problem(hub, ConnectionError()) from error
+            f"hub.name {hub.name!r} is a dataset of the hub, and a file here, too; ./{hub.name} is the latter"
+        )
+    streaming = bool(hub.folder) or not datasets.config.HF_HUB_OFFLINE  # the hub's own cache cannot be streamed
+    options = {"split": hub.split, "revision": hub.revision, "streaming": streaming}
+    return datasets.load_dataset(hub.name, hub.config, **options)
 
 
 def _problem(hub: HubText, error: Exception) -> EnvironmentProblem | SpecError:
     if isinstance(error, OSError) and not isinstance(error, ConnectionError) and error.errno is not None:
         return environment_problem("write", hub.cached, error)
     package = type(error).__module__.partition(".")[0]
-    if isinstance(error, ConnectionError) or package in {"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"}:
+    lost = package in {"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"} and not isinstance(
+        error, ValueError
+    )
+    if isinstance(error, ConnectionError) or lost:
         return EnvironmentProblem(
             f"{hub.described} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where "
             f"it can be (all machines that share {_cache()} have it then), or give a local copy as `source`"
         )
     first = str(error).strip().partition("\n")[0] or type(error).__name__
-    mend = "correct its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
+    mend = "correct its files" if hub.folder else "check name, config, split, column and revision of hub"
     return SpecError(f"{hub.described} cannot be read: {first}; {mend}")
