@@ -67,8 +67,10 @@ class _Namespace(NamedTuple):
 
     def _is_wrapped(self, name: str, was: Any, now: Any) -> bool:
         """Return True for a wrapper that torch itself puts around a function of an optimiser when it is first used."""
-        file = getattr(getattr(now, "__code__", None), "co_filename", "")
-        if not self.full_name(name).startswith("torch.optim.") or not file.startswith(sys.modules["torch"].__path__[0]):
+        file, torch = getattr(getattr(now, "__code__", None), "co_filename", ""), sys.modules["torch"]
+        if not (isinstance(self.owner, type) and issubclass(self.owner, torch.optim.Optimizer)):
+            return False
+        if not file.startswith(torch.__path__[0]):
             return False
         bases = self.owner.__mro__[1:] if was is _ABSENT else ()
         before = next((vars(each)[name] for each in bases if name in vars(each)), was)

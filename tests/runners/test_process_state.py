@@ -1,5 +1,6 @@
 """A trial that changes its process changes no other trial: it is named in its record, and its process is replaced."""
 
+import inspect
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from real_spec import real_spec
 from slurm_node import end_of, send
 from torch.nn import functional
@@ -19,6 +21,7 @@ from grid.errors import EnvironmentProblem
 from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution import Local
 from runners.execution.run import RunOptions, run_campaign
+from runners.optimisers.muon import _OrthogonalMomentum
 from runners.provenance.code import spec_module_name
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.worker.assignment import Arguments, Assignment
@@ -270,6 +273,19 @@ def test_training_outside_workers_restores_the_process_and_tells(
         assert state.changes() == []
         act, said = planned.trial.operator.name, capfd.readouterr().err
         assert (CHANGES[act] in said) if act in CHANGES else said == ""
+
+
+def test_what_torch_wraps_around_an_optimiser_of_the_package_is_no_change(
+    state: ProcessState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch does so when the first one is made."""
+    step = inspect.unwrap(_OrthogonalMomentum.step)
+    assert not hasattr(step, "hooked")
+    monkeypatch.setattr(_OrthogonalMomentum, "step", step)
+    state.retake()
+    torch.optim.Optimizer.__init__(object.__new__(_OrthogonalMomentum), [torch.nn.Parameter(torch.zeros(2, 2))], {})
+    assert _OrthogonalMomentum.step is not step
+    assert state.changes() == []
 
 
 def test_trials_of_one_process_draw_the_same_random_numbers(tmp_path: Path) -> None:
