@@ -105,7 +105,7 @@ SPEC_FOLDERS: list[Path] = []
 def _find_imports_in(folder: Path) -> None:
     """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
     others, here = tuple(f"{each}/" for each in SPEC_FOLDERS), f"{folder}/"
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = str(getattr(module, "__file__", None))  # as text: there are thousands of modules
         if file.startswith(others) and not file.startswith(here) and SOURCE not in vars(module):
             top = folder / name.partition(".")[0]

@@ -119,7 +119,7 @@ class CoreFunctions:
 
     def _extend(self) -> None:
         self._loaded = len(sys.modules)
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():  # other threads import; a list of items is not made at once
             if name not in self._seen and (name in _MODULES or name.startswith(_PACKAGES)):
                 self._seen.add(name)
                 self._spaces += map(_look, (module, *_classes(module)))
@@ -127,13 +127,14 @@ class CoreFunctions:
 
 def _classes(module: ModuleType) -> list[type]:
     """Return the classes that a module defines and that can be changed, as those of C cannot."""
-    found = [value for value in vars(module).values() if isinstance(value, type)]
+    found = [value for value in vars(module).copy().values() if isinstance(value, type)]
     return [each for each in found if each.__module__ == module.__name__ and each.__flags__ & _HEAP_TYPE]
 
 
 def _look(owner: Any) -> _Namespace:
     now = vars(owner)
-    return _Namespace(owner, now, list(now), list(now.values()))
+    kept = now.copy()
+    return _Namespace(owner, now, list(kept), list(kept.values()))
 
 
 def _innermost(function: Any) -> Any:

@@ -1,5 +1,6 @@
 """A trial that changes its process changes no other trial: it is named in its record, and its process is replaced."""
 
+import gc
 import inspect
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -29,6 +31,7 @@ from runners.slurm.worker.record_file import WorkerRecordFile
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.supervisor import _Supervisor
 from runners.slurm.worker.task_environment import here
+from runners.training.core_functions import CoreFunctions
 from runners.training.loop import train
 from runners.training.process_state import ProcessState
 from runners.training.training_context import NullContext
@@ -273,6 +276,26 @@ def test_training_outside_workers_restores_the_process_and_tells(
         assert state.changes() == []
         act, said = planned.trial.operator.name, capfd.readouterr().err
         assert (CHANGES[act] in said) if act in CHANGES else said == ""
+
+
+def test_modules_that_other_threads_import_meanwhile_stop_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    functions = CoreFunctions()
+    before, threshold = len(sys.modules), gc.get_threshold()
+
+    def add(*_: object) -> None:
+        name = f"appearing_{len(sys.modules)}"
+        sys.modules[name] = ModuleType(name)
+
+    gc.callbacks.append(add)
+    gc.set_threshold(1)
+    try:
+        add()
+        assert functions.changed() == []
+    finally:
+        gc.callbacks.remove(add)
+        gc.set_threshold(*threshold)
+    assert len(sys.modules) > before + 1
 
 
 def test_what_torch_wraps_around_an_optimiser_of_the_package_is_no_change(
