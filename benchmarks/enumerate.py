@@ -2,7 +2,7 @@
 
 `in_dumps` is the time in that of `json.dumps` of the same trials as data, taken in the same process. Its target is 1.
 
-python benchmarks/enumerate.py [--repeat 3]
+python benchmarks/enumerate.py [--repeat 3] [--write FILE]
 
 Target: 100,000 full trials in 4 s and 300 MB on one core. Every pass runs in a process of its own, because the
 highest memory of a process never falls; what importing torch with the trial's class takes is told beside it.
@@ -16,7 +16,7 @@ import time
 from itertools import islice
 from typing import Any
 
-from measurement import machine, read_options, tell
+from measurement import Results, machine, read_options
 
 PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "operator.margin.amplification.per")
 CASES = ("enumerate", "trials", "every_operator_new", "header")
@@ -27,7 +27,7 @@ TARGET_MB = 300.0
 
 def main() -> None:
     options = read_options(__doc__, repeat=3)
-    tell(machine())
+    results = Results({**machine(), "threads": 1}, options.write)
     for case in CASES:
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             runs = pool.map(_measure, [case] * options.repeat, chunksize=1)
@@ -35,7 +35,7 @@ def main() -> None:
         rate = round(middle["trials"] / middle["seconds"])
         is_met = middle["seconds"] <= TARGET_S and middle["added_mb"] <= TARGET_MB
         target = f"{TARGET_S:g} s, {TARGET_MB:g} MB"
-        tell({"case": case, **middle, "trials_per_s": rate, "target": target, "met": is_met})
+        results.add({"case": case, **middle, "trials_per_s": rate, "target": target, "met": is_met})
 
 
 def _measure(case: str) -> dict[str, float]:

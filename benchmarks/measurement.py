@@ -57,11 +57,12 @@ def _version(name: str) -> str | None:
 
 
 def read_options(doc: str | None, **defaults: int | None) -> argparse.Namespace:
-    """Read whole numbers by name, and `--campaign`, from the command line."""
+    """Read whole numbers by name, `--campaign` and `--write` from the command line."""
     parser = argparse.ArgumentParser(description=doc)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--campaign", type=Path, default=None)
+    parser.add_argument("--write", type=Path)
     return parser.parse_args()
 
 
@@ -88,14 +89,24 @@ def took(action: Callable[[], object]) -> Took:
     return Took(time.perf_counter() - wall, sum(os.times()[:4]) - cpu)
 
 
-def report(name: str, runs: Sequence[Took], target_s: float | None = None) -> None:
+def tell(line: Mapping[str, object]) -> None:
+    """One JSON line, at once."""
+    print(json.dumps(line), flush=True)
+
+
+def report(
+    name: str,
+    runs: Sequence[Took],
+    target_s: float | None = None,
+    say: Callable[[Mapping[str, object]], None] = tell,
+) -> None:
     """One line; the target is met if the least of the times is within it."""
     wall, cpu = zip(*runs, strict=True)
     line = {"median_s": statistics.median(wall), "least_s": min(wall), "cpu_s": min(cpu)}
     said: dict[str, object] = {"name": name, **{key: round(value, 3) for key, value in line.items()}}
     if target_s is not None:
         said |= {"target_s": target_s, "met": min(wall) <= target_s}
-    tell({**said, "load": round(os.getloadavg()[0], 1)})
+    say({**said, "load": round(os.getloadavg()[0], 1)})
 
 
 def describe_error(error: Exception) -> str:
@@ -118,8 +129,3 @@ class Results:
             part = self._file.with_suffix(".part")
             part.write_text(json.dumps({**self._about, "rows": self._rows}, indent=1) + "\n", encoding="utf-8")
             part.replace(self._file)
-
-
-def tell(line: Mapping[str, object]) -> None:
-    """One JSON line, at once."""
-    print(json.dumps(line), flush=True)

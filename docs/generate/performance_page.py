@@ -228,6 +228,24 @@ def _write_packing(name: str, about: Row) -> str:
     )
 
 
+def _write_enumerate(name: str, about: Row) -> str:
+    row = next(row for row in about["rows"] if row["case"] == "enumerate")
+    return (
+        f"{_describe_machine(name, about)}; load {about['load']:.1f}.\n\n"
+        f"Enumerating {row['trials']:,} trials takes {row['cpu_s']:.1f} s of processor time, "
+        f"{row['in_dumps']:.2f} times that of `json.dumps` of them.\n"
+    )
+
+
+def _write_report(name: str, about: Row) -> str:
+    rows = {row["name"]: row for row in about["rows"]}
+    return (
+        f"{_describe_machine(name, about)}; load {about['load']:.1f}.\n\n"
+        f"The report of {about['cells']:,} cells of {about['seeds']} seeds takes {rows['report']['cpu_s']:.1f} s of "
+        f"processor time and has {rows['report_size']['bytes'] / 1e6:.1f} MB.\n"
+    )
+
+
 _WRITERS: Final = {
     "exactness": _write_exactness,
     "tiles": _write_tiles,
@@ -235,6 +253,8 @@ _WRITERS: Final = {
     "overhead": _write_overhead,
     "packing": _write_packing,
     "vectorised": _write_vectorised,
+    "enumerate": _write_enumerate,
+    "report": _write_report,
 }
 
 

@@ -158,6 +158,14 @@ def _of_definition(files: Files) -> list[float]:
     return found
 
 
+def _enumerated(files: Files) -> list[float]:
+    return [row["in_dumps"] for row in _rows(files, "enumerate-cpu") if row["case"] == "enumerate"]
+
+
+def _reported(files: Files) -> list[float]:
+    return [row["cpu_s"] for row in _rows(files, "report-cpu") if row["name"] == "report"]
+
+
 _BIG: Final = "training-h200-125m"
 _BOTH: Final = (256, 1024)
 
@@ -214,6 +222,11 @@ _TARGETS: Final[Mapping[str, Sequence[Target]]] = {
                _beside_one("overhead-cpu", "workers", 2, "trials_per_s"), least=True),
         Target("ms per trial beside training and evaluation", 50, _field("overhead-cpu", "overhead_ms_median")),
         Target("seconds of the same command on a finished grid", 3, _field("overhead-cpu", "rerun_s")),
+        Target("ms per trial that compare its process", 2, _field("overhead-cpu", "process_ms_median")),
+    ),
+    "Large grids, in processor time": (
+        Target("time of enumerating 100,000 trials / `json.dumps` of them", 1, _enumerated),
+        Target("seconds of the report of 6,000 cells", 20, _reported),
     ),
     "All machines, forward and backward": (
         Target("time of the path that is chosen / of the definition", 1, _of_definition),
