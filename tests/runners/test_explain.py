@@ -217,7 +217,7 @@ def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.C
 def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-    imports = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
+    imports = (root / "variants" / "stages" / "scores.py").read_text(encoding="utf-8").splitlines()
     guide_imports = "from variants import Limit, Operator, named_operator, softmax"
     lines = [guide_imports, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"
