@@ -16,7 +16,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
 
 # Places whose language is checked.
-PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \
+PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners store dashboards specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
 
 .PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs clean
@@ -64,8 +64,8 @@ check-cluster: $(INSTALLED)
 
 # After an edit of code that trains: equal bits to the parent commit, or the name of the version to raise.
 golden: $(INSTALLED)
-	PYTHONPATH=.:tests $(BIN)/python tests/golden_bits.py $(PARENT)
-	PYTHONPATH=.:tests $(BIN)/python tests/golden_trials.py
+	PYTHONPATH=src:tests $(BIN)/python tests/golden_bits.py $(PARENT)
+	PYTHONPATH=src:tests $(BIN)/python tests/golden_trials.py
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

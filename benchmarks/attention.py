@@ -35,16 +35,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.attempts.attempt import gpu_software
-from runners.provenance.environment import ask_gpus
-from runners.training.compilation import copy_function
-from runners.training.cost import peak_flops_per_s
-from variants import Heads, Operator
-from variants.model.seeding import generator
-from variants.operator import head_shape
-from variants.papers.catalogue import catalogue
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, Path as ExecutionPath, choose
+from ablate.runners.attempts.attempt import gpu_software
+from ablate.runners.provenance.environment import ask_gpus
+from ablate.runners.training.compilation import copy_function
+from ablate.runners.training.cost import peak_flops_per_s
+from ablate.variants import Heads, Operator
+from ablate.variants.model.seeding import generator
+from ablate.variants.operator import head_shape
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, Path as ExecutionPath, choose
 
 LONGEST_DEFINITION = 2048
 """Tokens up to which the definition is measured on a GPU; beyond, its maps take too much memory."""

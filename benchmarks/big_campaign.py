@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import synthetic
 
-from store.files.atomic import write_atomic
-from store.files.layout import Layout
-from store.files.shards import encode_shard, shard_prefix
+from ablate.store.files.atomic import write_atomic
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import encode_shard, shard_prefix
 
 SUBMISSION: Final[str] = synthetic.SUBMISSION
 SEEDS = 10

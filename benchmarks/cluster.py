@@ -26,7 +26,7 @@ from typing import Any
 
 from measurement import machine, tell
 
-from store.store import Store
+from ablate.store.store import Store
 
 HERE = Path(__file__).resolve().parent
 WATCHED_S = 70.0
@@ -90,8 +90,8 @@ def start(place: Path, *words: str, log: str = "calls.log") -> Iterator["subproc
     """Start `ablate` on the campaign in `place`; interrupt it in the end."""
     path = f"{place / 'bin'}:{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "ABLATE_CALLS": str(place / log), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", "-m", "runners", *words, "--campaign", str(place / "campaign")]
-    with subprocess.Popen(command, env={**environ, "PYTHONPATH": str(HERE.parent)}, cwd=place) as process:
+    command = [sys.executable, "-P", "-m", "ablate", *words, "--campaign", str(place / "campaign")]
+    with subprocess.Popen(command, env={**environ, "PYTHONPATH": str(HERE.parent / "src")}, cwd=place) as process:
         try:
             yield process
         finally:

@@ -21,8 +21,8 @@ from big_campaign import write_campaign
 from measurement import machine, read_options, report, tell, took
 from playwright.sync_api import Page, Response, sync_playwright
 
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
 
 PAGES = {
     "overview": ("overview", 2.0),

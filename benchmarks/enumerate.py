@@ -58,12 +58,12 @@ def _measure(case: str) -> dict[str, float]:
 
 def _grid(*, new_operators: bool) -> Any:
     """192 operators x 104 learning rates x 5 seeds, or 100,000 operators that have nothing in common, one seed."""
-    from grid import Grid, over
-    from runners.optimisers import Training
-    from runners.tasks import LinearFunctions
-    from runners.trial import Trial
-    from variants import gpt2, granularities
-    from variants.papers.principled import principled
+    from ablate.grid import Grid, over
+    from ablate.runners.optimisers import Training
+    from ablate.runners.tasks import LinearFunctions
+    from ablate.runners.trial import Trial
+    from ablate.variants import gpt2, granularities
+    from ablate.variants.papers.principled import principled
 
     base = Trial(
         task=LinearFunctions(),

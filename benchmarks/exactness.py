@@ -23,14 +23,14 @@ from attention import describe
 from measurement import Results, describe_error, make_parser
 from torch import Tensor
 
-from variants import Heads, Operator, causal
-from variants.attend import prepare
-from variants.laws.inputs import InputFit, Inputs, fit, random_inputs
-from variants.laws.precision import EveryStepRounded
-from variants.papers.catalogue import catalogue
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, Path as ExecutionPath
-from variants.stages.positions import NoPositions
+from ablate.variants import Heads, Operator, causal
+from ablate.variants.attend import prepare
+from ablate.variants.laws.inputs import InputFit, Inputs, fit, random_inputs
+from ablate.variants.laws.precision import EveryStepRounded
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, Path as ExecutionPath
+from ablate.variants.stages.positions import NoPositions
 
 LENGTH = 257
 DTYPES = ("float32", "bfloat16", "float16")

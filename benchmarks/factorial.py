@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from measurement import read_options, report, took
 
-from store.statistics import factorial
+from ablate.store.statistics import factorial
 
 AXES = {name: [f"{name}{level}" for level in range(levels)] for name, levels in zip("abcd", (4, 4, 4, 3), strict=True)}
 

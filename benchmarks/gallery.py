@@ -14,19 +14,19 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
-from dashboards.data.user_errors import catch_user_error
-from dashboards.html.blocks import FigureBlock, key_legend, picture
-from dashboards.html.document import document
-from dashboards.html.markup import tag
-from dashboards.papers.item import Drawn, Item
-from dashboards.papers.items import ITEMS
-from dashboards.papers.reading import split_cells
-from dashboards.theme.styles import REST, Style
-from grid import Grid
-from grid.errors import AblateError, NotFoundError, SpecError
-from runners.cli.resolve import load_paper
-from store import Store
+from ablate.dashboards.data.grid_context import GridContext, campaign_styles, grid_context
+from ablate.dashboards.data.user_errors import catch_user_error
+from ablate.dashboards.html.blocks import FigureBlock, key_legend, picture
+from ablate.dashboards.html.document import document
+from ablate.dashboards.html.markup import tag
+from ablate.dashboards.papers.item import Drawn, Item
+from ablate.dashboards.papers.items import ITEMS
+from ablate.dashboards.papers.reading import split_cells
+from ablate.dashboards.theme.styles import REST, Style
+from ablate.grid import Grid
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.runners.cli.resolve import load_paper
+from ablate.store import Store
 
 OUT: Final = Path(__file__).parent.parent / "docs" / "gallery"
 CHROMIUM: Final = "/usr/bin/chromium"

@@ -80,7 +80,7 @@ class Runner(NamedTuple):
         words += [] if write is None else ["--write", str(write)]
         output = subprocess.DEVNULL if write is None else None
         others = os.environ.get("PYTHONPATH", "")
-        environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}:{others}".rstrip(":")}
+        environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}/src:{others}".rstrip(":")}
         process = subprocess.Popen(words, env=environment, stdout=output, stderr=output, start_new_session=True)
         try:
             return process.wait(seconds)

@@ -13,16 +13,16 @@ import duckdb
 from big_campaign import curves, write_campaign, write_rows
 from measurement import Took, machine, read_options, report, tell, took
 
-from grid.key import content_key
-from store.database.connection import open_live
-from store.files.layout import Layout
-from store.ingest.content_hash import content_hash
-from store.ingest.database_snapshot import publish
-from store.ingest.ingest import ingest
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingest_shards import ShardIngest
-from store.ingest.rebuild import rebuild
+from ablate.grid.key import content_key
+from ablate.store.database.connection import open_live
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.content_hash import content_hash
+from ablate.store.ingest.database_snapshot import publish
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.ingest.ingest_shards import ShardIngest
+from ablate.store.ingest.rebuild import rebuild
 
 
 def main() -> None:

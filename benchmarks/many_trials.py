@@ -19,12 +19,12 @@ from pathlib import Path
 from big_campaign import SUBMISSION, join, judged, write_attempt, write_plan, write_rows
 from measurement import machine, read_options, report, tell, took
 
-from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from runners.slurm.worker_records import cancelled_path
-from store.files.change_tracker import SETTLED_S
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
-from store.store import Store
+from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from ablate.runners.slurm.worker_records import cancelled_path
+from ablate.store.files.change_tracker import SETTLED_S
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.store import Store
 
 WORKERS = 100
 ENVIRONMENT = {**os.environ, "PATH": "/nowhere"}

@@ -22,12 +22,12 @@ import itertools
 
 from measurement import Results, machine, make_parser
 
-from grid import Grid, Measure
-from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
-from runners.execution import Local
-from runners.training.process_state import ProcessState
-from store.store import Store
-from variants import gpt2, ssa
+from ablate.grid import Grid, Measure
+from ablate.runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
+from ablate.runners.execution import Local
+from ablate.runners.training.process_state import ProcessState
+from ablate.store.store import Store
+from ablate.variants import gpt2, ssa
 
 
 def grid(trials: int) -> Grid:
@@ -90,7 +90,7 @@ def rerun(trials: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "spec.py"
         spec.write_text(SPEC.format(here=str(Path(__file__).parent), trials=trials))
-        command = [sys.executable, "-m", "runners", "run", str(spec), "--campaign", f"{folder}/c", "--workers", "2"]
+        command = [sys.executable, "-m", "ablate", "run", str(spec), "--campaign", f"{folder}/c", "--workers", "2"]
         took = []
         for _ in range(4):
             began = time.perf_counter()

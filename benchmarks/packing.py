@@ -18,10 +18,10 @@ from attention import describe, read_clock
 from measurement import Results, make_parser
 from training import trial_of
 
-from runners.training.loop import _TrainingRun
-from runners.training.process_group import RankPlace, World
-from runners.training.training_context import NullContext
-from variants import softmax
+from ablate.runners.training.loop import _TrainingRun
+from ablate.runners.training.process_group import RankPlace, World
+from ablate.runners.training.training_context import NullContext
+from ablate.variants import softmax
 
 WARM_UP = 20
 """Steps that are not counted."""

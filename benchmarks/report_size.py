@@ -13,9 +13,9 @@ from pathlib import Path
 from big_campaign import SEEDS, write_campaign
 from measurement import Results, machine, read_options, report, took
 
-from dashboards import write_report
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
+from ablate.dashboards import write_report
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
 
 MOST_BYTES = 10_000_000
 TARGET_S = 20.0

@@ -3,7 +3,8 @@
 python benchmarks/skewed_noise.py [--grids 20000]
 
 A run is k (exp(z) - exp(1/2)) with a standard normal z: mean zero, and k is 1 in the baseline and `spread` in every
-variant. Judged on the linear scale with ROPE 0 at alpha 0.05, as `store.statistics.compare` does. The seed is fixed.
+variant. Judged on the linear scale with ROPE 0 at alpha 0.05, as `ablate.store.statistics.compare` does. The seed is
+fixed.
 """
 
 import json
@@ -12,7 +13,7 @@ import math
 import numpy as np
 from measurement import read_options
 
-from store.statistics import judge, summarise
+from ablate.store.statistics import judge, summarise
 
 TABLE = [(4.0, seeds, comparisons) for comparisons in (1, 5, 50) for seeds in (5, 8)] + [(2.0, 8, 20)]
 

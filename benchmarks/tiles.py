@@ -1,4 +1,4 @@
-"""Time the Triton kernels on a GPU with many tile sizes, to choose those of `variants.paths.triton_ops.TILES`.
+"""Time the Triton kernels on a GPU with many tile sizes, to choose those of `ablate.variants.paths.triton_ops.TILES`.
 
 python benchmarks/tiles.py [--processes 12] [--write FILE]
 
@@ -20,7 +20,7 @@ import torch
 from attention import describe, seconds_on_gpu
 from measurement import Results, describe_error, make_parser
 
-from variants.paths.triton_ops import TILES, Tile, Tiles, score_attention, score_attention_backward
+from ablate.variants.paths.triton_ops import TILES, Tile, Tiles, score_attention, score_attention_backward
 
 BATCH, HEADS, LENGTH = 4, 16, 4096
 ROUNDS = 9

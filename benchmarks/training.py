@@ -19,20 +19,20 @@ import torch
 from attention import OPERATORS, describe, forget_graphs, read_clock
 from measurement import Results, describe_error, make_parser
 
-from runners import Execution, Grammar, Induction, Task, Training, Trial
-from runners.optimisers import AdamW
-from runners.tasks.task import Batch
-from runners.training import compilation
-from runners.training.cost import flops, peak_flops_per_s
-from runners.training.flops import Shape
-from runners.training.loop import _TrainingRun
-from runners.training.process_group import RankPlace, World
-from runners.training.training_context import NullContext
-from runners.trial import build_model
-from variants import Backbone, Operator, gpt2
-from variants.model.named_backbones import gpt2_small, sink_60m
-from variants.papers.catalogue import catalogue
-from variants.paths.choose import PathName
+from ablate.runners import Execution, Grammar, Induction, Task, Training, Trial
+from ablate.runners.optimisers import AdamW
+from ablate.runners.tasks.task import Batch
+from ablate.runners.training import compilation
+from ablate.runners.training.cost import flops, peak_flops_per_s
+from ablate.runners.training.flops import Shape
+from ablate.runners.training.loop import _TrainingRun
+from ablate.runners.training.process_group import RankPlace, World
+from ablate.runners.training.training_context import NullContext
+from ablate.runners.trial import build_model
+from ablate.variants import Backbone, Operator, gpt2
+from ablate.variants.model.named_backbones import gpt2_small, sink_60m
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.paths.choose import PathName
 
 TURN = 10
 """Steps that one side takes before the other does."""

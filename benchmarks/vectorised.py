@@ -17,9 +17,9 @@ from measurement import Results, make_parser
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.trial import build_model
-from variants import gpt2, softmax
+from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
+from ablate.runners.trial import build_model
+from ablate.variants import gpt2, softmax
 
 SEEDS, BATCH, TOKENS, TURNS = 8, 64, 21, 30
 

@@ -1,6 +1,6 @@
 """Looking at results: one HTML report of a campaign, and in a notebook a function per figure."""
 
-from dashboards.notebook import (
+from ablate.dashboards.notebook import (
     change_by,
     dashboard_figure,
     differences,
@@ -12,7 +12,7 @@ from dashboards.notebook import (
     progress,
     training_curves,
 )
-from dashboards.report.report import report, write_report
+from ablate.dashboards.report.report import report, write_report
 
 __all__ = [
     "change_by",

@@ -1,7 +1,7 @@
 """The figures of the report, one function each, for a notebook: a campaign in, a plotly figure out.
 
-    from dashboards import differences
-    from store import Campaign
+    from ablate.dashboards import differences
+    from ablate.store import Campaign
 
     differences(Campaign("campaigns/quickstart"))
 
@@ -13,15 +13,15 @@ from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
-from dashboards.data.formatting import point
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
-from dashboards.data.user_errors import Unknown
-from dashboards.figures import forest, probe_curves, shift, training
-from dashboards.figures.canvas import standalone
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from store import Campaign
-from store.analysis.verdicts import GridMeasure, measure_of
-from store.campaign import only
+from ablate.dashboards.data.formatting import point
+from ablate.dashboards.data.grid_context import GridContext, campaign_styles, grid_context
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.figures import forest, probe_curves, shift, training
+from ablate.dashboards.figures.canvas import standalone
+from ablate.dashboards.figures.lines import Drawing, draw_lines, of_cells
+from ablate.store import Campaign
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.campaign import only
 
 
 def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -116,7 +116,7 @@ def dashboard_figure(campaign: Campaign, address: str) -> go.Figure:
 
     Raises NotFoundError for an unknown page, part or state, and for a part without a figure; else as `Campaign`.
     """
-    from dashboards.app.downloads import figure_at  # here: dash takes a third of a second to import
+    from ablate.dashboards.app.downloads import figure_at  # here: dash takes a third of a second to import
 
     return figure_at(campaign, address)
 

@@ -5,7 +5,7 @@
 A `Spec` is a frozen value with a content key, a `Choice` a family of specs told apart by `kind`. A `Grid` changes a
 base trial along axes; `grid.trials()` yields its trials in execution order. Errors are `SpecError`.
 
-Names are imported at first use, so that `grid.errors` alone does not load pydantic.
+Names are imported at first use, so that `ablate.grid.errors` alone does not load pydantic.
 """
 
 import lazy_loader

@@ -6,11 +6,11 @@ from functools import cached_property
 from itertools import chain
 from typing import final
 
-from grid.errors import SpecError
-from grid.key import canonical_json
-from grid.names import label_of, require_name
-from grid.path import Predicate, steps
-from grid.values import MOST_LABEL, require_text, unbox
+from ablate.grid.errors import SpecError
+from ablate.grid.key import canonical_json
+from ablate.grid.names import label_of, require_name
+from ablate.grid.path import Predicate, steps
+from ablate.grid.values import MOST_LABEL, require_text, unbox
 
 Scalar = str | int | float | bool | None
 """A value of an axis in a table: a JSON scalar."""

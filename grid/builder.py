@@ -12,11 +12,11 @@ from typing import Any, Final, final
 
 from pydantic import TypeAdapter, ValidationError
 
-from grid.axis import Axis
-from grid.errors import SpecError
-from grid.path import require_spec, steps
-from grid.spec import Spec, rebuilt
-from grid.validation import spec_error
+from ablate.grid.axis import Axis
+from ablate.grid.errors import SpecError
+from ablate.grid.path import require_spec, steps
+from ablate.grid.spec import Spec, rebuilt
+from ablate.grid.validation import spec_error
 
 NOT_APPLICABLE: Final = -1
 """Stands for the index of a value if the axis does not apply."""

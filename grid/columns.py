@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from grid.axis import Axis, Bundle, Scalar
-from grid.builder import NOT_APPLICABLE
-from grid.errors import SpecError
-from grid.names import axis_names
-from grid.part import Part
-from grid.spec import Spec
+from ablate.grid.axis import Axis, Bundle, Scalar
+from ablate.grid.builder import NOT_APPLICABLE
+from ablate.grid.errors import SpecError
+from ablate.grid.names import axis_names
+from ablate.grid.part import Part
+from ablate.grid.spec import Spec
 
 BETWEEN = " · "
 

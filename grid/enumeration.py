@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, final
 
-from grid.builder import NOT_APPLICABLE
-from grid.columns import Columns
-from grid.errors import SpecError
-from grid.part import Address, Part, Picks
-from grid.spec import Spec, cell_key
+from ablate.grid.builder import NOT_APPLICABLE
+from ablate.grid.columns import Columns
+from ablate.grid.errors import SpecError
+from ablate.grid.part import Address, Part, Picks
+from ablate.grid.spec import Spec, cell_key
 
 
 class CellPosition(NamedTuple):

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
-from grid.axis import Dimension, Scalar
-from grid.columns import Columns
-from grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
-from grid.errors import SpecError
-from grid.measure import Measure
-from grid.names import require_slug, some
-from grid.part import Part
-from grid.rule import CellRule
-from grid.spec import Spec
-from grid.suggestions import suggest_name
-from grid.values import MOST_LABEL, require_text, require_whole
+from ablate.grid.axis import Dimension, Scalar
+from ablate.grid.columns import Columns
+from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
+from ablate.grid.errors import SpecError
+from ablate.grid.measure import Measure
+from ablate.grid.names import require_slug, some
+from ablate.grid.part import Part
+from ablate.grid.rule import CellRule
+from ablate.grid.spec import Spec
+from ablate.grid.suggestions import suggest_name
+from ablate.grid.values import MOST_LABEL, require_text, require_whole
 
 HEADER_SCHEMA = 1
 
@@ -92,7 +92,7 @@ class Grid:
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
-    """Changes from the command line, already made; see `grid.overrides`."""
+    """Changes from the command line, already made; see `ablate.grid.overrides`."""
     of: str | None = None
     """Name of the grid in the spec file, if changes of its base made this one."""
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from grid.errors import SpecError
+from ablate.grid.errors import SpecError
 
 SPEC_SCHEMA = 1
 """Increased only if the meaning of stored specs changes; every key then changes."""

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grid.frozen import FROZEN, FrozenDict
-from grid.spec import Label, Name, Spec
+from ablate.grid.frozen import FROZEN, FrozenDict
+from ablate.grid.spec import Label, Name, Spec
 
 
 class Measure(Spec):

@@ -4,9 +4,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from grid.errors import SpecError
-from grid.key import canonical_json
-from grid.values import MOST_NAME, show, text_fault
+from ablate.grid.errors import SpecError
+from ablate.grid.key import canonical_json
+from ablate.grid.values import MOST_NAME, show, text_fault
 
 _VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "values"})
 """Fields that are ambiguous without the field before them."""

@@ -12,16 +12,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from grid.axis import Axis
-from grid.builder import Builder
-from grid.errors import SpecError
-from grid.grid import Grid
-from grid.key import canonical_json
-from grid.names import label_of
-from grid.part import Part
-from grid.path import steps
-from grid.spec import Spec, field_names, not_a_field
-from grid.suggestions import suggest_name
+from ablate.grid.axis import Axis
+from ablate.grid.builder import Builder
+from ablate.grid.errors import SpecError
+from ablate.grid.grid import Grid
+from ablate.grid.key import canonical_json
+from ablate.grid.names import label_of
+from ablate.grid.part import Part
+from ablate.grid.path import steps
+from ablate.grid.spec import Spec, field_names, not_a_field
+from ablate.grid.suggestions import suggest_name
 
 SEEDS = "seeds"
 

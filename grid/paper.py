@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
 
-from grid.docstrings import docstring
-from grid.errors import NotFoundError, SpecError
-from grid.suggestions import suggest_name
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
-    from grid.grid import Grid
+    from ablate.grid.grid import Grid
 
 PaperScale = Literal["paper", "gpu", "cpu"]
 SCALES: Final[Sequence[PaperScale]] = ("paper", "gpu", "cpu")

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from typing import final
 
-from grid.axis import Dimension
-from grid.builder import NOT_APPLICABLE, Builder
-from grid.errors import SpecError
-from grid.path import require_spec, value_at
-from grid.rule import CellRule, verdict
-from grid.spec import Spec
+from ablate.grid.axis import Dimension
+from ablate.grid.builder import NOT_APPLICABLE, Builder
+from ablate.grid.errors import SpecError
+from ablate.grid.path import require_spec, value_at
+from ablate.grid.rule import CellRule, verdict
+from ablate.grid.spec import Spec
 
 Address = tuple[int, ...]
 """One choice per dimension, those without a condition first."""

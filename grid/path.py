@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from grid.errors import SpecError
-from grid.spec import Spec, field_names, not_a_field
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Spec, field_names, not_a_field
 
 Predicate = Callable[..., bool]
 """A condition on a trial; its argument is the trial's own class."""

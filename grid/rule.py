@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from grid.errors import SpecError
-from grid.path import Predicate
-from grid.spec import Spec
+from ablate.grid.errors import SpecError
+from ablate.grid.path import Predicate
+from ablate.grid.spec import Spec
 
 
 @final

@@ -21,12 +21,12 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from grid.errors import SpecError
-from grid.frozen import FROZEN
-from grid.key import canonical_json, content_key
-from grid.suggestions import SYNONYMS, suggest_name
-from grid.validation import refuse_text, spec_error
-from grid.values import MOST_LABEL, MOST_NAME, show, text_fault
+from ablate.grid.errors import SpecError
+from ablate.grid.frozen import FROZEN
+from ablate.grid.key import canonical_json, content_key
+from ablate.grid.suggestions import SYNONYMS, suggest_name
+from ablate.grid.validation import refuse_text, spec_error
+from ablate.grid.values import MOST_LABEL, MOST_NAME, show, text_fault
 
 
 class OutsideKey:

@@ -7,9 +7,9 @@ from typing import Any, cast
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, PydanticKnownError, core_schema
 
-from grid.errors import SpecError
-from grid.suggestions import MAKERS, nearest
-from grid.values import END, show
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import MAKERS, nearest
+from ablate.grid.values import END, show
 
 
 def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecError:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from reprlib import Repr
 from typing import Any, Final
 
-from grid.errors import SpecError
+from ablate.grid.errors import SpecError
 
 MOST_NAME: Final = 150
 """Characters of a name. A file of this name has an ending of up to 99 bytes while it is written, and 255 in all."""

@@ -17,8 +17,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grid.errors import StoreError
-from store.files.atomic import (
+from ablate.grid.errors import StoreError
+from ablate.store.files.atomic import (
     OF_THE_DISK,
     disk_errors,
     environment_problem,
@@ -27,8 +27,8 @@ from store.files.atomic import (
     retry_io,
     write_atomic,
 )
-from store.files.layout import Layout
-from store.files.trial_status import TrialState
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState
 
 CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""

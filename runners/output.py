@@ -13,10 +13,10 @@ from textwrap import wrap
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from grid.durations import format_duration
-from grid.names import shorten
-from runners.result_stream import results
-from store.export.plain import escape_control, plain
+from ablate.grid.durations import format_duration
+from ablate.grid.names import shorten
+from ablate.runners.result_stream import results
+from ablate.store.export.plain import escape_control, plain
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +102,7 @@ def write_frame(
     if as_json:
         write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
-        from store.export.formats import csv_text
+        from ablate.store.export.formats import csv_text
 
         results().write(csv_text(frame))
     else:

@@ -1,9 +1,9 @@
 """For `ablate repro`: trains one trial of a manifest in this process, with the code of its snapshot.
 
-`python -P -m runners.rerun REQUEST`, with a JSON object:
+`python -P -m ablate.runners.rerun REQUEST`, with a JSON object:
 
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
-    trial, train        import references as in `runners.attempts.worker.WorkerEntry`
+    trial, train        import references as in `ablate.runners.attempts.worker_entry.WorkerEntry`
     files               spec files to load
     tree                directory that the project must be imported from; null: any
 
@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grid.errors import AblateError, EnvironmentProblem
-from runners.attempts.worker import Listener, Worker, WorkerEntry, WorkOrder
-from runners.output import say
-from runners.provenance.origin import PROJECT
+from ablate.grid.errors import AblateError, EnvironmentProblem
+from ablate.runners.attempts.worker import Listener, Worker, WorkOrder
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.output import say
+from ablate.runners.provenance.origin import PACKAGE
 
 
 class _Silent(Listener):
@@ -34,8 +35,8 @@ def rerun(request: Mapping[str, Any]) -> None:
         SpecError: a spec file or the entry cannot be loaded.
     """
     tree = request["tree"]
-    if tree is not None and not PROJECT.is_relative_to(Path(tree).resolve()):
-        raise EnvironmentProblem(f"{PROJECT} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
+    if tree is not None and not PACKAGE.resolve().is_relative_to(Path(tree).resolve()):
+        raise EnvironmentProblem(f"{PACKAGE} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
     entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
     job = WorkOrder(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO, TypeVar, cast, final
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from grid.durations import read_duration
-from grid.spec import OutsideKey, Spec
-from runners.evaluations import Evaluation
-from runners.optimisers import Training
-from runners.probes import (
+from ablate.grid.durations import read_duration
+from ablate.grid.spec import OutsideKey, Spec
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.optimisers import Training
+from ablate.runners.probes import (
     AttentionEntropy,
     FirstToken,
     GradientNorms,
@@ -20,12 +20,12 @@ from runners.probes import (
     SinkShare,
     WeightSums,
 )
-from runners.tasks import Task
-from runners.tasks.model_fit import require_model_fits, require_operator_fits
-from runners.tasks.task import row_words
-from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
-from variants.model.shapes import shapes_only
-from variants.paths.choose import PathName, devices_of
+from ablate.runners.tasks import Task
+from ablate.runners.tasks.model_fit import require_model_fits, require_operator_fits
+from ablate.runners.tasks.task import row_words
+from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.paths.choose import PathName, devices_of
 
 
 class Execution(Spec):

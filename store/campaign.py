@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, final
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from grid.measure import Measure
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.files.layout import Layout
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.grid.measure import Measure
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.files.layout import Layout
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.external_runs.logged_run import Run
-    from store.store import Store
+    from ablate.store.external_runs.logged_run import Run
+    from ablate.store.store import Store
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
 _COUNTS = ("planned", "ok", "failed", "running", "pending")
@@ -74,8 +74,8 @@ class Campaign:
 
     @property
     def store(self) -> "Store":
-        """The open database; the functions of `store.analysis` take it."""
-        from store.store import Store
+        """The open database; the functions of `ablate.store.analysis` take it."""
+        from ablate.store.store import Store
 
         if any(run.ended for run in self._running):  # runs logged through this object are among its results
             self._running = [run for run in self._running if not run.ended]
@@ -105,7 +105,7 @@ class Campaign:
         Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis that
         is called operator takes the place of that column.
         """
-        from store.export.tables import trials
+        from ablate.store.export.tables import trials
 
         return trials(self.store, self.grid_named(grid))
 
@@ -124,7 +124,7 @@ class Campaign:
 
         Columns: label, seed, step (the last), one per coordinate of the points, value, items, se_items, and keys.
         """
-        from store.analysis.verdicts import measure_of
+        from ablate.store.analysis.verdicts import measure_of
 
         chosen = self.grid_named(grid)
         wanted = measure_of(self.store, chosen, None).name if name is None else name
@@ -136,7 +136,7 @@ class Campaign:
 
         Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
-        from store.export.tables import probes
+        from ablate.store.export.tables import probes
 
         return probes(self.store, self._grid_with("probe", name, grid), name)
 
@@ -152,7 +152,7 @@ class Campaign:
         name, a Measure, or single fields such as `{"point": {"sigma_f": 5}}`. One row per other cell: label, verdict,
         percent, p_holm, reason, pairs, value, baseline_value, and what else docs/statistics.md explains.
         """
-        from store.analysis.verdicts import verdicts
+        from ablate.store.analysis.verdicts import verdicts
 
         found = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
         return _led_by(found, *_VERDICT)
@@ -161,7 +161,7 @@ class Campaign:
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
         """Return what each level of each axis does, against that of the baseline; docs/factorial.md has the columns."""
-        from store.analysis.effects import effects
+        from ablate.store.analysis.effects import effects
 
         return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects
 
@@ -193,8 +193,8 @@ class Campaign:
         """
         from pydantic import ValidationError
 
-        from grid.validation import spec_error
-        from store.external_runs.logged_plans import judge
+        from ablate.grid.validation import spec_error
+        from ablate.store.external_runs.logged_plans import judge
 
         try:
             checked = Measure.model_validate(dict(measure)) if isinstance(measure, Mapping) else measure
@@ -221,8 +221,8 @@ class Campaign:
         each. `steps` is how many there will be, for displays. Raises SpecError: one of these has no meaning, the label
         has another config, or a live process logs the run.
         """
-        from store.external_runs.logged_plans import require_logged, trial_line
-        from store.external_runs.logged_run import start_run
+        from ablate.store.external_runs.logged_plans import require_logged, trial_line
+        from ablate.store.external_runs.logged_run import start_run
 
         layout = Layout(self.root)
         require_logged(layout, grid)
@@ -240,8 +240,8 @@ class Campaign:
 
         If this object has a `code`, a run that another version of the code finished does not count.
         """
-        from store.external_runs.logged_plans import trial_line
-        from store.files.trial_status import trial_state
+        from ablate.store.external_runs.logged_plans import trial_line
+        from ablate.store.files.trial_status import trial_state
 
         line = trial_line("any", label, seed, {} if config is None else config, {})
         done = trial_state(Layout(self.root), line["trial"]).result

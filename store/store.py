@@ -12,10 +12,10 @@ from typing import Any, Self, final
 import duckdb
 import polars as pl
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
-from grid.suggestions import suggest_name
-from store.database import queries, quoting
-from store.database.connection import (
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.database import queries, quoting
+from ablate.store.database.connection import (
     DatabaseHeld,
     engine_errors,
     open_live,
@@ -23,15 +23,15 @@ from store.database.connection import (
     translate_error,
     with_suggestion,
 )
-from store.database.grid_views import column_name
-from store.database.query_log import note
-from store.database.readonly import check_dates, check_reads, check_types, locked_connection
-from store.files.layout import STORE_SCHEMA, Layout
-from store.files.plans import require_version
-from store.ingest.content_hash import content_hash
-from store.ingest.database_snapshot import publish
-from store.ingest.ingest import ingest
-from store.ingest.ingest_lock import ingest_lock
+from ablate.store.database.grid_views import column_name
+from ablate.store.database.query_log import note
+from ablate.store.database.readonly import check_dates, check_reads, check_types, locked_connection
+from ablate.store.files.layout import STORE_SCHEMA, Layout
+from ablate.store.files.plans import require_version
+from ablate.store.ingest.content_hash import content_hash
+from ablate.store.ingest.database_snapshot import publish
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_lock import ingest_lock
 
 _NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "([^"]+)"')
 _LOG = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """Trials whose batch is computed in parts, and how far apart two runs of one may be."""
 
-from runners.optimisers import AdamW, Training
-from runners.trial import Execution, Trial
-from variants import Operator, catalogue, gpt2, softmax, ssa
+from ablate.runners.optimisers import AdamW, Training
+from ablate.runners.trial import Execution, Trial
+from ablate.variants import Operator, catalogue, gpt2, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), catalogue()["affine_scaled"].make()]
 

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from runners.attempts.claims import Claim, claim
-from runners.attempts.leases import Leases
-from store.files.layout import Layout
+from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.leases import Leases
+from ablate.store.files.layout import Layout
 
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
 

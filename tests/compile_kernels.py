@@ -1,8 +1,8 @@
 """Compile the Triton kernels for an H100 without a GPU; print registers, stack and shared memory of each as JSON.
 
-PYTHONPATH=. python tests/compile_kernels.py > tests/variants/h100_kernels.json     cases that need most registers
-PYTHONPATH=. python tests/compile_kernels.py NUMBER                                 one of these
-PYTHONPATH=. python tests/compile_kernels.py --all                                  every switch, which takes an hour
+PYTHONPATH=src python tests/compile_kernels.py > tests/variants/h100_kernels.json     cases that need most registers
+PYTHONPATH=src python tests/compile_kernels.py NUMBER                                 one of these
+PYTHONPATH=src python tests/compile_kernels.py --all                                  every switch, which takes an hour
 """
 
 import hashlib
@@ -23,9 +23,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from variants.paths.triton_backward import backward_keys, backward_queries
-from variants.paths.triton_kernels import forward
-from variants.paths.triton_ops import Tile, find_tiles
+from ablate.variants.paths.triton_backward import backward_keys, backward_queries
+from ablate.variants.paths.triton_kernels import forward
+from ablate.variants.paths.triton_ops import Tile, find_tiles
 
 KERNELS = {"forward": forward, "queries": backward_queries, "keys": backward_keys}
 SINGLE = "*fp32"

@@ -11,8 +11,8 @@ import torch
 from definitions import forgotten
 from hypothesis import settings
 
-import variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
-from runners import output
+import ablate.variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
+from ablate.runners import output
 
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")

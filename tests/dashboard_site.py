@@ -8,11 +8,11 @@ from pathlib import Path
 
 from werkzeug.serving import make_server
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.pages import PAGES
-from dashboards.app.query_runner import QueryAnswer
-from dashboards.app.server import HERE, make_app, refuse_strangers
-from store import Store
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.query_runner import QueryAnswer
+from ablate.dashboards.app.server import HERE, make_app, refuse_strangers
+from ablate.store import Store
 
 
 class Site:

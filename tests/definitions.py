@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from variants.papers import catalogue
-from variants.stages.stage import Stage
+from ablate.variants.papers import catalogue
+from ablate.variants.stages.stage import Stage
 
 
 def _families(cls: type = Stage) -> Iterator[type]:

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-import runners.training.loop
-from runners.tasks import Batch
-from runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from runners.trial import Trial, build_model
-from variants import Transformer
+import ablate.runners.training.loop
+from ablate.runners.tasks import Batch
+from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.runners.trial import Trial, build_model
+from ablate.variants import Transformer
 
 
 def in_double(patch: pytest.MonkeyPatch) -> None:
     """Models of linear functions are trained and judged in float64, on the same data."""
-    patch.setattr(runners.training.loop, "build_model", _build)
+    patch.setattr(ablate.runners.training.loop, "build_model", _build)
     patch.setattr(LinearFunctionsData, "batch", _double(LinearFunctionsData.batch))
 
 

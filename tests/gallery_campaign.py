@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from dashboards.papers.derived_metrics import list_needed_names
-from grid.key import canonical_json, content_key
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.published.tables import PublishedCell, cells, operators
+from ablate.dashboards.papers.derived_metrics import list_needed_names
+from ablate.grid.key import canonical_json, content_key
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.published.tables import PublishedCell, cells, operators
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))

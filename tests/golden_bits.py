@@ -1,9 +1,9 @@
 """Trains small trials with this tree and with its parent commit, and names the version to raise if a bit differs.
 
-`PYTHONPATH=.:tests python tests/golden_bits.py [REVISION]` trains every trial of `golden_trials` in float32 on the path
-that is chosen on the CPU. Operators are trained on short and long sequences on every path of the CPU, too, and of the
-GPU where there is one; path "triton" is compared only there. The parent is HEAD if the work tree was edited since, else
-the commit before. Bits are compared on one machine only: on another one, they differ by rounding.
+`PYTHONPATH=src:tests python tests/golden_bits.py [REVISION]` trains every trial of `golden_trials` in float32 on the
+path that is chosen on the CPU. Operators are trained on short and long sequences on every path of the CPU, too, and of
+the GPU where there is one; path "triton" is compared only there. The parent is HEAD if the work tree was edited since,
+else the commit before. Bits are compared on one machine only: on another one, they differ by rounding.
 """
 
 import json
@@ -20,12 +20,12 @@ from typing import NamedTuple
 import torch
 from golden_trials import ROOT, trials
 
-from grid.errors import SpecError
-from runners import LinearFunctions
-from runners.trial import Trial
-from store.files.code_versions import differing, of_paths
-from variants import gpt2
-from variants.paths.choose import PATHS, devices_of
+from ablate.grid.errors import SpecError
+from ablate.runners import LinearFunctions
+from ablate.runners.trial import Trial
+from ablate.store.files.code_versions import differing, of_paths
+from ablate.variants import gpt2
+from ablate.variants.paths.choose import PATHS, devices_of
 
 STEPS = 2
 LONG = 80
@@ -60,7 +60,9 @@ class Ran(NamedTuple):
 
 def train_with(tree: Path, lines: str) -> dict[str, Ran]:
     """Train trials with the code of `tree`."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{Path(__file__).parent}", "OMP_NUM_THREADS": "1"}
+    if not (tree / "src" / "ablate").is_dir():  # else the installed code would be compared with itself
+        sys.exit(f"{tree} has no src/ablate; compare with a commit that has it")
+    environment = {**os.environ, "PYTHONPATH": f"{tree}/src{os.pathsep}{Path(__file__).parent}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "golden_child"]
     done = subprocess.run(command, env=environment, input=lines, text=True, stdout=subprocess.PIPE, check=True)
     return {name: Ran(*rest) for name, *rest in map(json.loads, done.stdout.splitlines())}

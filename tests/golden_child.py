@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from runners import Trial
-from runners.provenance.code import Codes
-from runners.training import train
-from runners.training.training_context import TrainingContext
+from ablate.runners import Trial
+from ablate.runners.provenance.code import Codes
+from ablate.runners.training import train
+from ablate.runners.training.training_context import TrainingContext
 
 
 class Recorder(TrainingContext):

@@ -1,7 +1,7 @@
 """Small trials that together use every class of the package, and their numbers in float64.
 
 `tests/golden/numbers.json` holds the numbers and the versions that computed them. `test_golden_numbers.py` trains the
-trials again. `PYTHONPATH=.:tests python tests/golden_trials.py` writes new versions and new trials into the file, and
+trials again. `PYTHONPATH=src:tests python tests/golden_trials.py` writes new versions and new trials into the file, and
 changes no number whose version is there.
 """
 
@@ -18,17 +18,16 @@ import torch
 from golden_child import Recorder
 from golden_unusual import GROWN, UNUSUAL_POSITIONS, backbones, grown_operators, unusual
 
-import runners as r
-import runners.training.loop
-from grid.errors import SpecError
-from runners.optimisers.optimiser import Optimiser
-from runners.optimisers.schedules import Schedule
-from runners.provenance.code import Codes, specs
-from runners.provenance.origin import PACKAGES
-from runners.training import train
-from runners.trial import build_model
-from store.files.code_versions import of_paths
-from variants import (
+import ablate.runners as r
+import ablate.runners.training.loop
+from ablate.grid.errors import SpecError
+from ablate.runners.optimisers.optimiser import Optimiser
+from ablate.runners.optimisers.schedules import Schedule
+from ablate.runners.provenance.code import Codes, specs
+from ablate.runners.training import train
+from ablate.runners.trial import build_model
+from ablate.store.files.code_versions import of_paths
+from ablate.variants import (
     T5,
     Alibi,
     Backbone,
@@ -53,8 +52,8 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.laws.examples import examples
-from variants.links import LINKS, Link
+from ablate.variants.laws.examples import examples
+from ablate.variants.links import LINKS, Link
 
 STEPS = 20
 ROOT = Path(__file__).parent.parent
@@ -127,7 +126,7 @@ def schemes() -> tuple[Positions, ...]:
 
 def is_ours(cls: type) -> bool:
     """Return True for a class of the package; other tests define choices of their own."""
-    return cls.__module__.partition(".")[0] in PACKAGES
+    return cls.__module__.startswith("ablate.")
 
 
 def linked(link: Link, init: float | None = None) -> Operator:
@@ -196,7 +195,7 @@ def in_double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     _clear_caches()
     try:
-        with patch.object(runners.training.loop, "build_model", _build):
+        with patch.object(ablate.runners.training.loop, "build_model", _build):
             yield
     finally:
         torch.set_default_dtype(before)
@@ -206,7 +205,9 @@ def in_double() -> Iterator[None]:
 def _clear_caches() -> None:
     """Forget cached data and masks: they are of one dtype."""
     for name, module in [*sys.modules.items()]:
-        if name.startswith(("runners.tasks", "runners.evaluations", "runners.probes", "variants.")):
+        if name.startswith(
+            ("ablate.runners.tasks", "ablate.runners.evaluations", "ablate.runners.probes", "ablate.variants.")
+        ):
             for value in [*vars(module).values()]:
                 for each in (value, *(vars(value).values() if isinstance(value, type) else ())):
                     if hasattr(each, "cache_clear") and not isinstance(each, type):

@@ -8,8 +8,8 @@ unseen because they change no number: a guard against an empty row where none is
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import runners as r
-from variants import (
+import ablate.runners as r
+from ablate.variants import (
     T5,
     Alibi,
     Bucket,
@@ -23,11 +23,11 @@ from variants import (
     Yarn,
     gpt2,
 )
-from variants.laws.examples import distinct, every_choice
-from variants.links import Link
-from variants.model.backbone import FeedForwardKind, Initialisation
-from variants.operator import KINDS
-from variants.stages.stage import Stage
+from ablate.variants.laws.examples import distinct, every_choice
+from ablate.variants.links import Link
+from ablate.variants.model.backbone import FeedForwardKind, Initialisation
+from ablate.variants.operator import KINDS
+from ablate.variants.stages.stage import Stage
 
 GROWN: tuple[tuple[Link, float], ...] = (
     ("identity", -0.5),

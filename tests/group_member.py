@@ -37,9 +37,9 @@ def work(root: Path, spec: str, seeds: list[int]) -> None:
     """Use every command that writes into the campaign."""
     from toy_campaign import QUIET, toy_grid
 
-    from grid import Measure
-    from runners.cli.app import execute
-    from runners.execution.run import RunOptions, run_campaign
+    from ablate.grid import Measure
+    from ablate.runners.cli.app import execute
+    from ablate.runners.execution.run import RunOptions, run_campaign
 
     grid = replace(
         toy_grid(seeds=seeds, fates=("ok", "raises")), measure=Measure(name="mse"), baseline={"operator": "falling"}

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import polars as pl
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
 
-from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import AppPage, Control, PageView, SlotContent
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.dashboards.app.address import read
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine, shown_of
+from ablate.dashboards.app.page import AppPage, Control, PageView, SlotContent
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 Line = Mapping[str, Any]
 POINT = {"sigma_f": 5.0, "sigma_x": 1.0}

@@ -24,11 +24,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
-from runners.execution import Local, fork_client
-from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.fork_server import serve
-from runners.provenance.environment import record
+from ablate.runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
+from ablate.runners.execution import Local, fork_client
+from ablate.runners.execution.background_ingest import BackgroundIngest
+from ablate.runners.execution.fork_server import serve
+from ablate.runners.provenance.environment import record
 
 _MOST_BYTES = 1 << 18
 _MOST_DESCRIPTORS = 16

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from variants import Heads, Operator, causal, entmax15, fox, learned_sink, principled, sparsemax, ssa
-from variants.attend import definition, prepare
-from variants.laws.inputs import Inputs, random_inputs
-from variants.operator import NumberValues
-from variants.papers.principled import principled_ground, principled_margin
-from variants.stages.positions import NoPositions
+from ablate.variants import Heads, Operator, causal, entmax15, fox, learned_sink, principled, sparsemax, ssa
+from ablate.variants.attend import definition, prepare
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.operator import NumberValues
+from ablate.variants.papers.principled import principled_ground, principled_margin
+from ablate.variants.stages.positions import NoPositions
 
 GROUND: dict[str, Any] = {"normaliser": {"kind": "ground"}}
 SINK: dict[str, Any] = {"kind": "sink", "logit": {"init": 0.5, "per": "query"}}

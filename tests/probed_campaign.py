@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.files.atomic import write_atomic
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.store.files.atomic import write_atomic
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 NAMES: Final = ("softmax", "SSA", "<script>%{x}</script>")
 SEEDS: Final = (0, 1, 2)

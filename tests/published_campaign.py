@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.store import Store
-from variants.operator import Operator
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.store import Store
+from ablate.variants.operator import Operator
 
 Value = tuple[str, str, Mapping[str, float], float]
 """Table (evaluation or probe), name, point, value."""

@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.tasks import Batch, LinearFunctions
-from runners.tasks.counter_rng import CPU
-from runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.runners.tasks import Batch, LinearFunctions
+from ablate.runners.tasks.counter_rng import CPU
+from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
 
 
 class FailsOnRankOne(LinearFunctions):

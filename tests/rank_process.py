@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from double_precision import in_double
 
-from runners.training.loop import train
-from runners.training.training_context import NullContext
-from runners.trial import Trial
-from store.files.atomic import write_json
+from ablate.runners.training.loop import train
+from ablate.runners.training.training_context import NullContext
+from ablate.runners.trial import Trial
+from ablate.store.files.atomic import write_json
 
 
 class Recorded(NullContext):

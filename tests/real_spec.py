@@ -1,9 +1,9 @@
 """The text of a spec file whose trials are real training that takes milliseconds."""
 
 _TEXT = """\
-from grid import Grid, over
-from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
+from ablate.grid import Grid, over
+from ablate.runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate.variants import gpt2, softmax, ssa
 {before}
 judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
 grid = Grid(
@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages.families import LogScore
+from ablate.variants.stages.families import LogScore
 
 
 class Stumbling(LogScore):

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from runners.attempts.worker import Listener, Outcome
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowState
-from runners.slurm.worker.rows import NodeRows, RowShare
-from store.files.layout import Layout
+from ablate.runners.attempts.worker import Listener, Outcome
+from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.row_state import RowState
+from ablate.runners.slurm.worker.rows import NodeRows, RowShare
+from ablate.store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
 FREE, DONE, HELD, ALIVE = RowState("free"), RowState("done"), RowState("held"), RowState("held", sure=True)

@@ -16,16 +16,16 @@ from typing import Any
 from toy_training import ENTRY, ToyTrial
 from warm import Warm
 
-from grid import Grid
-from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
-from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from runners.attempts.worker import WorkerEntry
-from runners.child_lifetime import shield_from_signals
-from runners.slurm.spec import Resources
-from runners.slurm.worker.task_environment import TimeBudget
-from runners.slurm.worker_records import WorkerRecord, read_workers
-from runners.training.training_context import TrainingContext, TrainingResult
-from store.files.layout import Layout
+from ablate.grid import Grid
+from ablate.runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
+from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.child_lifetime import shield_from_signals
+from ablate.runners.slurm.spec import Resources
+from ablate.runners.slurm.worker.task_environment import TimeBudget
+from ablate.runners.slurm.worker_records import WorkerRecord, read_workers
+from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.store.files.layout import Layout
 
 TESTS = Path(__file__).resolve().parent
 HEARTBEAT_S = 0.25
@@ -34,14 +34,14 @@ CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None
 
 _NODE = """
 import os, runpy
-from runners.slurm.worker import rows, supervisor
+from ablate.runners.slurm.worker import rows, supervisor
 from slurm_node import set_host_name, watch_time
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
 supervisor._MOST_DELAY_S = 1.0
 watch_time(supervisor.TimeBudget)
 set_host_name(os.environ["SLURMD_NODENAME"])
-runpy.run_module("runners.slurm.node", run_name="__main__", alter_sys=True)
+runpy.run_module("ablate.runners.slurm.node", run_name="__main__", alter_sys=True)
 """
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWUTS = 0x04000000
@@ -105,7 +105,7 @@ class Sent:
             **({"SLURM_RESTART_COUNT": str(life)} if life else {}),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "CUDA"))}
-        paths = {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+        paths = {"PYTHONPATH": f"{TESTS.parent}/src:{TESTS}", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
         options = {
             "env": {**kept, **paths, **slurm, **environ},
             "start_new_session": True,
@@ -118,7 +118,7 @@ class Sent:
             if not fresh:
                 return Warm([sys.executable, "-c", _NODE, *place], **options)
             return subprocess.Popen(
-                [sys.executable, "-u", "-m", "runners.slurm.node", *place],
+                [sys.executable, "-u", "-m", "ablate.runners.slurm.node", *place],
                 preexec_fn=lambda: set_host_name(slurm["SLURMD_NODENAME"]),
                 **options,
             )

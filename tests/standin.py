@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from grid import Choice, Grid, Label, Measure, OutsideKey, Spec, over
+from ablate.grid import Choice, Grid, Label, Measure, OutsideKey, Spec, over
 
 Part = Literal["layer", "head", "query"]
 NAMED: dict[str, tuple[Part, ...]] = {

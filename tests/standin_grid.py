@@ -2,7 +2,7 @@
 
 from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Trial
 
-from grid import Dimension, Grid, over
+from ablate.grid import Dimension, Grid, over
 
 BASE = Trial(operator=PRINCIPLED)
 LAYERS = over("model.layers", [1, 2, 3])

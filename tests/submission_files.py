@@ -6,11 +6,11 @@ from typing import Any
 
 from synthetic import Campaign
 
-from runners.attempts.manifest import write_submission
-from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from runners.slurm.worker_records import WorkerRecord, write_worker
-from store.files.layout import Layout
+from ablate.runners.attempts.manifest import write_submission
+from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
+from ablate.runners.slurm.worker_records import WorkerRecord, write_worker
+from ablate.store.files.layout import Layout
 
 FIRST = "20260922T080000-0000a1"
 SECOND = "20260922T090000-0000b2"

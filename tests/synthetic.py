@@ -22,13 +22,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from grid import Grid
-from grid.key import canonical_json, content_key
-from grid.names import label_of
-from store.files.atomic import write_atomic, write_json
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.files.trial_status import process_started
+from ablate.grid import Grid
+from ablate.grid.key import canonical_json, content_key
+from ablate.grid.names import label_of
+from ablate.store.files.atomic import write_atomic, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.files.trial_status import process_started
 
 EPOCH = 1_790_000_000.0
 SUBMISSION = "20260921T141320-0a1b2c"
@@ -141,7 +141,7 @@ def write_grid(root: Path, grid: Grid, *, noise: float = 0.05, measures: Measure
 
 def write_quickstart(root: Path) -> Campaign:
     """Write a campaign of specs/quickstart.py, with all that its task measures."""
-    from runners.provenance.specfile import load_spec_file
+    from ablate.runners.provenance.specfile import load_spec_file
 
     grid = load_spec_file(Path(__file__).parents[1] / "specs" / "quickstart.py")["quickstart"]
     return write_grid(root, grid, measures=grid.base.task.measures())

@@ -7,14 +7,12 @@ import sys
 import pytest
 
 import ablate
-import store
-
-ROOMS = ("grid", "variants", "runners", "store", "dashboards")
+from ablate import ROOMS, store
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_of_a_room_is_in_ablate(room: str) -> None:
-    module = importlib.import_module(room)
+    module = importlib.import_module(f"ablate.{room}")
     assert set(module.__all__) <= set(dir(ablate))
     for name in module.__all__:
         assert getattr(ablate, name) is getattr(module, name)
@@ -25,7 +23,7 @@ def test_every_public_name_of_the_store_is_documented() -> None:
 
 
 def test_ablate_has_no_other_names() -> None:
-    public = {name for room in ROOMS for name in importlib.import_module(room).__all__}
+    public = {name for room in ROOMS for name in importlib.import_module(f"ablate.{room}").__all__}
     assert set(dir(ablate)) == public
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ablate.nothing

@@ -22,10 +22,10 @@ from packaging.utils import canonicalize_name
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from runners.training import compilation
-from variants import Heads, Operator, gpt2
-from variants.papers.catalogue import catalogue
-from variants.paths.choose import PATHS
+from ablate.runners.training import compilation
+from ablate.variants import Heads, Operator, gpt2
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.paths.choose import PATHS
 
 ROOT = Path(__file__).parent.parent
 RUN = """
@@ -35,7 +35,7 @@ from importlib.machinery import PathFinder
 root, commands, missing = sys.argv[1], *map(json.loads, sys.argv[2:])
 find = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *more: None if name.partition(".")[0] in missing else find(name, *more)
-sys.path[:0] = [root, root + "/benchmarks"]
+sys.path[:0] = [root + "/src", root + "/benchmarks"]
 for before, name, *words in commands:
     exec(before)
     sys.argv = [f"{root}/benchmarks/{name}", *words]
@@ -43,7 +43,8 @@ for before, name, *words in commands:
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
 BREAKS = (
-    "from variants.paths import cpu\ndef run(*_):\n    raise Exception('no kernel')\ncpu.run.__code__ = run.__code__"
+    "from ablate.variants.paths import cpu\n"
+    "def run(*_):\n    raise Exception('no kernel')\ncpu.run.__code__ = run.__code__"
 )
 """An error of a compiler is no RuntimeError; on a GPU it comes first when a kernel is run."""
 CAUGHT = "sys.exit = lambda code: print(json.dumps({'exit': code}))"
@@ -138,7 +139,7 @@ def test_a_wrong_gradient_is_beyond_the_budget(
 
 def test_trials_side_by_side_are_measured() -> None:
     words = [sys.executable, str(ROOT / "benchmarks" / "packing.py"), "--processes", "1", "--steps", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
     row = json.loads(ended.stdout.splitlines()[-1])
     assert row["processes"] == 1

@@ -11,13 +11,13 @@ from typing import Any, get_args
 import pytest
 from golden_trials import is_ours
 
-from grid.spec import Spec
-from runners import Trial
-from runners.cli.app import execute
-from runners.provenance.code import Codes, specs
-from store.files.code_versions import current_sources, differing, of_paths, versions_used
-from variants.links import LINKS
-from variants.paths.choose import PATHS
+from ablate.grid.spec import Spec
+from ablate.runners import Trial
+from ablate.runners.cli.app import execute
+from ablate.runners.provenance.code import Codes, specs
+from ablate.store.files.code_versions import current_sources, differing, of_paths, versions_used
+from ablate.variants.links import LINKS
+from ablate.variants.paths.choose import PATHS
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parent.parent
@@ -121,12 +121,10 @@ def test_a_campaign_of_the_release_needs_no_training_and_goes_on(
 
 def test_an_edit_without_a_version_leaves_verdicts_as_they_are(tmp_path: Path) -> None:
     tree, campaign = tmp_path / "tree", tmp_path / "campaign"
-    for room in ("grid", "variants", "runners", "store", "dashboards"):
-        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "ablate.py", tree)
+    shutil.copytree(ROOT / "src" / "ablate", tree / "ablate", ignore=shutil.ignore_patterns("__pycache__"))
 
     def ablate(*command: str) -> str:
-        whole = [sys.executable, "-P", "-m", "runners", *command, "--campaign", str(campaign)]
+        whole = [sys.executable, "-P", "-m", "ablate", *command, "--campaign", str(campaign)]
         done = subprocess.run(whole, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout if command[0] == "table" else done.stderr
@@ -134,10 +132,13 @@ def test_an_edit_without_a_version_leaves_verdicts_as_they_are(tmp_path: Path) -
     spec = str(RELEASED / "spec.py")
     ablate("run", spec, "--on", "inline")
     before = ablate("table", "--json")
-    for file, edit in (("variants/attend.py", "raise SpecError("), ("runners/training/loop.py", "raise SpecError(")):
-        text = (tree / file).read_text()
+    for file, edit in (
+        ("variants/attend.py", "raise SpecError("),
+        ("runners/training/batch_parts.py", "raise SpecError("),
+    ):
+        text = (tree / "ablate" / file).read_text()
         assert edit in text
-        (tree / file).write_text(text.replace(edit, f'{edit}"edited: " + ', 1) + "\nEDITED: int | str = 1\n")
+        (tree / "ablate" / file).write_text(text.replace(edit, f'{edit}"edited: " + ', 1) + "\nEDITED: int | str = 1\n")
     said = ablate("run", spec, "--on", "inline")
     assert "4 were done before" in said
     assert "other code" not in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_quickstart
 
-from store import Campaign
+from ablate.store import Campaign
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runners.catalogue.explain_choice import is_ours, kinds
-from runners.evaluations import Evaluation
-from runners.probes import Probe
-from runners.tasks import Task
-from variants.papers.catalogue import catalogue
+from ablate.runners.catalogue.explain_choice import is_ours, kinds
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.probes import Probe
+from ablate.runners.tasks import Task
+from ablate.variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("operators", "performance", "probes", "results", "sql", "tasks")

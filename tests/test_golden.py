@@ -1,7 +1,7 @@
 """Keys that must never change: a refactor or a new default must not rename anybody's trials.
 
 A change of `tests/golden/trials.json` needs a line under "Numbers that changed" in the changelog. New entries are added
-by `PYTHONPATH=. python tests/test_golden.py`, which changes no key that is there.
+by `PYTHONPATH=src python tests/test_golden.py`, which changes no key that is there.
 """
 
 import json
@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import ablate
-from runners.catalogue.explain import presets
-from runners.provenance.specfile import load_spec_file
-from variants.laws.examples import family
-from variants.model.named_backbones import tiny
-from variants.operator import KINDS
+from ablate.runners.catalogue.explain import presets
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.variants.laws.examples import family
+from ablate.variants.model.named_backbones import tiny
+from ablate.variants.operator import KINDS
 
 ROOT = Path(__file__).parent.parent
 FILE = Path(__file__).parent / "golden" / "trials.json"
@@ -74,7 +74,7 @@ def choices() -> dict[str, str]:
         f"{CHOICE}{stage} {kind}": member.example().key
         for stage in KINDS
         for kind, member in family(stage).members().items()
-        if member.__module__.startswith("variants.")
+        if member.__module__.startswith("ablate.variants.")
     }
 
 

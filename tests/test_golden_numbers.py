@@ -4,11 +4,11 @@ import pytest
 from golden_trials import is_ours, measure, stored, trials, versions
 from torch import Tensor
 
-from grid.spec import Choice, Spec
-from runners.trial import Trial
-from variants import SSA
-from variants.links import LINKS
-from variants.paths.choose import PATHS
+from ablate.grid.spec import Choice, Spec
+from ablate.runners.trial import Trial
+from ablate.variants import SSA
+from ablate.variants.links import LINKS
+from ablate.variants.paths.choose import PATHS
 
 TRIALS: dict[str, Trial] = dict(trials())
 STORED = stored()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from grid import Grid, PaperItem, PaperScale
-from grid.paper import SCALES
-from runners.cli.resolve import load_paper, paper_files
-from runners.trial import Trial
-from store.files.result_files import PAPERS, VIEWS
-from store.published.tables import cells
-from variants import integral, integral_control, softmax, ssa
+from ablate.grid import Grid, PaperItem, PaperScale
+from ablate.grid.paper import SCALES
+from ablate.runners.cli.resolve import load_paper, paper_files
+from ablate.runners.trial import Trial
+from ablate.store.files.result_files import PAPERS, VIEWS
+from ablate.store.published.tables import cells
+from ablate.variants import integral, integral_control, softmax, ssa
 
 ROOT = Path(__file__).parent.parent
 

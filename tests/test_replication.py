@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import ablate
-from runners.optimisers import Training, recipes
-from variants.model import named_backbones
+from ablate.runners.optimisers import Training, recipes
+from ablate.variants.model import named_backbones
 
 PAGE = (Path(__file__).parent.parent / "docs" / "replication.md").read_text(encoding="utf-8")
 WORDS = sorted(set(re.findall(r"`([^`]+)`", PAGE)))

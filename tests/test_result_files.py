@@ -10,12 +10,12 @@ from gallery_campaign import Harm, Made, spec_of, write_gallery
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
-from dashboards.papers.paper_tables import read_beside
-from grid.errors import NotFoundError, SpecError, StoreError
-from runners.cli.resolve import load_paper, paper_files
-from store.analysis.grid_results import GridResult, open_result, read
-from store.analysis.verdicts import judge_runs, measure_of, verdicts
-from store.store import Store
+from ablate.dashboards.papers.paper_tables import read_beside
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.runners.cli.resolve import load_paper, paper_files
+from ablate.store.analysis.grid_results import GridResult, open_result, read
+from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
+from ablate.store.store import Store
 
 GENERATE = Path(__file__).parent.parent / "docs" / "generate"
 RESULTS = Path(__file__).parent.parent / "results"

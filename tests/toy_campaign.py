@@ -6,12 +6,12 @@ from typing import Any
 
 from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
 
-from grid import Grid, over
-from runners.execution import Inline, Machine
-from runners.execution.run import RunOptions, RunResult, run_campaign
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
-from store.store import Store
+from ablate.grid import Grid, over
+from ablate.runners.execution import Inline, Machine
+from ablate.runners.execution.run import RunOptions, RunResult, run_campaign
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.store import Store
 
 QUIET = RunOptions(entry=ENTRY, land_every_s=None, progress=False)
 """Toy training, no store, nothing on stderr."""

@@ -15,11 +15,11 @@ from typing import Any
 import toy_training
 from toy_training import Falling, ToyTrial
 
-import runners.attempts.attempt
-import store.files.atomic
-import store.files.attempts
-from grid.errors import EnvironmentProblem
-from runners.training.training_context import TrainingContext, TrainingResult
+import ablate.runners.attempts.attempt
+import ablate.store.files.atomic
+import ablate.store.files.attempts
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.training.training_context import TrainingContext, TrainingResult
 
 _poisoned = False
 
@@ -73,7 +73,7 @@ def unwritable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult
     def refuse(*_: Any, **__: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
-    runners.attempts.attempt.write_json = store.files.attempts.write_json = refuse  # type: ignore[assignment]
+    ablate.runners.attempts.attempt.write_json = ablate.store.files.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
@@ -83,16 +83,16 @@ def full(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
 
         def refuse(path: Path, *_: Any, **__: Any) -> None:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            raise store.files.atomic.environment_problem("write", path, error) from error
+            raise ablate.store.files.atomic.environment_problem("write", path, error) from error
 
-        store.files.attempts.write_json = refuse  # type: ignore[assignment]
+        ablate.store.files.attempts.write_json = refuse  # type: ignore[assignment]
     return toy_training.train(trial, surroundings)
 
 
 def away(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """The file system is away for longer than five tries."""
-    store.files.atomic.PAUSES_S = (0.01,) * len(store.files.atomic.PAUSES_S)
-    plain, left = os.fsync, [2 * len(store.files.atomic.PAUSES_S)]
+    ablate.store.files.atomic.PAUSES_S = (0.01,) * len(ablate.store.files.atomic.PAUSES_S)
+    plain, left = os.fsync, [2 * len(ablate.store.files.atomic.PAUSES_S)]
 
     def fsync(descriptor: int) -> None:
         if left[0]:
@@ -166,4 +166,4 @@ def deleting(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
 
 
 if os.environ.get("LOG"):  # no attempt can write its log
-    runners.attempts.attempt.Attempt.log = property(lambda _: Path(os.environ["LOG"]))  # type: ignore[assignment]
+    ablate.runners.attempts.attempt.Attempt.log = property(lambda _: Path(os.environ["LOG"]))  # type: ignore[assignment]

@@ -10,9 +10,9 @@ from typing import Any
 
 from toy_campaign import QUIET, toy_grid
 
-from runners.attempts.worker import WorkerEntry
-from runners.execution import Inline, Local, Machine
-from runners.execution.run import RunOptions, run_campaign
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.execution import Inline, Local, Machine
+from ablate.runners.execution.run import RunOptions, run_campaign
 
 
 def run(request: dict[str, Any]) -> int:

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from grid import Spec
-from grid.spec import Choice, OutsideKey
-from runners.attempts.worker import WorkerEntry
-from runners.training.training_context import Diverged, TrainingContext, TrainingResult
+from ablate.grid import Spec
+from ablate.grid.spec import Choice, OutsideKey
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
 
 
 class Execution(Spec):

@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners.provenance.code_snapshot import Snapshot, extract
-from store.files.layout import Layout
+from ablate.runners.provenance.code_snapshot import Snapshot, extract
+from ablate.store.files.layout import Layout
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 
 SPEC = """
 from typing import Literal
-from grid import Choice, Grid, Spec, over
+from ablate.grid import Choice, Grid, Spec, over
 from helper import factor
 import package
 
@@ -37,16 +36,17 @@ grid = Grid(name="g", base=Trial(), axes=[over("operator.rate", [1.0, 2.0])], se
 TAKE = """
 import json, sys
 from pathlib import Path
-from runners.provenance.code import Codes
-from runners.provenance.code_snapshot import take
-from runners.provenance.specfile import load_spec_file
-from store.files.layout import Layout
+from ablate.runners.provenance.code import Codes
+from ablate.runners.provenance.code_snapshot import take
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.store.files.layout import Layout
 campaign, *files = sys.argv[1:]
 planned = [each for file in files for grid in load_spec_file(file).values() for each in grid.trials()]
 told = {"trials": {each.key: Codes().sources(each.trial) for each in planned}}
 if campaign:
     told["snapshot"] = vars(take(Layout(campaign), [Path(file) for file in files]))
-told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in ("grid", "runners", "helper")}
+names = ("ablate", "ablate.grid", "helper")
+told["modules"] = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
 print(json.dumps(told))
 """
 
@@ -83,9 +83,10 @@ def users(found: set[str]) -> set[str]:
 
 
 def copied_rooms(place: Path) -> Path:
-    """The project, small and where nobody else edits it, with its compiled modules: compiling takes two seconds."""
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, place / room, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written
+    """The package, where nobody else edits it, with its compiled modules: compiling takes two seconds."""
+    shutil.copytree(
+        ROOT / "src" / "ablate", place / "ablate", ignore=shutil.ignore_patterns("*.pyc.*")
+    )  # being written
     return place
 
 

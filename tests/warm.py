@@ -19,20 +19,27 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from runners.attempts.worker import WorkerEntry
-from runners.child_lifetime import shield_from_signals
-from runners.execution.fork_client import _START, _environment
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.child_lifetime import shield_from_signals
+from ablate.runners.execution.fork_client import _START, _environment
 
 TESTS = Path(__file__).resolve().parent
-TOYS = ("torch", "pyarrow.parquet", "slurm_node", "toy_campaign", "toy_faults", "runners.slurm.worker.supervisor")
+TOYS = (
+    "torch",
+    "pyarrow.parquet",
+    "slurm_node",
+    "toy_campaign",
+    "toy_faults",
+    "ablate.runners.slurm.worker.supervisor",
+)
 """Imports of programs that train toys."""
 REAL = (
     *WorkerEntry().preload,
-    "runners.cli.app",
-    "runners.training.rank_launcher",
-    "runners.execution.run",
-    "store.ingest.ingest",
-    "variants",
+    "ablate.runners.cli.app",
+    "ablate.runners.training.rank_launcher",
+    "ablate.runners.execution.run",
+    "ablate.store.ingest.ingest",
+    "ablate.variants",
 )
 """Imports of programs that train real models."""
 
@@ -45,7 +52,7 @@ def _launcher(_process: int) -> socket.socket:
     """The way to this process's launcher, which ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
-    places = os.pathsep.join((str(TESTS.parent), str(TESTS)))
+    places = os.pathsep.join((str(TESTS.parent / "src"), str(TESTS)))
     with theirs:
         started = subprocess.Popen(
             [sys.executable, "-u", str(TESTS / "launcher.py"), str(theirs.fileno())],

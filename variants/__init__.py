@@ -1,6 +1,6 @@
 """The maths: attention operators as points of one space, and the host Transformer they run in.
 
-An operator is one choice per stage of the equation in `variants.attend`, each choice with its numbers.
+An operator is one choice per stage of the equation in `ablate.variants.attend`, each choice with its numbers.
 Every module below this package but the laws and the Triton kernels is imported here, so every choice in it is known by
 its `kind`.
 """
@@ -16,4 +16,4 @@ for _module in walk_packages(__path__, f"{__name__}."):
     if not _module.name.startswith((f"{__name__}.laws.", f"{__name__}.paths.triton_")):
         import_module(_module.name)
 
-from variants.attend import attend  # noqa: E402, F401  # the function, not the module of its name
+from ablate.variants.attend import attend  # noqa: E402, F401  # the function, not the module of its name

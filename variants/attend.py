@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
-from variants.stages.families import AttentionWeights, split_signals
-from variants.stages.positions import NoPositions, Positions
+from ablate.grid.errors import SpecError
+from ablate.variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
+from ablate.variants.stages.families import AttentionWeights, split_signals
+from ablate.variants.stages.positions import NoPositions, Positions
 
 Keywords = dict[str, dict[str, Tensor]]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-from grid.errors import SpecError
+from ablate.grid.errors import SpecError
 
 _FUNC: Any = torch._C._functorch
 REFERENCE = 'use path="reference"'

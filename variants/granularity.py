@@ -1,4 +1,4 @@
-"""Granularity: the axes along which a learned number varies; `variants.number` says what each means."""
+"""Granularity: the axes along which a learned number varies; `ablate.variants.number` says what each means."""
 
 from typing import Annotated, Literal, get_args
 

@@ -28,9 +28,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
-from grid.spec import Added, Spec
-from variants.granularity import NAMED, Axis, Granularity
-from variants.links import LINKS, Link
+from ablate.grid.spec import Added, Spec
+from ablate.variants.granularity import NAMED, Axis, Granularity
+from ablate.variants.links import LINKS, Link
 
 
 class HeadShape(NamedTuple):

@@ -1,4 +1,4 @@
-"""An attention operator as a spec: one choice per stage of the equation in `variants.attend`.
+"""An attention operator as a spec: one choice per stage of the equation in `ablate.variants.attend`.
 
 Every operator is a point in this space; a combination that has no meaning is refused when the spec is built.
 """
@@ -11,22 +11,22 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from grid.spec import Label, Spec
-from variants.number import HeadShape, Number
-from variants.stages import families, neutral
-from variants.stages.merges import MeanLogits
-from variants.stages.normalisers import Total
-from variants.stages.positions import Positions
-from variants.stages.products import Dot
-from variants.stages.readouts import Values
-from variants.stages.rescales import Affine
-from variants.stages.scores import Exponential
-from variants.stages.signals import Signals
-from variants.stages.stage import Stage
-from variants.stages.visible import Everything
+from ablate.grid.spec import Label, Spec
+from ablate.variants.number import HeadShape, Number
+from ablate.variants.stages import families, neutral
+from ablate.variants.stages.merges import MeanLogits
+from ablate.variants.stages.normalisers import Total
+from ablate.variants.stages.positions import Positions
+from ablate.variants.stages.products import Dot
+from ablate.variants.stages.readouts import Values
+from ablate.variants.stages.rescales import Affine
+from ablate.variants.stages.scores import Exponential
+from ablate.variants.stages.signals import Signals
+from ablate.variants.stages.stage import Stage
+from ablate.variants.stages.visible import Everything
 
 NumberValues = Mapping[str, Tensor]
-"""Values of an operator's numbers by "stage.field", shaped to broadcast (see `variants.number`)."""
+"""Values of an operator's numbers by "stage.field", shaped to broadcast (see `ablate.variants.number`)."""
 
 
 class Operator(Spec):

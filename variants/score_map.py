@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from variants.derivatives import refuse_transforms
+from ablate.variants.derivatives import refuse_transforms
 
 
 class Scores(NamedTuple):

@@ -9,9 +9,9 @@ from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dashboards.data.user_errors import Unknown, require
-from store import Layout
-from store.files.saved_texts import VIEWS, is_name
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.store import Layout
+from ablate.store.files.saved_texts import VIEWS, is_name
 
 LONGEST: Final = 4000  # characters of a query string; browsers and proxies cut longer ones
 LONGEST_NAME: Final = 100  # characters of the name of a view

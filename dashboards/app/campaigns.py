@@ -10,10 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from dashboards.data.user_errors import catch_user_error, require
-from grid.errors import AblateError
-from store import Layout, Store
-from store.ingest.ingest import ingest
+from ablate.dashboards.data.user_errors import catch_user_error, require
+from ablate.grid.errors import AblateError
+from ablate.store import Layout, Store
+from ablate.store.ingest.ingest import ingest
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -9,21 +9,21 @@ import plotly.io as pio
 import polars as pl
 from flask import Response
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine
-from dashboards.app.frame import Looks, figure_of
-from dashboards.app.page import AppPage, Slot, SlotContent
-from dashboards.app.pages import PAGES
-from dashboards.data.formatting import split_caption
-from dashboards.data.latex_file import latex_file
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures.canvas import standalone
-from dashboards.html.blocks import data_table
-from dashboards.html.document import plotly_js
-from dashboards.html.markup import tag, text
-from store import Campaign
-from store.database.query_log import logged_queries
-from store.export.formats import encode
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.frame import Looks, figure_of
+from ablate.dashboards.app.page import AppPage, Slot, SlotContent
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.data.formatting import split_caption
+from ablate.dashboards.data.latex_file import latex_file
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures.canvas import standalone
+from ablate.dashboards.html.blocks import data_table
+from ablate.dashboards.html.document import plotly_js
+from ablate.dashboards.html.markup import tag, text
+from ablate.store import Campaign
+from ablate.store.database.query_log import logged_queries
+from ablate.store.export.formats import encode
 
 IN_PAGE: Final = ("table", "sql", "json")
 """Shown on the page below a slot, or made a picture there; the others are files."""

@@ -15,22 +15,39 @@ from zlib import crc32
 from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 from dash.exceptions import PreventUpdate
 
-from dashboards.app import frame, navigation
-from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import AS_ABOVE, AppPage, Control, PageView, Slot, SlotContent, explain_names, html, options
-from dashboards.app.page_cache import PageCache, PageKey
-from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.theme.styles import REST, Style, dark_partners
-from grid.operator_view import OperatorCatalogue
-from store import Layout, Store
-from store.campaign import only
-from store.files.saved_texts import QUERIES
+from ablate.dashboards.app import frame, navigation
+from ablate.dashboards.app.address import (
+    Address,
+    read,
+    replace_fields,
+    resolve_view,
+    save,
+    saved_views,
+    write_query,
+)
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.page import (
+    AS_ABOVE,
+    AppPage,
+    Control,
+    PageView,
+    Slot,
+    SlotContent,
+    explain_names,
+    html,
+)
+from ablate.dashboards.app.page_cache import PageCache, PageKey
+from ablate.dashboards.app.page_controls import page_controls, require_options, value_of
+from ablate.dashboards.data.grid_context import campaign_styles, grid_context
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
+from ablate.dashboards.theme.styles import REST, Style, dark_partners
+from ablate.grid.operator_view import OperatorCatalogue
+from ablate.store import Layout, Store
+from ablate.store.campaign import only
+from ablate.store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_QUERY: Final = 20_000  # characters of a query that the browser may save
-_LEGEND: Final = Control("hide", "", "hidden")  # fields that entries of legends set
 
 _Kept = tuple[Mapping[str, SlotContent], Sequence[Control], Sequence[Style]]
 """Slots, controls, and styles with a dark partner."""
@@ -104,17 +121,17 @@ class Engine:
         keeps = page.of == "grid"  # a log or a query may have news at the same moment
         there = self._kept.get(key)
         if there is not None and there.done() and there.exception() is None:
-            _require_options(page, there.result()[1], address)
+            require_options(page, there.result()[1], address)
         check = page.check if search and not self._kept.has_passed(key) else None
         if not key[1] or not (keeps or search) or (there is not None and check is None):
             return  # nothing can be read yet, there is nothing to check, or it is there
         with ExitStack() as opened:
             view = self.view(opened.enter_context(self.campaigns.reading(campaign)), campaign, page, address)
-            controls = _controls(page, view) if search and page.checks and there is None else None
+            controls = page_controls(page, view) if search and page.checks and there is None else None
             if check is not None:
                 check(view)
                 self._kept.note_passed(key)
-            _require_options(page, controls or (), address)
+            require_options(page, controls or (), address)
             if keeps and there is None:
                 self._kept.start(partial(_make_page, page, view, controls, opened.pop_all()), key)
 
@@ -293,7 +310,7 @@ class Engine:
             self._kept.drop(key)
         slots, controls, styles = made.result()
         partners = dark_partners(styles) if theme == "dark" else None
-        values = {each.field: _value_of(each, address) for each in controls}
+        values = {each.field: value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"
         look = frame.Looks(partners, address.hide, str(self.campaigns.root(campaign)))
         return _Content(slots, controls, values, look, path)
@@ -304,7 +321,7 @@ def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None
     with opened:
         slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
         cells = view.about.look.styles.values() if view.about else ()
-        controls = _controls(page, view) if controls is None else controls
+        controls = page_controls(page, view) if controls is None else controls
         return slots, controls, [REST, *view.operators.values(), *cells]
 
 
@@ -353,35 +370,6 @@ def shown_of(slot: Slot, view: PageView) -> SlotContent:
         said = f"This part failed ({type(error).__name__}); the terminal of the dashboard shows where."
         return SlotContent(message=said)
     return SlotContent(message=problem or "") if content is None else content
-
-
-def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
-    if page.of == "campaign":
-        return (*page.controls(view), _LEGEND)
-    if view.about is None:
-        return ()
-    known = view.store.grids()
-    grid = Control("grid", "Grid", "choice", options(known), usual=view.about.grid)
-    return (*((grid,) if len(known) > 1 or view.address.grid else ()), *page.controls(view), _LEGEND)
-
-
-def _require_options(page: AppPage, controls: Sequence[Control], address: Address) -> None:
-    """Raise Unknown if a field of `page.named` is none of its control's options; a measure may lack its point."""
-    for control in controls:
-        if control.field in page.named and getattr(address, control.field) not in (None, ()):
-            value, known = _value_of(control, address), [*control.options]
-            known += [option.partition("@")[0] for option in known]
-            for each in value if control.kind == "choices" else [value]:
-                require(f"page {page.title}", control.label.lower(), each, dict.fromkeys(known))
-
-
-def _value_of(control: Control, address: Address) -> Any:
-    """Return the value that a control shows: that of the address, else the usual one."""
-    name, several, entry = control.field.partition(":")
-    value = entries(getattr(address, name)).get(entry) if several else getattr(address, name)
-    if value in (None, ()):
-        return control.usual
-    return str(value) if control.kind == "choice" else value  # as its options are written
 
 
 def _plain(value: Any) -> Any:

@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import Patch
 
-from dashboards.app.page import AS_ABOVE, AgGrid, Component, Control, Key, Slot, SlotContent, dcc, html
-from dashboards.data.formatting import NARROW_LINES, split_caption
-from dashboards.figures.canvas import least_width
-from dashboards.html.blocks import strokes
-from dashboards.theme.styles import PAPER, Style, dark_partners
+from ablate.dashboards.app.page import AS_ABOVE, AgGrid, Component, Control, Key, Slot, SlotContent, dcc, html
+from ablate.dashboards.data.formatting import NARROW_LINES, split_caption
+from ablate.dashboards.figures.canvas import least_width
+from ablate.dashboards.html.blocks import strokes
+from ablate.dashboards.theme.styles import PAPER, Style, dark_partners
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,

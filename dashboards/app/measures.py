@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from dashboards.app.address import Address
-from dashboards.app.page import Control, PageView, grid_of, memoise
-from dashboards.data.captions import axis_title, describe_measure
-from dashboards.data.formatting import BETWEEN, point
-from dashboards.data.user_errors import catch_user_error
-from store.analysis.measurements import find_measure, measurements, text_of
-from store.analysis.metrics import direction
-from store.analysis.verdicts import GridMeasure, measure_of
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import Control, PageView, grid_of, memoise
+from ablate.dashboards.data.captions import axis_title, describe_measure
+from ablate.dashboards.data.formatting import BETWEEN, point
+from ablate.dashboards.data.user_errors import catch_user_error
+from ablate.store.analysis.measurements import find_measure, measurements, text_of
+from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 
 class MeasuredAddress(Address):
     """The grid and its measure."""
 
-    measure: str | None = None  # as `store.analysis.measurements.text_of` writes it; None is the grid's own
+    measure: str | None = None  # as `ablate.store.analysis.measurements.text_of` writes it; None is the grid's own
     better: Literal["lower", "higher"] | None = None
     """None takes the direction of the grid's measure, or the known one of another, else "lower"."""
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from dashboards.app.campaigns import IngestReport
-from dashboards.app.page import AppPage, Component, dcc, html
-from dashboards.data.formatting import count
+from ablate.dashboards.app.campaigns import IngestReport
+from ablate.dashboards.app.page import AppPage, Component, dcc, html
+from ablate.dashboards.data.formatting import count
 
 TICK_MS: Final = 3000
 

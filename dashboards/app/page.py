@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 import polars as pl
 from dash import dcc as _dcc, html as _html
 
-from dashboards.app.address import Address
-from dashboards.data.formatting import BETWEEN, NARROW_LINES, split_caption
-from dashboards.data.grid_context import CellLook, GridContext
-from dashboards.data.user_errors import Unknown
-from dashboards.theme.styles import Style
-from grid.operator_view import OperatorCatalogue
-from store import Store
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.data.formatting import BETWEEN, NARROW_LINES, split_caption
+from ablate.dashboards.data.grid_context import CellLook, GridContext
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.theme.styles import Style
+from ablate.grid.operator_view import OperatorCatalogue
+from ablate.store import Store
 
 Component = Any
 html: Final[Any] = _html

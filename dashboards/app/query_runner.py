@@ -20,12 +20,12 @@ from weakref import ReferenceType, ref
 
 import polars as pl
 
-from dashboards.app.campaigns import MEMORY_BYTES
-from dashboards.data.user_errors import Unknown
-from grid.errors import AblateError, EnvironmentProblem, SpecError, StoreError
-from store import Layout, Store
-from store.database.query_log import note
-from store.database.readonly import locked_connection
+from ablate.dashboards.app.campaigns import MEMORY_BYTES
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError, StoreError
+from ablate.store import Layout, Store
+from ablate.store.database.query_log import note
+from ablate.store.database.readonly import locked_connection
 
 LIMIT_S: Final = 10.0  # seconds after which a query is killed
 PROCESS_BYTES: Final = 2 * MEMORY_BYTES
@@ -56,10 +56,10 @@ class QueryAnswer(NamedTuple):
 
 def _start() -> "subprocess.Popen[bytes]":
     """Start a process that answers one query."""
-    command, pipe = [sys.executable, "-m", "dashboards.app.query_runner"], subprocess.PIPE
+    command, pipe = [sys.executable, "-m", "ablate.dashboards.app.query_runner"], subprocess.PIPE
     environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
     return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=Path(__file__).parents[2], env=environment
+        command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=Path(__file__).parents[3], env=environment
     )
 
 

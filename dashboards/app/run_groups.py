@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import Control, PageView, grid_of, options
-from dashboards.data.captions import describe_selection
-from dashboards.data.formatting import BETWEEN, count, join_words
-from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
-from dashboards.data.result_table import flat
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures.training import Grouped, groups
-from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
-from store import Store
-from store.database import quoting
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import Control, PageView, grid_of, options
+from ablate.dashboards.data.captions import describe_selection
+from ablate.dashboards.data.formatting import BETWEEN, count, join_words
+from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
+from ablate.dashboards.data.result_table import flat
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures.training import Grouped, groups
+from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from ablate.store import Store
+from ablate.store.database import quoting
 
 MOST: Final = 40  # groups in one picture
 CELL: Final = "cell"  # all but the seed

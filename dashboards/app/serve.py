@@ -10,12 +10,12 @@ from typing import Final
 
 import waitress  # type: ignore[import-untyped]
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.pages import PAGES
-from dashboards.app.query_runner import SPARE
-from dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
-from grid.errors import EnvironmentProblem
-from grid.operator_view import OperatorCatalogue
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.query_runner import SPARE
+from ablate.dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
+from ablate.grid.errors import EnvironmentProblem
+from ablate.grid.operator_view import OperatorCatalogue
 
 THREADS: Final = 8
 

@@ -15,17 +15,17 @@ from urllib.parse import quote, urlencode, urlsplit
 from dash import Dash, set_props
 from flask import Flask, Response, request
 
-from dashboards.app import navigation
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import IN_PAGE, download
-from dashboards.app.engine import Engine
-from dashboards.app.page import AppPage
-from dashboards.data.user_errors import Unknown, catch_user_error, sentence
-from dashboards.html.document import variables
-from dashboards.html.markup import text
-from dashboards.theme.styles import dark_partners
-from grid.errors import AblateError, NotFoundError, SpecError
-from grid.operator_view import OperatorCatalogue
+from ablate.dashboards.app import navigation
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.downloads import IN_PAGE, download
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.page import AppPage
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from ablate.dashboards.html.document import variables
+from ablate.dashboards.html.markup import text
+from ablate.dashboards.theme.styles import dark_partners
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.grid.operator_view import OperatorCatalogue
 
 _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.result_table import align_numbers
+from ablate.dashboards.data.result_table import align_numbers
 
 WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
 """A column of long texts."""

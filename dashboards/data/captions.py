@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import capitalise, change, count, in_odds, join_words, p_value, point, runs_words
-from dashboards.data.grid_context import GridContext, best_first
-from dashboards.data.user_errors import join_sentences
-from store.analysis.verdicts import GridMeasure
-from store.database.queries import baseline_cells
+from ablate.dashboards.data.formatting import capitalise, change, count, in_odds, join_words, p_value, point, runs_words
+from ablate.dashboards.data.grid_context import GridContext, best_first
+from ablate.dashboards.data.user_errors import join_sentences
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database.queries import baseline_cells
 
 ICONS: Final = {
     "better": ("▲", "better"),

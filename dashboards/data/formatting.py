@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from grid.durations import format_duration
+from ablate.grid.durations import format_duration
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
 MOST_LISTED: Final = 6  # entries of a list in one cell of a table; files have all
@@ -82,7 +82,7 @@ def split_caption(caption: str, most: int = _TWO_LINES) -> tuple[str, str]:
 
 
 def runs_words(row: Mapping[str, Any]) -> str:
-    """Count the runs of a row of `store.analysis.verdicts.verdicts`: '5 pairs'; 'unpaired: 5 runs against 4'."""
+    """Count the runs of a row of `ablate.store.analysis.verdicts.verdicts`: '5 pairs'; 'unpaired: 5 runs against 4'."""
     if row["method"] == "Welch":
         return f"unpaired: {count(row['runs'], 'run')} against {row['baseline_runs']}"
     return count(row["pairs"], "pair")

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import BETWEEN, short_names
-from dashboards.data.user_errors import catch_user_error
-from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
-from store import Store
-from store.analysis.once import once
-from store.analysis.verdicts import GridMeasure, measure_of
+from ablate.dashboards.data.formatting import BETWEEN, short_names
+from ablate.dashboards.data.user_errors import catch_user_error
+from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from ablate.store import Store
+from ablate.store.analysis.once import once
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read

@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.data.formatting import entry, number
-from store.export import latex
-from store.export.formats import encode
+from ablate.dashboards.data.formatting import entry, number
+from ablate.store.export import latex
+from ablate.store.export.formats import encode
 
 DIGITS: Final = 4  # significant digits of a number
 _ICON: Final = re.compile(r"^[▲▼△=?–] (?=[a-z])")

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.user_errors import Unknown, require
-from grid.names import split_query
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.grid.names import split_query
 
 _CONDITION: Final = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
 _COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from dashboards.data.formatting import join_words
-from dashboards.data.user_errors import Unknown
-from store import Store
+from ablate.dashboards.data.formatting import join_words
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store import Store
 
 SHORTEST: Final = 8
 _MOST_TOLD: Final = 4

@@ -7,7 +7,7 @@ On the log scale the average is the geometric mean and the interval is that of t
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from dashboards.data.formatting import in_odds
+from ablate.dashboards.data.formatting import in_odds
 
 Scale = Literal["log", "linear", "logit"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
-from dashboards.data.formatting import capitalise
-from grid.errors import AblateError, NotFoundError
+from ablate.dashboards.data.formatting import capitalise
+from ablate.grid.errors import AblateError, NotFoundError
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 import polars as pl
 from PIL import Image
 
-from dashboards.data.formatting import number, plain
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
-from dashboards.figures.heat import heat_ramp
-from dashboards.theme.styles import INK, ON_ANY_PAGE
-from store import Store
-from store.analysis.artefacts import StoredArray, arrays
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.figures.canvas import TEXT_SIZE, canvas, cut
+from ablate.dashboards.figures.heat import heat_ramp
+from ablate.dashboards.theme.styles import INK, ON_ANY_PAGE
+from ablate.store import Store
+from ablate.store.analysis.artefacts import StoredArray, arrays
 
 INPUTS: Final = "attention-inputs"
 MOST_TOKENS: Final = 160  # most tokens of a map of one head; a longer one is shown in blocks
@@ -53,7 +53,7 @@ def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]
 def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: int, task: dict[str, Any]) -> Maps:
     """The maps of a sequence, counted from 1, at a step.
 
-    Raises Unknown if there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
+    Raises Unknown if there are none, or fewer sequences; else as `ablate.store.analysis.artefacts.arrays`.
     """
     found = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
     shapes = {tuple(held["weights"].shape) for held in found.values() if "weights" in held}

@@ -9,12 +9,12 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, number, plain
-from dashboards.data.seed_averages import Scale
-from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
-from grid.names import shorten
-from store.analysis.verdicts import GridMeasure
-from store.statistics.scales import margin
+from ablate.dashboards.data.formatting import change, number, plain
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
+from ablate.grid.names import shorten
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.statistics.scales import margin
 
 TEXT_SIZE: Final = 13  # pixels; the smallest text in any figure is one less
 _LETTERS: Final = 100  # letters of a line of the title of a level axis; pages break it where a figure is narrow

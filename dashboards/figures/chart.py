@@ -6,12 +6,12 @@ from typing import Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import plain
-from dashboards.data.result_table import plain as as_plain
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.canvas import canvas, cut
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.theme.styles import REST, SEQUENTIAL, Style, operator_styles, shared_style
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.data.result_table import plain as as_plain
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.figures.canvas import canvas, cut
+from ablate.dashboards.figures.heat import draw_heat, heat_ramp
+from ablate.dashboards.theme.styles import REST, SEQUENTIAL, Style, operator_styles, shared_style
 
 Kind = Literal["points", "lines", "bars", "heat"]
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.captions import ICONS, change_title, mark_verdict
-from dashboards.data.formatting import change, in_odds, plain, runs_words
-from dashboards.data.grid_context import MOST_ROWS, CellLook, best_first, in_order
-from dashboards.figures.canvas import (
+from ablate.dashboards.data.captions import ICONS, change_title, mark_verdict
+from ablate.dashboards.data.formatting import change, in_odds, plain, runs_words
+from ablate.dashboards.data.grid_context import MOST_ROWS, CellLook, best_first, in_order
+from ablate.dashboards.figures.canvas import (
     break_name,
     canvas,
     describe_estimate,
@@ -22,12 +22,12 @@ from dashboards.figures.canvas import (
     rope_of,
     value_axis,
 )
-from dashboards.theme.styles import ROPE, VERDICT_STYLES
-from store import Store
-from store.analysis import effects as analysed
-from store.analysis.once import once
-from store.analysis.verdicts import GridMeasure, failure_rates, runs
-from store.statistics import SeedContrasts
+from ablate.dashboards.theme.styles import ROPE, VERDICT_STYLES
+from ablate.store import Store
+from ablate.store.analysis import effects as analysed
+from ablate.store.analysis.once import once
+from ablate.store.analysis.verdicts import GridMeasure, failure_rates, runs
+from ablate.store.statistics import SeedContrasts
 
 CORRECTED: Final = ("corrected_low", "corrected_high")  # the interval that decides
 INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."

@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, plain
-from dashboards.figures.canvas import TEXT_SIZE, finite, in_lines, log_ticks, tick_text
-from dashboards.figures.panels import panels, title_panels
-from dashboards.theme.styles import DIVERGING, MUTED, SEQUENTIAL, on_fill
-from grid.names import shorten
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.figures.canvas import TEXT_SIZE, finite, in_lines, log_ticks, tick_text
+from ablate.dashboards.figures.panels import panels, title_panels
+from ablate.dashboards.theme.styles import DIVERGING, MUTED, SEQUENTIAL, on_fill
+from ablate.grid.names import shorten
 
 SIGNS: Final = {
     **dict.fromkeys(("failed", "no finite value"), "x-thin-open"),

@@ -6,11 +6,11 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number
-from dashboards.figures.canvas import break_name, finite
-from dashboards.figures.lines import Series
-from dashboards.figures.panels import panels, title_panels
-from dashboards.theme.styles import INK, MUTED
+from ablate.dashboards.data.formatting import number
+from ablate.dashboards.figures.canvas import break_name, finite
+from ablate.dashboards.figures.lines import Series
+from ablate.dashboards.figures.panels import panels, title_panels
+from ablate.dashboards.theme.styles import INK, MUTED
 
 _STRIP: Final = 190  # pixels of a panel
 

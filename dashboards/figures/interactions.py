@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, p_value
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.lines import Drawing, Series, draw_lines
-from dashboards.theme.styles import Style
-from store.statistics import Factorial
-from store.statistics.design import CROSS
+from ablate.dashboards.data.formatting import number, p_value
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.heat import draw_heat, heat_ramp
+from ablate.dashboards.figures.lines import Drawing, Series, draw_lines
+from ablate.dashboards.theme.styles import Style
+from ablate.store.statistics import Factorial
+from ablate.store.statistics.design import CROSS
 
 MOST_LINES: Final = 9  # more lines in one picture cannot be told apart
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, plain
-from dashboards.data.grid_context import CellLook
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, upright, value_axis
-from dashboards.figures.panels import panels as panel_grid
-from dashboards.theme.styles import Style
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, upright, value_axis
+from ablate.dashboards.figures.panels import panels as panel_grid
+from ablate.dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.figures.canvas import TEXT_SIZE, canvas, one_line, upright
-from dashboards.theme.styles import INK
+from ablate.dashboards.figures.canvas import TEXT_SIZE, canvas, one_line, upright
+from ablate.dashboards.theme.styles import INK
 
 TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
 _NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own

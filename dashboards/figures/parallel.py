@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, plain
-from dashboards.data.grid_context import CellLook
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
-from dashboards.theme.styles import AXIS, INK, MUTED, ON_ANY_PAGE, PAPER, REST
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
+from ablate.dashboards.theme.styles import AXIS, INK, MUTED, ON_ANY_PAGE, PAPER, REST
 
 _SLACK: Final = 1e-3  # part of an axis by which rounded ends of a range may miss a value
 _LONGEST: Final = 18

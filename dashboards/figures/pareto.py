@@ -9,17 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import count, number, plain
-from dashboards.data.grid_context import CellLook, in_order
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, finite, one_line, points, value_axis
-from dashboards.theme.styles import MUTED, REST, shared_style
-from store import Store
-from store.analysis.pareto import Quantity, read_objectives
-from store.analysis.verdicts import GridMeasure
-from store.statistics import Objective, pareto as standings, summarise, t_interval
-from store.statistics.paired_differences import or_null
-from store.statistics.scales import back, forward
+from ablate.dashboards.data.formatting import count, number, plain
+from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.canvas import canvas, finite, one_line, points, value_axis
+from ablate.dashboards.theme.styles import MUTED, REST, shared_style
+from ablate.store import Store
+from ablate.store.analysis.pareto import Quantity, read_objectives
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.statistics import Objective, pareto as standings, summarise, t_interval
+from ablate.store.statistics.paired_differences import or_null
+from ablate.store.statistics.scales import back, forward
 
 _SIZES: Final = {"on the front": 13, "inconclusive": 10, "dominated": 9}
 _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
@@ -48,7 +48,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     """The measure of `cells` against one quantity: averages over the seeds that have both, with t intervals.
 
     Averages are of logarithms or log odds where an objective has such a scale. Raises as
-    `store.analysis.pareto.pareto`.
+    `ablate.store.analysis.pareto.pareto`.
     """
     found = read_objectives(store, grid, [against], measure=measure._asdict())
     words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)

@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from dashboards.data.formatting import change, count, join_words, number, plain
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import cut
-from store import Store
-from store.analysis.effects import BESIDE, levels_of
-from store.analysis.verdicts import GridMeasure, runs
-from store.statistics import balanced_means, select_then_report
-from store.statistics.paired_differences import or_null
-from store.statistics.scales import back, forward
+from ablate.dashboards.data.formatting import change, count, join_words, number, plain
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.canvas import cut
+from ablate.store import Store
+from ablate.store.analysis.effects import BESIDE, levels_of
+from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.statistics import balanced_means, select_then_report
+from ablate.store.statistics.paired_differences import or_null
+from ablate.store.statistics.scales import back, forward
 
 _STATES: Final = {"running": "running", "pending": "not run"}
 _OFF_SCALE: Final[Mapping[Scale, str]] = {
@@ -141,8 +141,8 @@ class Pivot(NamedTuple):
 def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """Every planned run with its level on each axis, in columns "axis: NAME", and all levels of each axis in order.
 
-    Columns beside those: as `store.analysis.verdicts.runs` has them, trial and why (the reason of a failure). Raises as
-    that.
+    Columns beside those: as `ablate.store.analysis.verdicts.runs` has them, trial and why (the reason of a failure).
+    Raises as that.
     """
     found = runs(store, grid, measure)
     header = store.grid(grid)

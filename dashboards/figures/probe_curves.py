@@ -10,14 +10,14 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, plain
-from dashboards.data.grid_context import CellLook, in_order
-from dashboards.data.seed_averages import Scale, over_seeds
-from dashboards.data.user_errors import require
-from dashboards.figures.canvas import break_name, canvas, error_bars, points, value_axis
-from dashboards.theme.styles import REST
-from store import Store
-from store.analysis.verdicts import GridMeasure
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.seed_averages import Scale, over_seeds
+from ablate.dashboards.data.user_errors import require
+from ablate.dashboards.figures.canvas import break_name, canvas, error_bars, points, value_axis
+from ablate.dashboards.theme.styles import REST
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure
 
 AVERAGED: Final = ("depth", "sequence")
 """Coordinates that are averaged over: a depth is a layer, and single sequences are shown along them alone."""

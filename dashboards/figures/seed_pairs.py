@@ -8,14 +8,14 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, count, in_odds, number
-from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import break_name, canvas, points, value_axis
-from dashboards.figures.heat import Ramp, draw_heat
-from dashboards.theme.styles import DIVERGING, INK
-from store import Store
-from store.analysis.verdicts import GridMeasure, runs
-from store.statistics.scales import forward
+from ablate.dashboards.data.formatting import change, count, in_odds, number
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.figures.canvas import break_name, canvas, points, value_axis
+from ablate.dashboards.figures.heat import Ramp, draw_heat
+from ablate.dashboards.theme.styles import DIVERGING, INK
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.statistics.scales import forward
 
 GAIN: Final = (DIVERGING[0], "solid")  # colour and dash of the lines of seeds on which the cell is better
 LOSS: Final = (DIVERGING[-1], "dot")  # the same where it is worse

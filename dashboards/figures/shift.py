@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change
-from dashboards.data.grid_context import CellLook, in_order
-from dashboards.data.seed_averages import over_seeds, paired_change
-from dashboards.figures.canvas import finite, ratio_ticks, rope_of, value_axis
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.theme.styles import MUTED, ROPE
-from store import Store
-from store.analysis.verdicts import GridMeasure
-from store.database.queries import agrees
+from ablate.dashboards.data.formatting import change
+from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.seed_averages import over_seeds, paired_change
+from ablate.dashboards.figures.canvas import finite, ratio_ticks, rope_of, value_axis
+from ablate.dashboards.figures.heat import draw_heat, heat_ramp
+from ablate.dashboards.figures.lines import Drawing, draw_lines, of_cells
+from ablate.dashboards.theme.styles import MUTED, ROPE
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database.queries import agrees
 
 
 def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
@@ -40,7 +40,7 @@ def average_points(
     With `paired` it is the paired change from the baseline in units of the scale: log ratios, of odds, or differences.
 
     Returns:
-        cell, x, perhaps y, n, lost, value, low, high (see `dashboards.data.seed_averages`); by cell in the given
+        cell, x, perhaps y, n, lost, value, low, high (see `ablate.dashboards.data.seed_averages`); by cell in the given
         order, then y, then x.
     """
     view, value = ("v_pair", paired_change(measure.scale)) if paired else ("v_final", "value")

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import plain
-from dashboards.data.grid_context import MOST_ROWS, CellLook, in_order
-from dashboards.figures.canvas import break_name, canvas, name_rows, points
-from dashboards.figures.heat import Ramp, draw_heat
-from dashboards.figures.pivot import NOWHERE
-from dashboards.theme.styles import INK, PAPER, STATUS, Style
-from store import Store
-from store.analysis.effects import levels_of
-from store.analysis.verdicts import GridMeasure
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.data.grid_context import MOST_ROWS, CellLook, in_order
+from ablate.dashboards.figures.canvas import break_name, canvas, name_rows, points
+from ablate.dashboards.figures.heat import Ramp, draw_heat
+from ablate.dashboards.figures.pivot import NOWHERE
+from ablate.dashboards.theme.styles import INK, PAPER, STATUS, Style
+from ablate.store import Store
+from ablate.store.analysis.effects import levels_of
+from ablate.store.analysis.verdicts import GridMeasure
 
 _MOST_SEEDS: Final = 60
 _ROW: Final = 28

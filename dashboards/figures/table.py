@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.data.formatting import SUPERSCRIPT, count
-from store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
-from store.published.tables import trust_of
+from ablate.dashboards.data.formatting import SUPERSCRIPT, count
+from ablate.store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
+from ablate.store.published.tables import trust_of
 
 SIGNS: Final = {
     "failed": ("×", "no run has a usable value, and some failed"),

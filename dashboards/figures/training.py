@@ -5,9 +5,9 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from dashboards.data.grid_context import in_order
-from dashboards.data.seed_averages import Band, Scale, over_seeds
-from store import Store
+from ablate.dashboards.data.grid_context import in_order
+from ablate.dashboards.data.seed_averages import Band, Scale, over_seeds
+from ablate.store import Store
 
 Along = Literal["step", "seconds", "tokens"]
 

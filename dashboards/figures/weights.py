@@ -6,12 +6,12 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import number, plain
-from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import break_name, canvas, points
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.theme.styles import INK, REST, Style, operator_styles
-from grid.operator_view import Profile, ScoreCurve
+from ablate.dashboards.data.formatting import number, plain
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.figures.canvas import break_name, canvas, points
+from ablate.dashboards.figures.lines import Drawing, draw_lines, of_cells
+from ablate.dashboards.theme.styles import INK, REST, Style, operator_styles
+from ablate.grid.operator_view import Profile, ScoreCurve
 
 SOFTMAX: Final = "softmax"
 LEARNED_KEY: Final = "learned key"

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import count, entry
-from dashboards.data.grid_context import CellLook
-from dashboards.data.user_errors import catch_user_error
-from dashboards.figures.canvas import least_width
-from dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
-from dashboards.theme.styles import REST, Style
-from store.export.formats import csv_text
+from ablate.dashboards.data.formatting import count, entry
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.user_errors import catch_user_error
+from ablate.dashboards.figures.canvas import least_width
+from ablate.dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
+from ablate.dashboards.theme.styles import REST, Style
+from ablate.store.export.formats import csv_text
 
 MOST_DATA_ROWS: Final = 200
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from dashboards.html.markup import script_json, tag, text
-from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATUS, Style, dark_partners
+from ablate.dashboards.html.markup import script_json, tag, text
+from ablate.dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATUS, Style, dark_partners
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "link": ("#0b5fa5", "#74b9f2"),

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from dashboards.data.grid_context import GridContext
-from store.analysis.our_results import Own, Results, results
-from store.analysis.published_matching import format_point
-from store.published.tables import PublishedCell, cells
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.store.analysis.our_results import Own, Results, results
+from ablate.store.analysis.published_matching import format_point
+from ablate.store.published.tables import PublishedCell, cells
 
 _REASONING: Final = ("winogrande", "arc_easy", "arc_challenge")
 _MEANS: Final[Mapping[str, bool | None]] = {

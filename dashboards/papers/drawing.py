@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import count, join_words
-from dashboards.data.grid_context import GridContext
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.heat import Ramp, draw_heat
-from dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels, of_cells
-from dashboards.figures.panels import place_side_by_side
-from dashboards.papers.item import Drawn
-from dashboards.papers.reading import Spread, named_series, read_probe, split_cells
+from ablate.dashboards.data.formatting import count, join_words
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.heat import Ramp, draw_heat
+from ablate.dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels, of_cells
+from ablate.dashboards.figures.panels import place_side_by_side
+from ablate.dashboards.papers.item import Drawn
+from ablate.dashboards.papers.reading import Spread, named_series, read_probe, split_cells
 
 OVER_SEEDS: Final = "Band: 95 % t interval over seeds."
 _BANDS: Final[Mapping[Spread, str]] = {

@@ -7,15 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dashboards.data.formatting import count, join_words
-from dashboards.data.grid_context import MOST_CURVES, GridContext
-from dashboards.figures.attention import layers_of
-from dashboards.figures.heat import heat_ramp
-from dashboards.figures.histogram import draw_histogram, of_bins
-from dashboards.figures.lines import Drawing, Panel, Series, of_cells
-from dashboards.figures.probe_curves import BINS, names
-from dashboards.figures.training import curves
-from dashboards.papers.drawing import (
+from ablate.dashboards.data.formatting import count, join_words
+from ablate.dashboards.data.grid_context import MOST_CURVES, GridContext
+from ablate.dashboards.figures.attention import layers_of
+from ablate.dashboards.figures.heat import heat_ramp
+from ablate.dashboards.figures.histogram import draw_histogram, of_bins
+from ablate.dashboards.figures.lines import Drawing, Panel, Series, of_cells
+from ablate.dashboards.figures.probe_curves import BINS, names
+from ablate.dashboards.figures.training import curves
+from ablate.dashboards.papers.drawing import (
     OVER_SEEDS,
     ProbeLines,
     by_model,
@@ -26,10 +26,10 @@ from dashboards.papers.drawing import (
     join_parts,
     lacking,
 )
-from dashboards.papers.item import Drawn
-from dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
-from dashboards.theme.styles import REST
-from store.analysis.artefacts import arrays, artefacts
+from ablate.dashboards.papers.item import Drawn
+from ablate.dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
+from ablate.dashboards.theme.styles import REST
+from ablate.store.analysis.artefacts import arrays, artefacts
 
 
 def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) -> Drawn:

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.grid_context import GridContext
-from dashboards.figures.lines import Series
-from dashboards.figures.table import Sheet
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.figures.lines import Series
+from ablate.dashboards.figures.table import Sheet
 
 
 class Drawn(NamedTuple):

@@ -6,11 +6,11 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from dashboards.data.grid_context import GridContext
-from dashboards.papers import figures, sinks
-from dashboards.papers.drawing import ProbeLines
-from dashboards.papers.item import Drawn, Item, PrintedPoints
-from dashboards.papers.paper_tables import draw_design, draw_printed, list_needs
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.papers import figures, sinks
+from ablate.dashboards.papers.drawing import ProbeLines
+from ablate.dashboards.papers.item import Drawn, Item, PrintedPoints
+from ablate.dashboards.papers.paper_tables import draw_design, draw_printed, list_needs
 
 _OVER_HEADS: Final = "Line: mean over heads and seeds"
 _FIRST: Final = {"first_token_weight": "weight on token 1"}
@@ -58,7 +58,7 @@ _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11":
 
 
 def _read_items() -> Iterator[Item]:
-    lines = files("dashboards.papers").joinpath("items.csv").read_text(encoding="utf-8").splitlines()
+    lines = files("ablate.dashboards.papers").joinpath("items.csv").read_text(encoding="utf-8").splitlines()
     for row in csv.DictReader(lines):
         paper, number, key = row["paper"], int(row["number"] or 0), f"{row['paper']}-{row['kind']}-{row['number']}"
         if key in _MAKERS:

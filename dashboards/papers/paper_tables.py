@@ -8,23 +8,23 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from dashboards.data.captions import describe_measure
-from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
-from dashboards.figures.table import table_latex, table_sheet
-from dashboards.papers.cell_matching import levels as levels_by_cell, match, variation
-from dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
-from dashboards.papers.item import Drawn, Item
-from store import Store
-from store.analysis.effects import levels_of
-from store.analysis.our_results import Own
-from store.analysis.published_comparison import compare_published
-from store.analysis.published_matching import differs
-from store.analysis.verdicts import runs
-from store.export.cells import Missing, within_noise
-from store.published.tables import PublishedCell, cells
-from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
-from store.statistics.scales import back, forward
+from ablate.dashboards.data.captions import describe_measure
+from ablate.dashboards.data.formatting import count
+from ablate.dashboards.data.grid_context import GridContext, campaign_styles, grid_context
+from ablate.dashboards.figures.table import table_latex, table_sheet
+from ablate.dashboards.papers.cell_matching import levels as levels_by_cell, match, variation
+from ablate.dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
+from ablate.dashboards.papers.item import Drawn, Item
+from ablate.store import Store
+from ablate.store.analysis.effects import levels_of
+from ablate.store.analysis.our_results import Own
+from ablate.store.analysis.published_comparison import compare_published
+from ablate.store.analysis.published_matching import differs
+from ablate.store.analysis.verdicts import runs
+from ablate.store.export.cells import Missing, within_noise
+from ablate.store.published.tables import PublishedCell, cells
+from ablate.store.statistics import MIN_PAIRS, Scale, summarise, t_interval
+from ablate.store.statistics.scales import back, forward
 
 ALPHA: Final = 0.05
 NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
@@ -197,7 +197,7 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
 def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
     """Add to the `frame` of `found` how its values compare with the printed ones, and the words of `claims`.
 
-    Claims are of `store.analysis.published_comparison.compare_published`, of the same table.
+    Claims are of `ablate.store.analysis.published_comparison.compare_published`, of the same table.
 
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the

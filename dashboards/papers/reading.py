@@ -5,16 +5,16 @@ from typing import Literal
 
 import polars as pl
 
-from dashboards.data.grid_context import GridContext
-from dashboards.data.probe_labels import clip_interval
-from dashboards.data.seed_averages import Scale, over_seeds
-from dashboards.figures.lines import Series
-from dashboards.figures.probe_curves import ProbeReading, along, by_head
-from dashboards.figures.shift import average_points
-from dashboards.papers.cell_matching import is_about, levels
-from dashboards.theme.styles import operator_styles
-from store.analysis.verdicts import GridMeasure
-from store.database.queries import agrees
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.data.probe_labels import clip_interval
+from ablate.dashboards.data.seed_averages import Scale, over_seeds
+from ablate.dashboards.figures.lines import Series
+from ablate.dashboards.figures.probe_curves import ProbeReading, along, by_head
+from ablate.dashboards.figures.shift import average_points
+from ablate.dashboards.papers.cell_matching import is_about, levels
+from ablate.dashboards.theme.styles import operator_styles
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database.queries import agrees
 
 Spread = Literal["seeds", "heads"]
 """A band: the 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""

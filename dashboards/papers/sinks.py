@@ -5,12 +5,12 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.data.grid_context import GridContext
-from dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes, of_cells
-from dashboards.figures.training import curves
-from dashboards.papers.drawing import OVER_SEEDS, draw_lines, join_parts, lacking
-from dashboards.papers.item import Drawn
-from dashboards.papers.reading import (
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes, of_cells
+from ablate.dashboards.figures.training import curves
+from ablate.dashboards.papers.drawing import OVER_SEEDS, draw_lines, join_parts, lacking
+from ablate.dashboards.papers.item import Drawn
+from ablate.dashboards.papers.reading import (
     Point,
     loss_words,
     named_series,

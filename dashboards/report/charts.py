@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.captions import describe_selection, n_words, name_cells
-from dashboards.data.formatting import NO_MARGIN, count, point
-from dashboards.data.grid_context import GridContext
-from dashboards.data.seed_averages import Scale, average_words, interval_words
-from dashboards.data.user_errors import Unknown, catch_user_error, sentence
-from dashboards.figures import shift
-from dashboards.figures.canvas import is_cut
-from dashboards.figures.probe_curves import draw_numbers, numbers
-from dashboards.html.blocks import FigureBlock, cell_legend, draw_all, key_legend, picture, state
-from dashboards.html.markup import details, plain_table, tag, text
-from dashboards.theme.styles import Style
-from store.analysis.verdicts import GridMeasure
+from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
+from ablate.dashboards.data.formatting import NO_MARGIN, count, point
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.data.seed_averages import Scale, average_words, interval_words
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from ablate.dashboards.figures import shift
+from ablate.dashboards.figures.canvas import is_cut
+from ablate.dashboards.figures.probe_curves import draw_numbers, numbers
+from ablate.dashboards.html.blocks import FigureBlock, cell_legend, draw_all, key_legend, picture, state
+from ablate.dashboards.html.markup import details, plain_table, tag, text
+from ablate.dashboards.theme.styles import Style
+from ablate.store.analysis.verdicts import GridMeasure
 
 if TYPE_CHECKING:
-    from dashboards.app.page import PageView, Slot
+    from ablate.dashboards.app.page import PageView, Slot
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "overview": ("progress",),
@@ -63,8 +63,8 @@ def _slots(
     about: GridContext, operators: dict[str, Style], *, is_finished: bool
 ) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
     """The title of the page, the place of the slot, the slot and its view."""
-    from dashboards.app.page import PageView  # dash takes a third of a second to import
-    from dashboards.app.pages import PAGES
+    from ablate.dashboards.app.page import PageView  # dash takes a third of a second to import
+    from ablate.dashboards.app.pages import PAGES
 
     for page in sorted(PAGES, key=lambda page: page.name != "compare"):  # differences first
         if page.name not in SHOWN or (about.measure is None and page.name not in WITHOUT_MEASURE):

@@ -6,18 +6,34 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.captions import ICONS, describe_measure, name_cells, paired_words, progress_words, verdict_words
-from dashboards.data.formatting import MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
-from dashboards.data.grid_context import GridContext, averages
-from dashboards.data.seed_averages import average_words, rope_words
-from dashboards.data.user_errors import sentence
-from dashboards.figures.forest import draw_rates, rates
-from dashboards.figures.states import STATUSES, states, totals
-from dashboards.html.blocks import MOST_DATA_ROWS, FigureBlock, cell_name, csv, draw_all
-from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, plain_table, sortable_table, tag, text
-from store import Store
-from store.analysis.verdicts import GridMeasure
-from store.database.queries import baseline_cells
+from ablate.dashboards.data.captions import (
+    ICONS,
+    describe_measure,
+    name_cells,
+    paired_words,
+    progress_words,
+    verdict_words,
+)
+from ablate.dashboards.data.formatting import MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
+from ablate.dashboards.data.grid_context import GridContext, averages
+from ablate.dashboards.data.seed_averages import average_words, rope_words
+from ablate.dashboards.data.user_errors import sentence
+from ablate.dashboards.figures.forest import draw_rates, rates
+from ablate.dashboards.figures.states import STATUSES, states, totals
+from ablate.dashboards.html.blocks import MOST_DATA_ROWS, FigureBlock, cell_name, csv, draw_all
+from ablate.dashboards.html.markup import (
+    HtmlColumn,
+    HtmlEntry,
+    copy_button,
+    details,
+    plain_table,
+    sortable_table,
+    tag,
+    text,
+)
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database.queries import baseline_cells
 
 
 def overview(about: GridContext, progress: pl.DataFrame) -> str:

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboards.data.captions import lead_by_axes, rank_axes, summarise_verdicts
-from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
-from dashboards.data.user_errors import catch_user_error, sentence
-from dashboards.figures.forest import effects
-from dashboards.figures.states import totals
-from dashboards.html.blocks import state
-from dashboards.html.document import document
-from dashboards.html.markup import tag, text
-from dashboards.report import parts
-from dashboards.report.charts import charts
-from dashboards.theme.styles import REST, Style
-from store import Store
-from store.analysis.verdicts import verdicts
-from store.files.atomic import write_atomic
+from ablate.dashboards.data.captions import lead_by_axes, rank_axes, summarise_verdicts
+from ablate.dashboards.data.formatting import count
+from ablate.dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
+from ablate.dashboards.data.user_errors import catch_user_error, sentence
+from ablate.dashboards.figures.forest import effects
+from ablate.dashboards.figures.states import totals
+from ablate.dashboards.html.blocks import state
+from ablate.dashboards.html.document import document
+from ablate.dashboards.html.markup import tag, text
+from ablate.dashboards.report import parts
+from ablate.dashboards.report.charts import charts
+from ablate.dashboards.theme.styles import REST, Style
+from ablate.store import Store
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.files.atomic import write_atomic
 
 
 def write_report(root: Path, out: Path | None = None, grid: str | None = None) -> Path:

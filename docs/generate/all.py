@@ -10,7 +10,7 @@ from performance_page import make_performance_page
 from results_page import make_results_page
 from sql_page import make_sql_page
 
-from grid.errors import AblateError
+from ablate.grid.errors import AblateError
 
 
 def main(folder: Path) -> None:

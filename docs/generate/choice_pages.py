@@ -7,7 +7,7 @@ from markdown import bullets, code_table, escape, fill_template, table
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
-from runners.catalogue.choice_words import (
+from ablate.runners.catalogue.choice_words import (
     FIELD_HEADINGS,
     MEASURE_HEADINGS,
     ROW_HEADINGS,
@@ -15,7 +15,7 @@ from runners.catalogue.choice_words import (
     field_rows,
     spec_line,
 )
-from runners.catalogue.explain_choice import (
+from ablate.runners.catalogue.explain_choice import (
     ChoiceExplanation,
     explain_choice,
     find_choice,
@@ -23,7 +23,7 @@ from runners.catalogue.explain_choice import (
     kinds,
     make_fixture_files,
 )
-from runners.probes import Probe, Probing
+from ablate.runners.probes import Probe, Probing
 
 
 def make_probes_page() -> dict[str, str]:

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runners.probes import ProbeInput
-from runners.tasks import Batch, LinearFunctions
-from variants import Heads, Operator, Tokens, Transformer, attend, gpt2
-from variants.attend import AttentionOutput
-from variants.model.block import AttentionTrace
-from variants.model.transformer import LayerTrace
-from variants.operator import NumberValues
+from ablate.runners.probes import ProbeInput
+from ablate.runners.tasks import Batch, LinearFunctions
+from ablate.variants import Heads, Operator, Tokens, Transformer, attend, gpt2
+from ablate.variants.attend import AttentionOutput
+from ablate.variants.model.block import AttentionTrace
+from ablate.variants.model.transformer import LayerTrace
+from ablate.variants.operator import NumberValues
 
 NAMES: Final = ("uniform", "sink", "identity", "alternating")
 T: Final = 8

@@ -8,14 +8,22 @@ from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import bullets, escape, fill_template, table
 from matplotlib.figure import SubFigure
 
-from grid.operator_view import OperatorPart, Profile
-from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from runners.catalogue.explain import Explanation, KindRow, different_stages, explain, find_kind, presets, stage_kinds
-from runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
-from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
-from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
-from variants.model.shapes import shapes_only
-from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
+from ablate.grid.operator_view import OperatorPart, Profile
+from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
+from ablate.runners.catalogue.explain import (
+    Explanation,
+    KindRow,
+    different_stages,
+    explain,
+    find_kind,
+    presets,
+    stage_kinds,
+)
+from ablate.runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
+from ablate.runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
+from ablate.variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 
 _AFTER_WEIGHTS: Final = {
     "readout": "what is read out with them",
@@ -89,7 +97,7 @@ def make_operators_page() -> dict[str, str]:
 
 
 def _is_ours(value: object) -> bool:
-    return str(getattr(value, "__module__", "")).startswith("variants.")
+    return str(getattr(value, "__module__", "")).startswith("ablate.variants.")
 
 
 def _draw_operator(known: NamedOperator) -> tuple[str, str]:

@@ -11,10 +11,10 @@ from markdown import fill_template, table
 from matplotlib.figure import SubFigure
 from performance_targets import write_targets
 
-from variants.papers.catalogue import catalogue
-from variants.paths.case import Case
-from variants.paths.choose import choose
-from variants.paths.triton_ops import TILES
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import choose
+from ablate.variants.paths.triton_ops import TILES
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "benchmarks" / "results"
 _FUSED: Final = "fused attention"

@@ -11,7 +11,7 @@ import torch
 from figures import Cell, Chart, Lines, Maps, Panel, Strip, draw_picture, number_words, values_strip
 from torch import Tensor
 
-from runners.probes import (
+from ablate.runners.probes import (
     GateSparsity,
     GradientNorms,
     GroundMass,
@@ -25,8 +25,8 @@ from runners.probes import (
     TokenClasses,
     WeightSums,
 )
-from variants import Tokens, Transformer, affine_scaled, gated_heads, gpt2, principled_ground, ssa
-from variants.model.transformer import LayerTrace
+from ablate.variants import Tokens, Transformer, affine_scaled, gated_heads, gpt2, principled_ground, ssa
+from ablate.variants.model.transformer import LayerTrace
 
 _AXES: Final = "query down, key across"
 _THRESHOLD: Final = 0.5

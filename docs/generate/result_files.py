@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from grid.errors import AblateError
-from runners.attempts.submission_record import Submission, submission_records
-from store.analysis.grid_results import OF_RUN
-from store.analysis.verdicts import measure_of, runs
-from store.files.layout import Layout
-from store.files.result_files import SCHEMA
-from store.store import Store
+from ablate.grid.errors import AblateError
+from ablate.runners.attempts.submission_record import Submission, submission_records
+from ablate.store.analysis.grid_results import OF_RUN
+from ablate.store.analysis.verdicts import measure_of, runs
+from ablate.store.files.layout import Layout
+from ablate.store.files.result_files import SCHEMA
+from ablate.store.store import Store
 
 SPECS: Final = Path(__file__).parent.parent.parent / "specs"
 _VALUES: Final = """

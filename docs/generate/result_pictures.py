@@ -10,9 +10,9 @@ from figures import COLOURS
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 
-from dashboards.data.formatting import count
-from store.analysis.verdicts import GridMeasure
-from store.statistics.scales import margin
+from ablate.dashboards.data.formatting import count
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.statistics.scales import margin
 
 _SHOWN: Final = ("better", "worse", "real, size unproven")
 """Verdicts on differences that are shown not to be zero."""

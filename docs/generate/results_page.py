@@ -26,13 +26,13 @@ from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
 from result_pictures import Forest, Values
 
-from grid.errors import NotFoundError, SpecError
-from runners.cli.verdict_text import format_number, format_p, format_percent
-from runners.output import format_count
-from store.analysis.effects import levels_of
-from store.analysis.grid_results import GridResult, read
-from store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
-from store.statistics import seed_contrasts
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.cli.verdict_text import format_number, format_p, format_percent
+from ablate.runners.output import format_count
+from ablate.store.analysis.effects import levels_of
+from ablate.store.analysis.grid_results import GridResult, read
+from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
+from ablate.store.statistics import seed_contrasts
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 MOST_ROWS: Final = 40

@@ -4,7 +4,7 @@ from typing import Final
 
 from markdown import fill_template
 
-from store.database.schema_docs import column_types, example, meaning, relations
+from ablate.store.database.schema_docs import column_types, example, meaning, relations
 
 _HEADINGS: Final = {"view": "## Views", "macro": "## Macros", "table": "## Tables"}
 

@@ -8,8 +8,8 @@ import torch
 from figures import Cell, Maps, Panel, Strip, draw_picture, number_words
 from torch import Tensor
 
-from runners.catalogue.explain_choice import EXAMPLES
-from runners.tasks import (
+from ablate.runners.catalogue.explain_choice import EXAMPLES
+from ablate.runners.tasks import (
     AskedLengths,
     AssociativeRecall,
     Batch,
@@ -24,12 +24,12 @@ from runners.tasks import (
     Task,
     Text,
 )
-from runners.tasks.distillation.distillation import divergence
-from runners.tasks.synthetic.grammar_sentences import STOP
-from runners.tasks.task import UNSCORED
-from runners.tasks.text.encoder import Encodes
-from runners.tasks.text.interventions import FixedToken
-from runners.tasks.text.masked_text import MaskedText
+from ablate.runners.tasks.distillation.distillation import divergence
+from ablate.runners.tasks.synthetic.grammar_sentences import STOP
+from ablate.runners.tasks.task import UNSCORED
+from ablate.runners.tasks.text.encoder import Encodes
+from ablate.runners.tasks.text.interventions import FixedToken
+from ablate.runners.tasks.text.masked_text import MaskedText
 
 WINDOW: Final = 20
 """Tokens of a text window."""

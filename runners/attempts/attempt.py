@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.attempts.callbacks import Callbacks
-from runners.attempts.claims import Claim, by_code
-from runners.attempts.system_load import SystemLoad
-from runners.checkpoint import KEEP, forget_older, save_checkpoint
-from runners.training.failure import Failure
-from runners.training.memory import peak_memory_bytes
-from runners.training.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
-from store.files.atomic import (
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.runners.attempts.callbacks import Callbacks
+from ablate.runners.attempts.claims import Claim, by_code
+from ablate.runners.attempts.system_load import SystemLoad
+from ablate.runners.checkpoint import KEEP, forget_older, save_checkpoint
+from ablate.runners.training.failure import Failure
+from ablate.runners.training.memory import peak_memory_bytes
+from ablate.runners.training.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.store.files.atomic import (
     OF_THE_DISK,
     Durable,
     environment_problem,
@@ -27,11 +27,11 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.attempts import Heartbeat, end_record, write_end
-from store.files.code_versions import of_paths
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer, Written, add_written
-from store.files.trial_status import trial_state
+from ablate.store.files.attempts import Heartbeat, end_record, write_end
+from ablate.store.files.code_versions import of_paths
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer, Written, add_written
+from ablate.store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import numpy as np

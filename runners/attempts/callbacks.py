@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid import Spec
-from runners.provenance.code import spec_module_name
+from ablate.grid import Spec
+from ablate.runners.provenance.code import spec_module_name
 
 
 class LoggedRun(NamedTuple):

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from runners.attempts.leases import Leases, earlier_life
-from runners.checkpoint import Checkpoint, newest_checkpoint
-from runners.provenance.code import made_by, ran_other_code
-from runners.training.failure import Failure, fruitless_failure, lost_failure
-from store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
-from store.files.layout import Layout
-from store.files.removals import next_attempt
-from store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
+from ablate.runners.attempts.leases import Leases, earlier_life
+from ablate.runners.checkpoint import Checkpoint, newest_checkpoint
+from ablate.runners.provenance.code import made_by, ran_other_code
+from ablate.runners.training.failure import Failure, fruitless_failure, lost_failure
+from ablate.store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
+from ablate.store.files.layout import Layout
+from ablate.store.files.removals import next_attempt
+from ablate.store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
 
 MOST_LOST = 5
 """A trial has failed after this many attempts without an end record since its newest checkpoint.

@@ -3,16 +3,16 @@
 import socket
 from typing import final
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.claims import Taken, by_code, claim, record_death
-from runners.attempts.manifest import Manifest
-from runners.attempts.micro_batches import written_micro_batches
-from runners.attempts.worker import Outcome, WorkOrder
-from runners.checkpoint import checkpointed_step
-from runners.training.failure import Failure, killed_failure, out_of_memory, stalled_failure
-from runners.training.memory import oom_kills
-from store.files.layout import Layout
-from store.files.trial_status import pid_space, trial_state
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.claims import Taken, by_code, claim, record_death
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.micro_batches import written_micro_batches
+from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.checkpoint import checkpointed_step
+from ablate.runners.training.failure import Failure, killed_failure, out_of_memory, stalled_failure
+from ablate.runners.training.memory import oom_kills
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import pid_space, trial_state
 
 MOST_DEATHS = 3
 """A trial has failed when its process died so often under this pool without a newer checkpoint.

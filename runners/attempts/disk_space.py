@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 _LEAST_BYTES = 64 << 20
 _FULL_BYTES = 1 << 20

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from grid.errors import NotFoundError, StoreError
-from store.files.atomic import (
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.store.files.atomic import (
     add_seal,
     environment_problem,
     make_directory,
@@ -30,11 +30,11 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.layout import Layout
-from store.files.plans import require_version
+from ablate.store.files.layout import Layout
+from ablate.store.files.plans import require_version
 
 if TYPE_CHECKING:
-    from grid import Grid
+    from ablate.grid import Grid
 
 _KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from store.files.trial_status import TrialState
+from ablate.store.files.trial_status import TrialState
 
 
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
 
-from grid.errors import NotFoundError, StoreError
-from runners.attempts.manifest import Manifest
-from store.files.atomic import read_json, write_json
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import TrialState, heartbeat_age, local_process, pid_space, process_started, trial_state
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.runners.attempts.manifest import Manifest
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.trial_status import (
+    TrialState,
+    heartbeat_age,
+    local_process,
+    pid_space,
+    process_started,
+    trial_state,
+)
 
 if TYPE_CHECKING:
-    from runners.attempts.worker import WorkOrder
-    from runners.provenance.code_snapshot import Snapshot
+    from ablate.runners.attempts.worker import WorkOrder
+    from ablate.runners.provenance.code_snapshot import Snapshot
 
 SILENT_S = 180.0
 """Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
@@ -65,7 +72,7 @@ class Submission:
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
-    """The fields of `runners.attempts.worker.WorkOrder` without root and submission.
+    """The fields of `ablate.runners.attempts.worker.WorkOrder` without root and submission.
 
     Files are in the snapshot, or absolute; `specs` are the spec files as absolute paths.
     """
@@ -184,8 +191,8 @@ def new_record(
 
     With a snapshot, the `files` of the job are paths inside it; `specs` are the original files.
     """
-    from runners.provenance.environment import record
-    from runners.provenance.snapshot_contents import user_imports
+    from ablate.runners.provenance.environment import record
+    from ablate.runners.provenance.snapshot_contents import user_imports
 
     files, pid = [str(file) for file in job.files], os.getpid()
     data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
@@ -209,7 +216,7 @@ def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inli
 
     Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.
     """
-    from runners.provenance.code_snapshot import take
+    from ablate.runners.provenance.code_snapshot import take
 
     found = new_record(job, machine, take(layout, job.files) if job.files else None)
     write_submission_record(layout, found)

@@ -3,15 +3,15 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runners.output import format_count, say
-from store.files.attempts import write_end
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.output import format_count, say
+from ablate.store.files.attempts import write_end
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 
 def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
     """Return the keys of such trials of the grids. Raises StoreError if the store cannot be read."""
-    from store.store import Store
+    from ablate.store.store import Store
 
     if not Layout(root).exists():
         return frozenset()

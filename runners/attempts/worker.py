@@ -14,38 +14,34 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, Literal, NamedTuple, Protocol, final
 
-from grid import Spec
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, is_of_one_trial, require_there
-from runners.attempts.callbacks import Callbacks, LoggedRun
-from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.leases import Leases
-from runners.attempts.manifest import Manifest
-from runners.attempts.micro_batches import micro_batches, split, written_micro_batches
-from runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
-from runners.provenance.code import Codes
-from runners.provenance.specfile import import_spec_file
-from runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
-from runners.training.memory import release_cached_memory, reset_peak_memory
-from runners.training.process_state import ProcessState
-from runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
-from store.files.atomic import retry_io
-from store.files.attempts import BEAT_EVERY_S
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.files.trial_status import trial_state
-
-
-@final
-@dataclass(frozen=True)
-class WorkerEntry:
-    """Import references "module:name" of the trial class and the training function."""
-
-    trial: str = "runners.trial:Trial"
-    """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
-    train: str = "runners.training.loop:train"
-    """Called as `train(trial, context)`; returns a TrainingResult."""
-    preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training.loop")
+from ablate.grid import Spec
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.attempt import (
+    Attempt,
+    CampaignUnwritable,
+    LeaseLost,
+    Watch,
+    is_of_one_trial,
+    require_there,
+)
+from ablate.runners.attempts.callbacks import Callbacks, LoggedRun
+from ablate.runners.attempts.claims import Claim, Taken, claim
+from ablate.runners.attempts.leases import Leases
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
+from ablate.runners.provenance.code import Codes
+from ablate.runners.provenance.specfile import import_spec_file
+from ablate.runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
+from ablate.runners.training.memory import release_cached_memory, reset_peak_memory
+from ablate.runners.training.process_state import ProcessState
+from ablate.runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.store.files.atomic import retry_io
+from ablate.store.files.attempts import BEAT_EVERY_S
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.files.trial_status import trial_state
 
 
 @final

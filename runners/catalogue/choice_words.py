@@ -6,19 +6,19 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
-from grid.errors import SpecError
-from grid.spec import Choice, Spec, field_names, is_outside_key
-from runners.catalogue.stage_words import field_words
-from runners.evaluations import Evaluation
-from runners.probes import Probe
-from runners.tasks import Task
-from store.analysis.metrics import direction
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice, Spec, field_names, is_outside_key
+from ablate.runners.catalogue.stage_words import field_words
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.probes import Probe
+from ablate.runners.tasks import Task
+from ablate.store.analysis.metrics import direction
 
 FIELD_HEADINGS: Final = ("field", "type", "default", "description")
 MEASURE_HEADINGS: Final = ("measures", "evaluation conditions", "unit", "better")
 ROW_HEADINGS: Final = ("row", "of each", "point", "unit")
 _FAMILIES: Final = (Task, Evaluation, Probe)
-_PACKAGE: Final = ("runners.", "variants.")
+_PACKAGE: Final = ("ablate.runners.", "ablate.variants.")
 _LONGEST_TUPLE: Final = 7
 _COMPUTED_FIELD: Final = ("filled in", "once the spec is built")
 """Phrases in the docstring of a field that the spec computes itself."""
@@ -150,7 +150,7 @@ def parts_of(cls: type[Spec]) -> list[type[Spec]]:
 
 def _specs_in(annotation: Any) -> Iterator[type[Spec]]:
     if isinstance(annotation, type) and issubclass(annotation, Spec):
-        if annotation.__module__.startswith("runners.") and annotation not in _FAMILIES:
+        if annotation.__module__.startswith("ablate.runners.") and annotation not in _FAMILIES:
             yield from _package_members(annotation) if _is_family(annotation) else (annotation,)
         return
     for inner in get_args(annotation):

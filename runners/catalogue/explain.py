@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-import variants
-from grid.errors import NotFoundError, SpecError
-from grid.operator_view import OperatorPart
-from grid.spec import Choice, Spec
-from grid.suggestions import suggest_name
-from runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of, summary
-from runners.provenance.code import SOURCE
-from variants import Backbone, Operator, Tokens, Transformer
-from variants.laws.examples import family
-from variants.model import named_backbones
-from variants.model.shapes import shapes_only
-from variants.operator import KINDS
-from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, choose
-from variants.stages.positions import Positions
-from variants.stages.stage import Stage
+from ablate import variants
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.operator_view import OperatorPart
+from ablate.grid.spec import Choice, Spec
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of, summary
+from ablate.runners.provenance.code import SOURCE
+from ablate.variants import Backbone, Operator, Tokens, Transformer
+from ablate.variants.laws.examples import family
+from ablate.variants.model import named_backbones
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.operator import KINDS
+from ablate.variants.papers.catalogue import PAPERS, NamedOperator, catalogue
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, choose
+from ablate.variants.stages.positions import Positions
+from ablate.variants.stages.stage import Stage
 
 MODEL = "gpt2_small"
 """The default backbone in which added parameters are counted."""
@@ -283,7 +283,7 @@ def find_kind(stage: str, kind: str) -> type[Choice]:
 
 
 def find_model(name: str) -> Backbone:
-    """Make the model `name` of `variants.model.named_backbones`, or raise NotFoundError."""
+    """Make the model `name` of `ablate.variants.model.named_backbones`, or raise NotFoundError."""
     known = presets()
     if name not in known:
         near = suggest_name(name, list(known))
@@ -292,7 +292,7 @@ def find_model(name: str) -> Backbone:
 
 
 def presets() -> dict[str, Callable[[], Backbone]]:
-    """Return the functions of `variants.model.named_backbones` that make a paper's model."""
+    """Return the functions of `ablate.variants.model.named_backbones` that make a paper's model."""
     return {
         name: make
         for name, make in vars(named_backbones).items()

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple, get_type_hints
 
 from pydantic import ValidationError
 
-import runners
-from grid.docstrings import docstring
-from grid.errors import NotFoundError, SpecError
-from grid.spec import Choice, Spec
-from grid.suggestions import suggest_name
-from runners.catalogue.choice_words import (
+from ablate import runners
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.spec import Choice, Spec
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.catalogue.choice_words import (
     FieldRow,
     MeasureRow,
     ProbeRow,
@@ -27,16 +27,16 @@ from runners.catalogue.choice_words import (
     predictors,
     spec_line,
 )
-from runners.catalogue.stage_words import formula, summary
-from runners.evaluations import Evaluation, LmEval, MinimalPairs
-from runners.probes import Probe
-from runners.provenance.code import SOURCE
-from runners.tasks import LinearFunctions, Task, Text
-from runners.tasks.distillation.distillation import Distillation
-from runners.tasks.distillation.finished_trial import Architecture, FinishedTrial
-from runners.tasks.text.masked_text import MaskedText
-from runners.trial import DEFAULT_PROBES
-from variants import Backbone, Operator, Placement, Scalars, gpt2
+from ablate.runners.catalogue.stage_words import formula, summary
+from ablate.runners.evaluations import Evaluation, LmEval, MinimalPairs
+from ablate.runners.probes import Probe
+from ablate.runners.provenance.code import SOURCE
+from ablate.runners.tasks import LinearFunctions, Task, Text
+from ablate.runners.tasks.distillation.distillation import Distillation
+from ablate.runners.tasks.distillation.finished_trial import Architecture, FinishedTrial
+from ablate.runners.tasks.text.masked_text import MaskedText
+from ablate.runners.trial import DEFAULT_PROBES
+from ablate.variants import Backbone, Operator, Placement, Scalars, gpt2
 
 FAMILIES: Final[Mapping[str, type[Choice]]] = {"task": Task, "evaluation": Evaluation, "probe": Probe}
 
@@ -159,7 +159,7 @@ def _evaluate_docstring(example: Task | Evaluation) -> str:
 
 def is_ours(member: type[Choice]) -> bool:
     """Return True if the package defines this kind, False if a user's file does."""
-    return member.__module__.startswith("runners.")
+    return member.__module__.startswith("ablate.runners.")
 
 
 def make_example(member: type[Choice], folder: Path) -> Choice | None:
@@ -194,7 +194,7 @@ def _use(member: type[Choice], line: str) -> str:
     if getattr(runners, member.__name__, None) is not member:
         return f"from {member.__module__} import {member.__name__}; {line}"
     names = dict.fromkeys(re.findall(r"\b([A-Z]\w*)\(", line))
-    return f"from runners import {', '.join(name for name in names if name in dir(runners))}; {line}"
+    return f"from ablate import {', '.join(name for name in names if name in dir(runners))}; {line}"
 
 
 def _needs(example: Choice | None, folder: Path) -> tuple[str, ...]:

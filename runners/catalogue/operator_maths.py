@@ -6,7 +6,15 @@ from threading import Lock
 from types import ModuleType
 from typing import final
 
-from grid.operator_view import Arguments, ListedOperator, Numbers, OperatorName, OperatorView, Profile, ScoreCurve
+from ablate.grid.operator_view import (
+    Arguments,
+    ListedOperator,
+    Numbers,
+    OperatorName,
+    OperatorView,
+    Profile,
+    ScoreCurve,
+)
 
 
 @final
@@ -23,11 +31,11 @@ class OperatorMaths:
 
     def _view(self) -> ModuleType:
         """Import the operators, and the spec file once."""
-        from runners.catalogue import operator_view
+        from ablate.runners.catalogue import operator_view
 
         with self._lock:
             if self._spec is not None:
-                from runners.provenance.specfile import import_spec_file
+                from ablate.runners.provenance.specfile import import_spec_file
 
                 import_spec_file(self._spec)
                 self._spec = None

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from grid.errors import AblateError, SpecError
-from grid.operator_view import (
+from ablate.grid.errors import AblateError, SpecError
+from ablate.grid.operator_view import (
     ListedOperator,
     OperatorArgument,
     OperatorName,
@@ -19,9 +19,9 @@ from grid.operator_view import (
     Profile,
     ScoreCurve,
 )
-from grid.suggestions import suggest_name
-from grid.validation import spec_error
-from runners.catalogue.explain import (
+from ablate.grid.suggestions import suggest_name
+from ablate.grid.validation import spec_error
+from ablate.runners.catalogue.explain import (
     SOFTMAX as PLAIN,
     Argument,
     arguments,
@@ -31,12 +31,12 @@ from runners.catalogue.explain import (
     find_pitfalls,
     how_to_write,
 )
-from runners.catalogue.stage_words import number_rows, option_words, options
-from runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
-from variants import Operator
-from variants.links import LINKS
-from variants.number import KeyVector, Matrix, Number
-from variants.papers.catalogue import PAPERS, Limit, NamedOperator, catalogue
+from ablate.runners.catalogue.stage_words import number_rows, option_words, options
+from ablate.runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
+from ablate.variants import Operator
+from ablate.variants.links import LINKS
+from ablate.variants.number import KeyVector, Matrix, Number
+from ablate.variants.papers.catalogue import PAPERS, Limit, NamedOperator, catalogue
 
 MOST_LOGITS = 64
 LARGEST_LOGIT = 1e4

@@ -9,16 +9,16 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
-from grid import Grid
-from grid.durations import format_duration
-from grid.errors import NotFoundError, SpecError
-from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, format_count, say, slow_notice, write_prose
-from runners.provenance.specfile import import_spec_file
-from runners.result_stream import results
-from runners.trial import Trial
-from variants.laws.battery import LAWS, LawFinding, find
-from variants.laws.examples import (
+from ablate.grid import Grid
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.output import LINE_EVERY_S, format_count, say, slow_notice, write_prose
+from ablate.runners.provenance.specfile import import_spec_file
+from ablate.runners.result_stream import results
+from ablate.runners.trial import Trial
+from ablate.variants.laws.battery import LAWS, LawFinding, find
+from ablate.variants.laws.examples import (
     around,
     combinations_of_choices,
     distinct,
@@ -27,8 +27,8 @@ from variants.laws.examples import (
     family,
     named_operators,
 )
-from variants.operator import KINDS, Operator
-from variants.papers.catalogue import catalogue
+from ablate.variants.operator import KINDS, Operator
+from ablate.variants.papers.catalogue import catalogue
 
 
 def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:

@@ -7,11 +7,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeGuard
 
-from grid.docstrings import docstring
-from grid.spec import Choice, Spec
-from variants.links import LINKS
-from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
-from variants.stages.stage import Stage
+from ablate.grid.docstrings import docstring
+from ablate.grid.spec import Choice, Spec
+from ablate.variants.links import LINKS
+from ablate.variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
+from ablate.variants.stages.stage import Stage
 
 NUMBER_HEADINGS: Final = ("number", "starts at", "varies", "range", "description")
 

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from grid.docstrings import docstring
-from grid.errors import SpecError
-from grid.operator_view import Profile
-from variants import Operator, attend
-from variants.attend import attention
-from variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vector
-from variants.operator import head_shape
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import SpecError
+from ablate.grid.operator_view import Profile
+from ablate.variants import Operator, attend
+from ablate.variants.attend import attention
+from ablate.variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vector
+from ablate.variants.operator import head_shape
 
 LOGITS = (3.1, -0.4, 0.3, -1.2, -2.2, 0.2, 1.4, 1.7, 1.5, 1.3, -0.8, -0.1, 0.6)
 """z of the query and the 13 keys, in nats."""
@@ -64,7 +64,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 
 def equation() -> str:
-    """Return the equation of attention: the indented lines of the docstring of `variants.attend`."""
+    """Return the equation of attention: the indented lines of the docstring of `ablate.variants.attend`."""
     lines = docstring(sys.modules[attention.__module__]).splitlines()
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 

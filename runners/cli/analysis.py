@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grid.names import some
-from runners.cli.options import Cells, GridFlags, Listing, flag_group
-from runners.cli.resolve import MOST_NAMED, open_grid
-from runners.cli.verdict_text import (
+from ablate.grid.names import some
+from ablate.runners.cli.options import Cells, GridFlags, Listing, flag_group
+from ablate.runners.cli.resolve import MOST_NAMED, open_grid
+from ablate.runners.cli.verdict_text import (
     format_number,
     format_p,
     format_percent,
@@ -19,7 +19,7 @@ from runners.cli.verdict_text import (
     sort_cells,
     write_remarks,
 )
-from runners.output import (
+from ablate.runners.output import (
     LONG_LABEL,
     describe_measure,
     fits,
@@ -32,9 +32,9 @@ from runners.output import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.analysis.pareto import Way
-    from store.analysis.verdicts import GridMeasure
-    from store.store import Store
+    from ablate.store.analysis.pareto import Way
+    from ablate.store.analysis.verdicts import GridMeasure
+    from ablate.store.store import Store
 
 
 @flag_group
@@ -76,7 +76,7 @@ def curves(
     """
     import polars as pl
 
-    from store.analysis.learning_curves import compare_learning, rule_of
+    from ablate.store.analysis.learning_curves import compare_learning, rule_of
 
     if "=" in metric:
         metric, query = "loss", (metric, *query)
@@ -101,7 +101,7 @@ def curves(
 
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
     """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
-    from store.analysis.verdicts import baselines_of
+    from ablate.store.analysis.verdicts import baselines_of
 
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
     firsts = [rows[order[0]] for rows in answers]
@@ -157,8 +157,8 @@ def pareto(
     """
     import polars as pl
 
-    from store.analysis.pareto import pareto as pareto_of, rule
-    from store.analysis.verdicts import measure_of
+    from ablate.store.analysis.pareto import pareto as pareto_of, rule
+    from ablate.store.analysis.verdicts import measure_of
 
     with open_grid(of) as (store, name, warnings):
         found = pareto_of(store, name, against)
@@ -188,7 +188,7 @@ def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
 
 def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataFrame", numbers: Sequence[str]) -> None:
     """Write the baselines, which are marked, then the other cells of `found`; rivals are named by the first."""
-    from store.database.queries import baseline_cells
+    from ablate.store.database.queries import baseline_cells
 
     bases = baseline_cells(header)
     rows = sorted(found.rows(named=True), key=lambda row: row["cell"] not in bases)

@@ -1,6 +1,6 @@
 """The command `ablate`: it chooses and acts; what an experiment is, the spec file says.
 
-The verbs are in `runners.cli`. Everything heavy is imported inside the command that needs it.
+The verbs are in `ablate.runners.cli`. Everything heavy is imported inside the command that needs it.
 """
 
 import atexit
@@ -18,29 +18,29 @@ from typing import Annotated, NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.docstrings import docstring
-from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
-from runners.cli.analysis import curves, pareto
-from runners.cli.catalogue import operators, probes, prove, tasks
-from runners.cli.compare import compare
-from runners.cli.doctor import check, doctor, rebuild
-from runners.cli.edit import note, rename, rm, tag
-from runners.cli.effects import effects
-from runners.cli.evaluate import evaluate
-from runners.cli.export import export, sql
-from runners.cli.monitor import cancel, failures, logs, watch
-from runners.cli.options import AnyGrid, Campaign
-from runners.cli.papers import papers
-from runners.cli.plan import plan
-from runners.cli.published import published
-from runners.cli.repro import repro
-from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
-from runners.cli.results import status, table
-from runners.cli.retry import retry
-from runners.cli.run import run
-from runners.lossy_output import fill_closed_descriptors, lossy
-from runners.output import tell, write
-from runners.result_stream import move_stdout, results, results_to
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
+from ablate.runners.cli.analysis import curves, pareto
+from ablate.runners.cli.catalogue import operators, probes, prove, tasks
+from ablate.runners.cli.compare import compare
+from ablate.runners.cli.doctor import check, doctor, rebuild
+from ablate.runners.cli.edit import note, rename, rm, tag
+from ablate.runners.cli.effects import effects
+from ablate.runners.cli.evaluate import evaluate
+from ablate.runners.cli.export import export, sql
+from ablate.runners.cli.monitor import cancel, failures, logs, watch
+from ablate.runners.cli.options import AnyGrid, Campaign
+from ablate.runners.cli.papers import papers
+from ablate.runners.cli.plan import plan
+from ablate.runners.cli.published import published
+from ablate.runners.cli.repro import repro
+from ablate.runners.cli.resolve import find_campaign, find_campaigns, read_warnings
+from ablate.runners.cli.results import status, table
+from ablate.runners.cli.retry import retry
+from ablate.runners.cli.run import run
+from ablate.runners.lossy_output import fill_closed_descriptors, lossy
+from ablate.runners.output import tell, write
+from ablate.runners.result_stream import move_stdout, results, results_to
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -86,8 +86,8 @@ def report(
     out
         The file to write; default report.html in the campaign.
     """
-    from dashboards import write_report
-    from store.store import Store
+    from ablate.dashboards import write_report
+    from ablate.store.store import Store
 
     if path is not None and campaign is not None:
         raise SpecError(f"a report is of one campaign; got {path} and --campaign {campaign}: name it once")
@@ -124,8 +124,8 @@ def dash(
     spec
         A spec file: its operators and choices are known on the page Operators.
     """
-    from dashboards.app.serve import serve
-    from runners.catalogue.operator_maths import OperatorMaths
+    from ablate.dashboards.app.serve import serve
+    from ablate.runners.catalogue.operator_maths import OperatorMaths
 
     if not 0 <= port < 2**16:
         raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")

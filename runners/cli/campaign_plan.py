@@ -8,19 +8,19 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid import Grid, Planned
-from grid.names import shorten
-from runners.monitoring.trial_locations import STATES, State
-from runners.output import format_count, line_width
-from runners.planning.duration import Estimate, PlannedWorkers, estimate
-from runners.planning.power import Resolution, resolution_lines, resolutions
-from runners.planning.preflight import Preflight
-from runners.planning.survey import Surveyed, survey, walk
-from runners.slurm.spec import Slurm
-from runners.slurm.submit.resource_classes import Demands
-from runners.slurm.submit.workload import plan_allocation
-from store.files.layout import Layout
-from store.files.trial_status import Status
+from ablate.grid import Grid, Planned
+from ablate.grid.names import shorten
+from ablate.runners.monitoring.trial_locations import STATES, State
+from ablate.runners.output import format_count, line_width
+from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
+from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
+from ablate.runners.planning.preflight import Preflight
+from ablate.runners.planning.survey import Surveyed, survey, walk
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit.resource_classes import Demands
+from ablate.runners.slurm.submit.workload import plan_allocation
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import Status
 
 _STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
 

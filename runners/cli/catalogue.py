@@ -6,15 +6,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from grid.errors import SpecError
-from runners.cli.options import Flag, Json, flag_group
-from runners.output import tell, write, write_json, write_prose, write_table
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import Flag, Json, flag_group
+from ablate.runners.output import tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
-    from grid.operator_view import OperatorPart
-    from runners.catalogue.explain import Explanation, KindExplanation, KindRow
-    from runners.catalogue.explain_choice import ChoiceExplanation, PartRows
-    from variants.paths.case import Case
+    from ablate.grid.operator_view import OperatorPart
+    from ablate.runners.catalogue.explain import Explanation, KindExplanation, KindRow
+    from ablate.runners.catalogue.explain_choice import ChoiceExplanation, PartRows
+    from ablate.variants.paths.case import Case
 
 STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
@@ -48,7 +48,7 @@ class OperatorPage:
         """Return the case in which --paths chooses a path."""
         import torch
 
-        from variants.paths.case import Case
+        from ablate.variants.paths.case import Case
 
         length, dtype = self.length or 1024, torch.bfloat16 if self.precision == "bfloat16" else torch.float32
         return Case(length, length, self.device or "cpu", dtype)
@@ -89,8 +89,8 @@ def operators(
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     """
-    from runners.catalogue import explain as facts
-    from runners.provenance.specfile import import_spec_file
+    from ablate.runners.catalogue import explain as facts
+    from ablate.runners.provenance.specfile import import_spec_file
 
     listing = kind is None and name in (STAGES, *facts.families())
     if name and paper:
@@ -163,9 +163,9 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
 
 
 def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path | None, *, as_json: bool) -> None:
-    from runners.catalogue.explain import data
-    from runners.catalogue.explain_choice import explain_choice, find_part, kinds
-    from runners.provenance.specfile import import_spec_file
+    from ablate.runners.catalogue.explain import data
+    from ablate.runners.catalogue.explain_choice import explain_choice, find_part, kinds
+    from ablate.runners.provenance.specfile import import_spec_file
 
     module = None if spec is None else import_spec_file(spec)
     command = f"{of[0]}s"
@@ -201,13 +201,13 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
     if laws:
         if spec or operator or full:
             raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
-        from variants.laws.battery import LAWS
+        from ablate.variants.laws.battery import LAWS
 
         write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
         return 0
     import torch
 
-    from runners.catalogue.prove import prove as prove_operators
+    from ablate.runners.catalogue.prove import prove as prove_operators
 
     torch.set_num_threads(1)  # on inputs this small, several threads are slower
     return prove_operators(spec, operator, full=full)
@@ -236,7 +236,7 @@ def _write_kind(found: "KindExplanation") -> None:
 
 
 def _write_choice(found: "ChoiceExplanation") -> None:
-    from runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
+    from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
 
     about = "" if found.about == found.formula else f"\n\n{found.about}"
     write(f"{found.of} {found.name}: {found.home}\n\n{found.use}\n\n{found.formula}{about}")
@@ -252,7 +252,7 @@ def _write_choice(found: "ChoiceExplanation") -> None:
 
 
 def _write_part(found: "PartRows") -> None:
-    from runners.catalogue.choice_words import FIELD_HEADINGS
+    from ablate.runners.catalogue.choice_words import FIELD_HEADINGS
 
     write(f"{found.name}: {found.about}")
     _write_rows("", FIELD_HEADINGS, found.fields)
@@ -265,7 +265,7 @@ def _write_formula(part: "OperatorPart") -> None:
 
 
 def _write_numbers(found: "Explanation | KindExplanation") -> None:
-    from runners.catalogue.stage_words import NUMBER_HEADINGS, option_words
+    from ablate.runners.catalogue.stage_words import NUMBER_HEADINGS, option_words
 
     _write_rows("", NUMBER_HEADINGS, [row.words for row in found.numbers])
     _write_points("options", (f"{name} = {option_words(value)}" for name, value in found.options.items()))

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import label_of
-from runners.cli.options import Campaigns, Json
-from runners.cli.resolve import find_several, open_campaign, read_warnings
-from runners.cli.verdict_text import sort_by_plan
-from runners.output import format_count, name_measure, write, write_json, write_table
-from store.export.plain import plain
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import label_of
+from ablate.runners.cli.options import Campaigns, Json
+from ablate.runners.cli.resolve import find_several, open_campaign, read_warnings
+from ablate.runners.cli.verdict_text import sort_by_plan
+from ablate.runners.output import format_count, name_measure, write, write_json, write_table
+from ablate.store.export.plain import plain
 
 if TYPE_CHECKING:
-    from store.store import Store
+    from ablate.store.store import Store
 
 _MOST_COMPARED = 12
 _MOST_RESULTS = 30
@@ -117,7 +117,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
 
 def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, Sequence[str]]]) -> int:
     """Write a row per trial with `fields`, and its label unless they repeat it; return the number of lines."""
-    from grid.columns import BETWEEN
+    from ablate.grid.columns import BETWEEN
 
     labels = [(run.label or "").split(BETWEEN) for run in runs]
     common = [part for part in labels[0] if all(part in parts for parts in labels)]

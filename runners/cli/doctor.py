@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from runners.cli.options import Campaign, Json
-from runners.cli.resolve import CAMPAIGNS, find_campaign
-from runners.output import format_count, tell, write, write_json, write_table
+from ablate.runners.cli.options import Campaign, Json
+from ablate.runners.cli.resolve import CAMPAIGNS, find_campaign
+from ablate.runners.output import format_count, tell, write, write_json, write_table
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -94,8 +94,8 @@ def _program(what: str, *names: str) -> Check:
 
 def rebuild(*, campaign: Campaign = None) -> None:
     """Make the store anew from the campaign's files."""
-    from store.ingest.rebuild import rebuild as rebuild_store
-    from store.store import Store
+    from ablate.store.ingest.rebuild import rebuild as rebuild_store
+    from ablate.store.store import Store
 
     root = find_campaign(campaign)
     found = rebuild_store(root)
@@ -127,8 +127,8 @@ def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
     Warns of files of the installed package that were edited: results name the versions of the package and not its
     files. The exit code is 0 if all is sound, and 6 if something is wrong.
     """
-    from runners.monitoring.integrity import check_campaign
-    from runners.provenance.origin import edited_files
+    from ablate.runners.monitoring.integrity import check_campaign
+    from ablate.runners.provenance.origin import edited_files
 
     found = check_campaign(find_campaign(campaign))
     warnings = [

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
-from grid.names import some
-from runners.cli.options import Campaign, Json, WholeGrid
-from runners.cli.resolve import choose_grid, find_several, open_campaign
-from runners.cli.verdict_text import sort_by_plan
-from runners.output import format_count, tell, write, write_json, write_prose, write_table
+from ablate.grid.errors import SpecError
+from ablate.grid.names import some
+from ablate.runners.cli.options import Campaign, Json, WholeGrid
+from ablate.runners.cli.resolve import choose_grid, find_several, open_campaign
+from ablate.runners.cli.verdict_text import sort_by_plan
+from ablate.runners.output import format_count, tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.files.annotations import Subject
+    from ablate.store.files.annotations import Subject
 
 _TAGGED = """
     SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial,
@@ -41,7 +41,7 @@ def tag(
     words
         A query, then +TAG to add and -TAG to remove.
     """
-    from store.files.annotations import check_tag
+    from ablate.store.files.annotations import check_tag
 
     add = [check_tag(word[1:]) for word in words if word.startswith("+")]
     remove = [check_tag(word[1:]) for word in words if word.startswith("-")]
@@ -101,8 +101,8 @@ def _annotate(
     remove: Sequence[str] = (),
     note: str | None = None,
 ) -> None:
-    from store.files.annotations import annotate
-    from store.ingest.ingest_lock import ingest_lock
+    from ablate.store.files.annotations import annotate
+    from ablate.store.ingest.ingest_lock import ingest_lock
 
     if bool(query) == (grid is not None):
         raise SpecError("tags and notes are about the trials of a query, or about --grid NAME; give one of the two")
@@ -132,9 +132,9 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
     grid
         A grid as a whole, with the results that no other grid plans.
     """
-    from runners.monitoring.remove import remove_trials, trials_of
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select_planned
+    from ablate.runners.monitoring.remove import remove_trials, trials_of
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.trial_query import select_planned
 
     if bool(query) == (grid is not None):
         raise SpecError("`ablate rm` takes a query of trials, or --grid NAME; a query takes grid=NAME as a condition")
@@ -164,8 +164,8 @@ def rename(old: str, new: str, /, *, campaign: Campaign = None) -> None:
     new
         Its new name.
     """
-    from runners.monitoring.remove import rename_grid
-    from runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.remove import rename_grid
+    from ablate.runners.monitoring.trial_locations import locate_trials
 
     with open_campaign(campaign) as store:
         rename_grid(store, old, new, locate_trials(store))

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from runners.cli.options import Flag, GridFlags, Listing
-from runners.cli.resolve import open_grid
-from runners.cli.results import MeasureFlags, with_measure
-from runners.cli.verdict_text import (
+from ablate.runners.cli.options import Flag, GridFlags, Listing
+from ablate.runners.cli.resolve import open_grid
+from ablate.runners.cli.results import MeasureFlags, with_measure
+from ablate.runners.cli.verdict_text import (
     ONE_COMPARISON,
     difference_headings,
     equal_words,
@@ -17,7 +17,7 @@ from runners.cli.verdict_text import (
     format_p,
     select_columns,
 )
-from runners.output import (
+from ablate.runners.output import (
     average_of,
     describe_measure,
     format_count,
@@ -33,8 +33,8 @@ from runners.output import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.statistics import Factorial, SeedContrasts
-    from store.store import Store
+    from ablate.store.statistics import Factorial, SeedContrasts
+    from ablate.store.store import Store
 
 Runs = Annotated[str, Parameter(help="Only these runs: operator=SSA, lr<0.01, seed<3, or a label.")]
 
@@ -56,7 +56,7 @@ def effects(
     interactions
         Test also by F whether what one axis does depends on another.
     """
-    from store.analysis.effects import analysis, effects as effects_of, sort_by_axis
+    from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
 
     judged_by.check()
     with open_grid(of) as (store, name, warnings):
@@ -87,7 +87,7 @@ def effects(
 
 def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFrame | None":
     """Return cell and seed of the runs of a grid that a query means; None without one."""
-    from runners.monitoring.trial_query import select
+    from ablate.runners.monitoring.trial_query import select
 
     if not query:
         return None
@@ -148,7 +148,7 @@ def _write_tests(found: "Factorial", measure: dict[str, Any], *, interactions: b
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     import polars as pl
 
-    from store.statistics.design import CROSS
+    from ablate.store.statistics.design import CROSS
 
     if means["term"].n_unique() < 2 and not (means["note"] != "").any():
         return  # `table` has the means of one axis

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from runners.cli.options import Campaign, Flag, Json, Trials, Trust, flag_group
-from runners.cli.resolve import find_several, open_campaign, require_trust
-from runners.output import format_count, slow_notice, tell, write_json, write_table
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.runners.cli.options import Campaign, Flag, Json, Trials, Trust, flag_group
+from ablate.runners.cli.resolve import find_several, open_campaign, require_trust
+from ablate.runners.output import format_count, slow_notice, tell, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runners.evaluations import Evaluation
-    from runners.posthoc.evaluate import Result, Status
-    from runners.posthoc.trained_model import Kept
-    from store.store import Store
+    from ablate.runners.evaluations import Evaluation
+    from ablate.runners.posthoc.evaluate import Result, Status
+    from ablate.runners.posthoc.trained_model import Kept
+    from ablate.store.store import Store
 
 _MOST_SHOWN = 40
 
@@ -70,8 +70,8 @@ def evaluate(
     spec
         A spec file that defines classes of the trials; default those that were submitted.
     """
-    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, submitted_files
-    from runners.provenance.specfile import import_spec_file
+    from ablate.runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, submitted_files
+    from ablate.runners.provenance.specfile import import_spec_file
 
     if not query:
         raise SpecError("which trials? name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
@@ -105,10 +105,10 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
     """Load the evaluations that the options name. Raise SpecError if they name none, or an invalid one."""
     from pydantic import ValidationError
 
-    from grid import spec_error
-    from runners.evaluations import LmEval
-    from runners.evaluations.lm_eval_files import require_tasks
-    from runners.posthoc.evaluate import evaluations_of
+    from ablate.grid import spec_error
+    from ablate.runners.evaluations import LmEval
+    from ablate.runners.evaluations.lm_eval_files import require_tasks
+    from ablate.runners.posthoc.evaluate import evaluations_of
 
     if flags.include is not None and not flags.lm_eval:
         raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
@@ -128,8 +128,8 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
 
 def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
     """Return the trials whose weights were kept, and why the others cannot be evaluated."""
-    from runners.posthoc.evaluate import Result
-    from runners.posthoc.trained_model import find_kept
+    from ablate.runners.posthoc.evaluate import Result
+    from ablate.runners.posthoc.trained_model import find_kept
 
     found, without = [], []
     for key in trials:
@@ -142,7 +142,7 @@ def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
 
 def _ingest(store: "Store") -> None:
     """Ingest the new records. If that fails, the next reader ingests them."""
-    from store.ingest.ingest import ingest
+    from ablate.store.ingest.ingest import ingest
 
     try:
         ingest(store.layout.root, wait=True, threads=1, thorough=True)

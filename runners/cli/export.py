@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from grid.suggestions import suggest_name
-from runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
-from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
-from runners.cli.verdict_text import find_cells, format_page, keep_cells
-from runners.output import format_count, tell, write, write_frame, write_json, write_rows, write_table
-from runners.result_stream import results
-from store.files.atomic import environment_problem, write_atomic
-from store.files.layout import Layout
-from store.files.saved_texts import QUERIES, is_name
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
+from ablate.runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
+from ablate.runners.cli.verdict_text import find_cells, format_page, keep_cells
+from ablate.runners.output import format_count, tell, write, write_frame, write_json, write_rows, write_table
+from ablate.runners.result_stream import results
+from ablate.store.files.atomic import environment_problem, write_atomic
+from ablate.store.files.layout import Layout
+from ablate.store.files.saved_texts import QUERIES, is_name
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.store import Store
+    from ablate.store.store import Store
 
 
 @flag_group
@@ -80,7 +80,7 @@ def sql(
     saved
         List the saved queries.
     """
-    from store.store import Store
+    from ablate.store.store import Store
 
     formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
     if saved and (query or file or save):
@@ -106,7 +106,7 @@ def sql(
 
 
 def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
-    from store.export.formats import encode
+    from ablate.store.export.formats import encode
 
     if shown.parquet is not None:
         write_atomic(shown.parquet, encode(frame, "parquet"))
@@ -227,7 +227,7 @@ def export(
     kind
         The format, where the name does not say it.
     """
-    from store.export.formats import FORMATS, format_of
+    from ablate.store.export.formats import FORMATS, format_of
 
     _require_table(what, query)
     if what in _TRACKERS:
@@ -254,7 +254,7 @@ def export(
 
 
 def _require_table(what: str, query: Sequence[str]) -> None:
-    from store.export.tables import TABLES
+    from ablate.store.export.tables import TABLES
 
     if query and what not in TABLES:
         raise SpecError(f"a query is for {', '.join(TABLES)}; got {what!r}: leave {' '.join(query)!r} out")
@@ -272,9 +272,9 @@ _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/w
 
 
 def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | None) -> None:
-    from runners.tasks.optional_packages import require_package
-    from store.export.tensorboard import write_tensorboard
-    from store.export.wandb_offline import write_wandb
+    from ablate.runners.tasks.optional_packages import require_package
+    from ablate.store.export.tensorboard import write_tensorboard
+    from ablate.store.export.wandb_offline import write_wandb
 
     require_package(tracker, by=f"`ablate export {tracker}`", extra=tracker)
     with open_campaign(campaign) as store:
@@ -286,9 +286,9 @@ def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | 
 
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Sequence[str]) -> bytes:
-    from runners.monitoring.trial_query import select_planned
-    from store.export.formats import encode
-    from store.export.tables import MEASUREMENTS, TABLES, rows
+    from ablate.runners.monitoring.trial_query import select_planned
+    from ablate.store.export.formats import encode
+    from ablate.store.export.tables import MEASUREMENTS, TABLES, rows
 
     if what in TABLES:
         name = choose_grid(store, grid)
@@ -308,9 +308,9 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
 
 
 def _encode_verdicts(store: "Store", grid: str, kind: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
-    from store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
-    from store.export import latex, markdown
-    from store.export.formats import escape_number
+    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
+    from ablate.store.export import latex, markdown
+    from ablate.store.export.formats import escape_number
 
     measure = measure_of(store, grid, None)
     bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
@@ -323,7 +323,7 @@ def _encode_verdicts(store: "Store", grid: str, kind: str, found: "pl.DataFrame"
 
 
 def _encode_page(store: "Store", kind: str, grid: str | None, query: Sequence[str], page: ExportPage) -> bytes:
-    from store.export.cells import cells, latex_cells, markdown_cells
+    from ablate.store.export.cells import cells, latex_cells, markdown_cells
 
     point = {}
     for word in page.at:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
-from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
-from runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
-from runners.output import tell, write, write_json
-from runners.result_stream import results
-from store.files.layout import Layout
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
+from ablate.runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
+from ablate.runners.output import tell, write, write_json
+from ablate.runners.result_stream import results
+from ablate.store.files.layout import Layout
 
 
 def logs(
@@ -30,7 +30,7 @@ def logs(
     worker
         The output of the cluster's task that ran the attempt instead.
     """
-    from runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
+    from ablate.runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
 
     if follow and worker:
         raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
@@ -47,7 +47,7 @@ def logs(
 
 
 def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
-    from runners.monitoring.logs import follow, in_words
+    from ablate.runners.monitoring.logs import follow, in_words
 
     for state, text in follow(layout, trial, attempt):
         if state is not None:
@@ -69,12 +69,12 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     outdated
         Only trials that are in no grid any more, because the spec was edited.
     """
-    from runners.attempts.submission_record import runs_at_work
-    from runners.monitoring.cancel import Cancelling, mark_cancelled
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select
-    from runners.slurm.scheduler import SlurmScheduler
-    from runners.slurm.submissions import read_submission_status
+    from ablate.runners.attempts.submission_record import runs_at_work
+    from ablate.runners.monitoring.cancel import Cancelling, mark_cancelled
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.trial_query import select
+    from ablate.runners.slurm.scheduler import SlurmScheduler
+    from ablate.runners.slurm.submissions import read_submission_status
 
     scheduler = SlurmScheduler()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
@@ -110,7 +110,7 @@ def failures(*query: Trials, campaign: Campaign = None, grid: AnyGrid = None, as
 
     A query keeps trials, and leaves out workers that took none.
     """
-    from runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
+    from ablate.runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
 
     with open_campaign(campaign) as store:
         name = None if grid is None else choose_grid(store, grid)
@@ -139,8 +139,8 @@ def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = Fals
     """
     from rich.console import Console
 
-    from runners.monitoring.watch import show, views
-    from runners.slurm.scheduler import SlurmScheduler
+    from ablate.runners.monitoring.watch import show, views
+    from ablate.runners.slurm.scheduler import SlurmScheduler
 
     if not every > 0:
         raise SpecError(f"--every is a number of seconds above 0; got {every:g}")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Group, Parameter
 
-from grid.docstrings import docstring
-from grid.errors import SpecError
-from grid.paper import PaperScale
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import SpecError
+from ablate.grid.paper import PaperScale
 
 if TYPE_CHECKING:
-    from runners.slurm.spec import Slurm
+    from ablate.runners.slurm.spec import Slurm
 
 T = TypeVar("T")
 
@@ -219,7 +219,7 @@ class SlurmFlags:
 
     def request(self, defaults: "Slurm | None", workers: int | None) -> "Slurm":
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""
-        from runners.slurm.spec import Slurm
+        from ablate.runners.slurm.spec import Slurm
 
         given = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
         return (defaults or Slurm()).override(**given, **({} if workers is None else {"workers": workers}))

@@ -7,12 +7,12 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grid.errors import NotFoundError, StoreError
-from grid.paper import PaperGrids, PaperItem, PaperScale
-from runners.cli.options import Flag, Json
-from runners.cli.published import doubts, flat, write_cells
-from runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
-from runners.output import (
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.grid.paper import PaperGrids, PaperItem, PaperScale
+from ablate.runners.cli.options import Flag, Json
+from ablate.runners.cli.published import doubts, flat, write_cells
+from ablate.runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
+from ablate.runners.output import (
     format_count,
     round_value,
     slow_notice,
@@ -22,16 +22,16 @@ from runners.output import (
     write_prose,
     write_table,
 )
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.result_files import read_about, result_file
-from store.files.trial_status import trial_state
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.result_files import read_about, result_file
+from ablate.store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from grid import Grid
-    from store.store import Store
+    from ablate.grid import Grid
+    from ablate.store.store import Store
 
 
 def papers(
@@ -72,8 +72,8 @@ def papers(
 
 def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> None:
     """Show a table with your results beside the printed values, or the printed values alone."""
-    from dashboards.papers.paper_tables import read_beside
-    from store.store import Store
+    from ablate.dashboards.papers.paper_tables import read_beside
+    from ablate.store.store import Store
 
     paper, _, name = item.partition(":")
     grids = load_paper(paper)
@@ -110,8 +110,8 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
 
 def _write_published(place: Path, grids: PaperGrids, item: PaperItem, grid: str, *, as_json: bool) -> int:
     """Write the result of a grid beside a table, or below it where nothing is comparable; return how many seeds."""
-    from dashboards.papers.paper_tables import list_needs, read_beside
-    from store.analysis.grid_results import open_result
+    from ablate.dashboards.papers.paper_tables import list_needs, read_beside
+    from ablate.store.analysis.grid_results import open_result
 
     table = int(item.name.removeprefix("table"))
     specs = {planned.cell: planned.trial.data() for planned in grids.grids[grid].cells()}
@@ -142,9 +142,9 @@ def _write_own(found: "pl.DataFrame", *, as_json: bool, warnings: Sequence[str])
 
 def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) -> None:
     """Write means over seeds, by cell: of each point of probes over layers and heads; of the grid's `own` measure."""
-    from dashboards.data.captions import describe_measure
-    from dashboards.data.grid_context import averages
-    from store.analysis.verdicts import measure_of
+    from ablate.dashboards.data.captions import describe_measure
+    from ablate.dashboards.data.grid_context import averages
+    from ablate.store.analysis.verdicts import measure_of
 
     measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"].get("unit", "")
     columns = {describe_measure(measure, unit): averages(store, grid, measure).rename({"value": "mean"})} if own else {}
@@ -166,7 +166,7 @@ def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) 
 
 def _write_printed(paper: str, table: int, *, as_json: bool) -> None:
     """Write the printed values of a table."""
-    from store.published.tables import chosen
+    from ablate.store.published.tables import chosen
 
     cells = chosen(paper, str(table))
     if as_json:
@@ -254,7 +254,7 @@ def _word(states: Counter[str]) -> str:
 
 def _count_flops(grid: "Grid") -> float | None:
     """Count the FLOPs of all trials; None if those of one cannot be counted."""
-    from runners.planning.duration import training_flops
+    from ablate.runners.planning.duration import training_flops
 
     try:
         cells = [training_flops(planned.trial) for planned in grid.cells()]

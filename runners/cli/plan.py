@@ -6,14 +6,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from grid.errors import SpecError
-from runners.cli.options import SLURM_FLAGS, Flag, Json, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags, flag_group
-from runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
-from runners.output import slow_notice, tell, write_json, write_prose
-from store.files.layout import Layout
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import (
+    SLURM_FLAGS,
+    Flag,
+    Json,
+    Overrides,
+    Repeat,
+    SlurmFlags,
+    SpecFile,
+    SpecFlags,
+    flag_group,
+)
+from ablate.runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
+from ablate.runners.output import slow_notice, tell, write_json, write_prose
+from ablate.store.files.layout import Layout
 
 if TYPE_CHECKING:
-    from runners.monitoring.trial_locations import State
+    from ablate.runners.monitoring.trial_locations import State
 
 
 @flag_group
@@ -60,12 +70,12 @@ def plan(
 
     It trains and queues nothing. It ends with 2 if trials would fail before their first step, and says why.
     """
-    from grid.overrides import seeds_of
-    from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
-    from runners.planning.duration import measure_seconds
-    from runners.slurm.spec import cluster_of
-    from runners.training.loop import train
-    from runners.trial import parameters
+    from ablate.grid.overrides import seeds_of
+    from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
+    from ablate.runners.planning.duration import measure_seconds
+    from ablate.runners.slurm.spec import cluster_of
+    from ablate.runners.training.loop import train
+    from ablate.runners.trial import parameters
 
     where.check()
     spec, grid = locate_spec(spec, of.grid, of.scale)
@@ -101,8 +111,8 @@ def plan(
 
 def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":
     """Return where the trials of a campaign are, as `ablate status` says, and the keys that it plans in `grids`."""
-    from runners.monitoring.trial_locations import locate_trials
-    from store.store import Store
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.store.store import Store
 
     if not Layout(root).exists():
         return {}, set()

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
-from grid.names import some
-from runners.cli.options import Csv, Flag, GridFlags, Json, flag_group, require_one_format
-from runners.cli.resolve import open_grid
-from runners.output import format_count, round_value, tell, write_frame, write_json, write_prose, write_table
+from ablate.grid.errors import SpecError
+from ablate.grid.names import some
+from ablate.runners.cli.options import Csv, Flag, GridFlags, Json, flag_group, require_one_format
+from ablate.runners.cli.resolve import open_grid
+from ablate.runners.output import format_count, round_value, tell, write_frame, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.published.tables import PublishedCell
+    from ablate.store.published.tables import PublishedCell
 
 _CLAIM_HEADINGS: Final = (
     *("table", "claim", "published", "here", "low", "high", "unit", "cell", "pairs", "p (Holm)", "word", "reason"),
@@ -77,8 +77,8 @@ def published(
 
     --json and --csv have all values.
     """
-    from store.analysis.published_comparison import compare_published
-    from store.published.tables import chosen
+    from ablate.store.analysis.published_comparison import compare_published
+    from ablate.store.published.tables import chosen
 
     require_one_format(json=as_json, csv=as_csv)
     if results.compare:
@@ -179,7 +179,7 @@ def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
 
 def doubts(numbers: Iterable[int]) -> list[str]:
     """List each inconsistency with one of these numbers as a sentence."""
-    from store.published.tables import notes
+    from ablate.store.published.tables import notes
 
     known = {note.note: note for note in notes()}
     return [f"doubt {n}: {known[n].paper}, {known[n].place}: {known[n].text}" for n in sorted(set(numbers))]

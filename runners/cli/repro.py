@@ -5,14 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from grid.errors import SpecError
-from runners.cli.options import Campaign, OneTrial, Trust
-from runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
-from runners.output import slow_notice, tell, write, write_table
-from store.files.atomic import make_directory
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import Campaign, OneTrial, Trust
+from ablate.runners.cli.resolve import find_one, open_campaign, read_warnings, require_trust
+from ablate.runners.output import slow_notice, tell, write, write_table
+from ablate.store.files.atomic import make_directory
 
 if TYPE_CHECKING:
-    from runners.execution.repro import Reproduction
+    from ablate.runners.execution.repro import Reproduction
 
 _MOST_SHOWN = 10
 
@@ -35,7 +35,7 @@ def repro(
     keep
         A new directory for the restored code and the campaign of the repetition; default one that is removed.
     """
-    from runners.execution.repro import read_recorded, reproduce, submitted_code
+    from ablate.runners.execution.repro import read_recorded, reproduce, submitted_code
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")

@@ -8,20 +8,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import runners
-from grid.errors import NotFoundError, SpecError, StoreError
-from grid.names import some
-from grid.paper import PaperGrids, PaperScale
-from grid.suggestions import suggest_name
-from runners.cli.options import GridFlags, SpecFlags, require_one_format
-from runners.cli.verdict_text import sort_by_plan
-from runners.output import slow_notice, tell
-from store.files.atomic import read_json
-from store.files.layout import Layout
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.grid.names import some
+from ablate.grid.paper import PaperGrids, PaperScale
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.cli.options import GridFlags, SpecFlags, require_one_format
+from ablate.runners.cli.verdict_text import sort_by_plan
+from ablate.runners.output import slow_notice, tell
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
 
 if TYPE_CHECKING:
-    from grid import Grid
-    from store.store import Store
+    from ablate.grid import Grid
+    from ablate.store.store import Store
 
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
@@ -52,7 +51,7 @@ def find_campaign(campaign: Path | None) -> Path:
 
 def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
     """Open the store of the campaign that `find_campaign` finds; arguments as of `Store.open`."""
-    from store.store import Store
+    from ablate.store.store import Store
 
     return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
@@ -76,7 +75,7 @@ def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = Fals
 
 def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
     """Raise SpecError, which names the files `code`, unless this user trusts the campaign; `trust` does so for good."""
-    from store.files.trust import trust as remember, trusts
+    from ablate.store.files.trust import trust as remember, trusts
 
     files = ", ".join(map(str, code))
     if not files or trusts(layout, "code"):
@@ -105,7 +104,9 @@ def paper_files() -> Mapping[str, Path]:
 
     They import corpora.py, which is no paper. Raises NotFoundError if there is no such folder.
     """
-    home = Path(runners.__file__).parent.parent
+    from ablate.runners.provenance.origin import PACKAGE
+
+    home = (PACKAGE / "runners").resolve().parent
     for folder in (Path("specs/papers"), home / "specs" / "papers"):
         if folder.is_dir():
             return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem != "corpora"}
@@ -117,7 +118,7 @@ def paper_files() -> Mapping[str, Path]:
 
 def load_paper(name: str) -> PaperGrids:
     """Load the grids of a paper. Raise NotFoundError if no paper is called so."""
-    from runners.provenance.specfile import import_spec_file
+    from ablate.runners.provenance.specfile import import_spec_file
 
     files = paper_files()
     if name not in files:
@@ -154,8 +155,8 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
     Return the campaign's directory, by default campaigns/FILE, and the grids. Raise SpecError for an invalid file,
     override or cell, and NotFoundError if the file or the grid is not there.
     """
-    from grid.overrides import add_seeds, override, seeds_of
-    from runners.provenance.specfile import load_spec_file, place_of
+    from ablate.grid.overrides import add_seeds, override, seeds_of
+    from ablate.runners.provenance.specfile import load_spec_file, place_of
 
     wanted = of.grid
     grids, root = load_spec_file(spec), of.campaign or CAMPAIGNS / spec.stem
@@ -216,7 +217,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     """Find the keys of the trials that `words` mean, in the order of the plan. Raise NotFoundError for none."""
-    from runners.monitoring.trial_query import select
+    from ablate.runners.monitoring.trial_query import select
 
     try:
         return select(store, words)

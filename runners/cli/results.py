@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grid.errors import SpecError
-from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Csv, GridFlags, Json, Listing, OneGrid, flag_group
-from runners.cli.resolve import choose_grid, open_campaign, open_grid
-from runners.cli.verdict_text import (
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import (
+    AnyGrid,
+    Campaign,
+    Campaigns,
+    Cells,
+    Csv,
+    GridFlags,
+    Json,
+    Listing,
+    OneGrid,
+    flag_group,
+)
+from ablate.runners.cli.resolve import choose_grid, open_campaign, open_grid
+from ablate.runners.cli.verdict_text import (
     find_cells,
     keep_cells,
     label_cells,
@@ -18,13 +29,13 @@ from runners.cli.verdict_text import (
     write_title,
     write_verdicts,
 )
-from runners.output import tell, write, write_frame, write_json, write_prose
+from ablate.runners.output import tell, write, write_frame, write_json, write_prose
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.analysis.verdicts import GridMeasure
-    from store.store import Store
+    from ablate.store.analysis.verdicts import GridMeasure
+    from ablate.store.store import Store
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
@@ -35,10 +46,10 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     A query keeps cells, running trials and failures.
     """
-    from runners.monitoring.status_text import read_status, write_status
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select_planned
-    from runners.monitoring.unread_grids import find_unread
+    from ablate.runners.monitoring.status_text import read_status, write_status
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.trial_query import select_planned
+    from ablate.runners.monitoring.unread_grids import find_unread
 
     with open_campaign(campaign, thorough=False, most_s=math.inf if query else _MOST_INGEST_S) as store:
         names = [name for name in store.grids() if grid in (None, name)]
@@ -92,9 +103,9 @@ class MeasureFlags:
 
     def find(self, store: "Store", grid: str) -> "GridMeasure":
         """Return the measure in a grid; say so if its direction is unknown."""
-        from store.analysis.measurements import find_measure
-        from store.analysis.metrics import direction
-        from store.analysis.verdicts import measure_of
+        from ablate.store.analysis.measurements import find_measure
+        from ablate.store.analysis.metrics import direction
+        from ablate.store.analysis.verdicts import measure_of
 
         if self.measure is None:
             return measure_of(store, grid, None)
@@ -183,7 +194,7 @@ def _name_rows(
     """Add the measure, and the campaign if there are several, to rows of verdicts."""
     import polars as pl
 
-    from store.analysis.measurements import text_of
+    from ablate.store.analysis.measurements import text_of
 
     shown = select_columns(rows.with_columns(measure=pl.lit(text_of(measure.name, measure.point))), columns)
     return shown if campaign is None else shown.select(pl.lit(campaign).alias("campaign"), pl.all())
@@ -200,8 +211,8 @@ def _compare_cells(
     store: "Store", grid: str, measure: "GridMeasure", best_over: Sequence[str]
 ) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
     """Return the verdicts of a grid and the rows of its baselines."""
-    from store.analysis.tuned_verdicts import tuned_table
-    from store.analysis.verdicts import baseline_rows, baselines_of, runs, verdicts
+    from ablate.store.analysis.tuned_verdicts import tuned_table
+    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, runs, verdicts
 
     if best_over:
         return tuned_table(store, grid, best_over)
@@ -211,7 +222,7 @@ def _compare_cells(
 
 def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
     """Return the keys of the cells that `words` mean. Raise NotFoundError if they mean none."""
-    from runners.monitoring.trial_query import split_quoted
+    from ablate.runners.monitoring.trial_query import split_quoted
 
     names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]
@@ -221,8 +232,8 @@ def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
 
 
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
-    from store.analysis.explain_verdict import why, why_text
-    from store.analysis.verdicts import verdicts
+    from ablate.store.analysis.explain_verdict import why, why_text
+    from ablate.store.analysis.verdicts import verdicts
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")

@@ -5,20 +5,30 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.errors import NotFoundError, SpecError, StoreError
-from runners.cli.monitor import failures
-from runners.cli.options import SLURM_FLAGS, Campaign, Flag, MachineFlags, Repeat, SlurmFlags, Trials, Trust, flag_group
-from runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from runners.cli.run_here import run_here
-from runners.output import tell, write
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.runners.cli.monitor import failures
+from ablate.runners.cli.options import (
+    SLURM_FLAGS,
+    Campaign,
+    Flag,
+    MachineFlags,
+    Repeat,
+    SlurmFlags,
+    Trials,
+    Trust,
+    flag_group,
+)
+from ablate.runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
+from ablate.runners.cli.run_here import run_here
+from ablate.runners.output import tell, write
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
-    from grid import Grid
-    from runners.attempts.submission_record import Submission
-    from runners.monitoring.trial_locations import State, TrialLocations
-    from store.store import Store
+    from ablate.grid import Grid
+    from ablate.runners.attempts.submission_record import Submission
+    from ablate.runners.monitoring.trial_locations import State, TrialLocations
+    from ablate.store.store import Store
 
 _UNCLAIMED: "tuple[State, ...]" = ("failed", "lost", "pending")
 
@@ -54,11 +64,11 @@ def retry(
 
     They are trained where they were before, unless --on says another place. Without arguments it says what failed.
     """
-    from runners.cli.run_on_slurm import draft_or_queue, submit_options
-    from runners.execution.run import RunOptions
-    from runners.monitoring.trial_locations import locate_trials
-    from runners.monitoring.trial_query import select
-    from runners.slurm.spec import Slurm, cluster_of
+    from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
+    from ablate.runners.execution.run import RunOptions
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.trial_query import select
+    from ablate.runners.slurm.spec import Slurm, cluster_of
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
     states = [state for state, is_given in flags.items() if is_given]
@@ -113,7 +123,7 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "S
 
 def last_submission(layout: Layout, keys: Iterable[str]) -> "Submission | None":
     """Read the latest submission that had any of `keys`; if none was begun, the latest of all."""
-    from runners.attempts.submission_record import read_submission_record
+    from ablate.runners.attempts.submission_record import read_submission_record
 
     names = {str(last.start["submission"]) for key in keys for last in trial_state(layout, key).attempts[-1:]}
     for name in sorted(names or layout.submission_ids()[-1:], reverse=True):
@@ -134,8 +144,8 @@ def spec_of(last: "Submission | None", given: Path | None) -> Path:
 
 def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid]":
     """Load the grids that plan any of `keys`, as they were run; raise SpecError if the file defines none of them."""
-    from grid.overrides import override
-    from runners.provenance.specfile import load_spec_file
+    from ablate.grid.overrides import override
+    from ablate.runners.provenance.specfile import load_spec_file
 
     known = load_spec_file(spec)
     rows = store.sql("SELECT DISTINCT grid, trial FROM grid_trial ORDER BY grid").rows()

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from grid.errors import SpecError
-from runners.cli.options import SLURM_FLAGS, MachineFlags, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags
-from runners.cli.resolve import load_grids, locate_spec
-from runners.cli.run_here import run_here
-from runners.output import say, tell
-from store.files.layout import Layout
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.options import SLURM_FLAGS, MachineFlags, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags
+from ablate.runners.cli.resolve import load_grids, locate_spec
+from ablate.runners.cli.run_here import run_here
+from ablate.runners.output import say, tell
+from ablate.store.files.layout import Layout
 
 if TYPE_CHECKING:
-    from grid import Grid
+    from ablate.grid import Grid
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
-    from grid.overrides import seeds_of
+    from ablate.grid.overrides import seeds_of
 
     machine = where.on or "local"
     where.check(machine, cluster)
@@ -35,13 +35,13 @@ def run(
     seeds = seeds_of(overrides)
     replaces = of.replace or (not cluster.dry_run and agrees_to_replace(Layout(root), grids))
     if machine == "slurm":
-        from runners.cli.run_on_slurm import draft_or_queue, submit_options
-        from runners.slurm.spec import cluster_of
+        from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
+        from ablate.runners.slurm.spec import cluster_of
 
         request = cluster.request(cluster_of(spec), where.workers)
         asked = dataclasses.replace(submit_options(spec, repeat, cluster), seeds=seeds, replace=replaces)
         return draft_or_queue(root, grids, request, asked, cluster)
-    from runners.execution.run import RunOptions
+    from ablate.runners.execution.run import RunOptions
 
     oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
     files = (spec.resolve(),)
@@ -54,7 +54,7 @@ def agrees_to_replace(layout: Layout, grids: "Sequence[Grid]") -> bool:
 
     Raises SpecError if nobody agrees.
     """
-    from runners.planning.kept_results import ReplacesResults, require_kept
+    from ablate.runners.planning.kept_results import ReplacesResults, require_kept
 
     try:
         require_kept(layout, grids)

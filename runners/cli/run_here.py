@@ -4,22 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.cli.resolve import read_warnings, worker_count
-from runners.output import say, tell
+from ablate.runners.cli.resolve import read_warnings, worker_count
+from ablate.runners.output import say, tell
 
 if TYPE_CHECKING:
-    from grid import Grid
-    from runners.execution.run import RunOptions, RunResult
+    from ablate.grid import Grid
+    from ablate.runners.execution.run import RunOptions, RunResult
 
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
 def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
     """Train on this machine, report, and return the exit code."""
-    from runners.execution import Inline, Local
-    from runners.execution.run import run_campaign
-    from runners.monitoring.trial_locations import outdated_notes
-    from store.store import Store
+    from ablate.runners.execution import Inline, Local
+    from ablate.runners.execution.run import run_campaign
+    from ablate.runners.monitoring.trial_locations import outdated_notes
+    from ablate.store.store import Store
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
     result = run_campaign(root, grids, machine, options)

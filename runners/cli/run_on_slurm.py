@@ -6,19 +6,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from grid import Grid
-from grid.durations import format_duration
-from grid.errors import EnvironmentProblem, SpecError
-from runners.cli.options import Repeat, SlurmFlags
-from runners.cli.run_here import report_outcome
-from runners.monitoring.follow import Following
-from runners.monitoring.trial_locations import describe_cancelled
-from runners.monitoring.watch import show
-from runners.output import format_count, say, slow_notice, tell, write
-from runners.slurm.scheduler import SlurmScheduler
-from runners.slurm.spec import Resources, Slurm, read_budget
-from runners.slurm.submit.already_queued import describe_already_queued
-from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit
+from ablate.grid import Grid
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.cli.options import Repeat, SlurmFlags
+from ablate.runners.cli.run_here import report_outcome
+from ablate.runners.monitoring.follow import Following
+from ablate.runners.monitoring.trial_locations import describe_cancelled
+from ablate.runners.monitoring.watch import show
+from ablate.runners.output import format_count, say, slow_notice, tell, write
+from ablate.runners.slurm.scheduler import SlurmScheduler
+from ablate.runners.slurm.spec import Resources, Slurm, read_budget
+from ablate.runners.slurm.submit.already_queued import describe_already_queued
+from ablate.runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 

@@ -6,14 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from grid.errors import NotFoundError, SpecError
-from grid.suggestions import suggest_name
-from runners.output import LONG_LABEL, average_of, describe_measure, format_count, write, write_prose, write_table
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.output import (
+    LONG_LABEL,
+    average_of,
+    describe_measure,
+    format_count,
+    write,
+    write_prose,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.store import Store
+    from ablate.store.store import Store
 
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
@@ -61,7 +69,7 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
     """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none."""
     if not query:
         return frame
-    from store.database.queries import baseline_cells
+    from ablate.store.database.queries import baseline_cells
 
     kept = frame.filter(frame["cell"].is_in(found := find_cells(store, grid, query)))
     if kept.is_empty():
@@ -76,7 +84,7 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
 
     Raises SpecError if a word names seeds or a grid, NotFoundError for an unknown field or if no cell fits.
     """
-    from runners.monitoring.trial_query import select, split_quoted
+    from ablate.runners.monitoring.trial_query import select, split_quoted
 
     query = split_quoted(query)
     for word in query:
@@ -95,7 +103,7 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
 
 def label_cells(store: "Store", grid: str) -> dict[str, str]:
     """Return the label of each cell of `grid`, in the order of the spec."""
-    from store.database.queries import in_plan_order
+    from ablate.store.database.queries import in_plan_order
 
     cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
     return dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
@@ -108,7 +116,7 @@ def sort_by_plan(store: "Store", rows: "pl.DataFrame") -> "pl.DataFrame":
     """
     import polars as pl
 
-    from store.database.queries import in_plan_order
+    from ablate.store.database.queries import in_plan_order
 
     grids = rows.partition_by("grid", maintain_order=True)
     return pl.concat([in_plan_order(store.sql, store.grid(part["grid"][0]), part) for part in grids] or [rows])
@@ -223,7 +231,7 @@ def equal_words(measure: Mapping[str, Any]) -> str:
 
 def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return headings and names of the cells of `rows`: their label, or a column per axis if labels are long."""
-    from store.database.queries import levels_of_cells
+    from ablate.store.database.queries import levels_of_cells
 
     labels = [str(row["label"]) for row in rows]
     if max(map(len, labels), default=0) <= LONG_LABEL:

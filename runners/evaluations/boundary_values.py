@@ -17,11 +17,11 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation
-from runners.tasks.synthetic.in_context import Places, prompt
-from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
-from runners.tasks.task import Measurements, Predict, over_items
+from ablate.grid.validation import INCREASING
+from ablate.runners.evaluations.evaluation import Evaluation
+from ablate.runners.tasks.synthetic.in_context import Places, prompt
+from ablate.runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
+from ablate.runners.tasks.task import Measurements, Predict, over_items
 
 _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 

@@ -14,17 +14,17 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.spec import Spec
-from runners.evaluations.evaluation import Evaluation
-from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
-from runners.tasks.synthetic.linear_functions import (
+from ablate.grid.spec import Spec
+from ablate.runners.evaluations.evaluation import Evaluation
+from ablate.runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
+from ablate.runners.tasks.synthetic.linear_functions import (
     LinearFunctions,
     errors_of,
     evaluation_draws,
     least_squares,
     predictions,
 )
-from runners.tasks.task import Measurements, Predict, over_items
+from ablate.runners.tasks.task import Measurements, Predict, over_items
 
 
 class Prompt(Spec):

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import hypot
 from typing import Any, ClassVar, final
 
-from grid.errors import SpecError
-from grid.spec import Choice
-from runners.replacements import REPLACEMENTS
-from runners.tasks.task import Items, Measurements, Predict, Task, row_words
-from variants import Backbone
-from variants.stages.positions import Positions
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice
+from ablate.runners.replacements import REPLACEMENTS
+from ablate.runners.tasks.task import Items, Measurements, Predict, Task, row_words
+from ablate.variants import Backbone
+from ablate.variants.stages.positions import Positions
 
 
 class Judge(ABC):

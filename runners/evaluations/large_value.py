@@ -14,10 +14,10 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from runners.evaluations.evaluation import Evaluation
-from runners.tasks.synthetic.in_context import Places
-from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
-from runners.tasks.task import Measurements, Predict, Task, over_items
+from ablate.runners.evaluations.evaluation import Evaluation
+from ablate.runners.tasks.synthetic.in_context import Places
+from ablate.runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
+from ablate.runners.tasks.task import Measurements, Predict, Task, over_items
 
 
 class LargeValue(Evaluation):

@@ -20,17 +20,17 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import Spec
-from grid.validation import INCREASING
-from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.likelihood import costs
-from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
-from variants import Backbone, Positions, Rotary, Tokens, Yarn
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Spec
+from ablate.grid.validation import INCREASING
+from ablate.runners.evaluations.evaluation import Evaluation, Judge
+from ablate.runners.evaluations.likelihood import costs
+from ablate.runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
+from ablate.variants import Backbone, Positions, Rotary, Tokens, Yarn
 
 
 class Stretch(Spec):
-    """YaRN, with base and share of the model's own rotary positions (`variants.stages.positions`)."""
+    """YaRN, with base and share of the model's own rotary positions (`ablate.variants.stages.positions`)."""
 
     factor: Annotated[float, Field(gt=1)]
     """Factor by which sequences become longer."""

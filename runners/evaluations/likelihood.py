@@ -11,9 +11,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.tasks.task import Batch, Predict, once, token_losses
-from runners.tasks.text.encoder import Encoder
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks.task import Batch, Predict, once, token_losses
+from ablate.runners.tasks.text.encoder import Encoder
 
 _NUMBERS = 1 << 24
 """Logits per forward pass."""

@@ -32,11 +32,11 @@ from weakref import finalize
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from grid.errors import SpecError
-from grid.spec import Added, OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.length_extrapolation import Stretch, stretch_positions
-from runners.evaluations.lm_eval_adapter import (
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Added, OutsideKey
+from ablate.runners.evaluations.evaluation import Evaluation, Judge
+from ablate.runners.evaluations.length_extrapolation import Stretch, stretch_positions
+from ablate.runners.evaluations.lm_eval_adapter import (
     SEED,
     RequestConverter,
     check_requests,
@@ -47,12 +47,12 @@ from runners.evaluations.lm_eval_adapter import (
     quiet,
     right_answers,
 )
-from runners.evaluations.lm_eval_files import is_hashed, load_tasks
-from runners.tasks.task import Items, Measurements, Predict, Task, over_items
-from runners.tasks.text.corpus import content_hash
-from runners.tasks.text.encoder import Encodes
-from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
-from variants import Backbone, Positions
+from ablate.runners.evaluations.lm_eval_files import is_hashed, load_tasks
+from ablate.runners.tasks.task import Items, Measurements, Predict, Task, over_items
+from ablate.runners.tasks.text.corpus import content_hash
+from ablate.runners.tasks.text.encoder import Encodes
+from ablate.runners.tasks.user_files import absolute_path, cache_by_file, require_hash
+from ablate.variants import Backbone, Positions
 
 
 class LmEval(Evaluation):

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from runners.evaluations.likelihood import encoding, generate, groups_by_length, pair
-from runners.tasks.optional_packages import require_package
-from runners.tasks.task import Predict, once
-from runners.tasks.text.encoder import Encoder
+from ablate.grid.errors import SpecError
+from ablate.runners.evaluations.likelihood import encoding, generate, groups_by_length, pair
+from ablate.runners.tasks.optional_packages import require_package
+from ablate.runners.tasks.task import Predict, once
+from ablate.runners.tasks.text.encoder import Encoder
 
 SEED = 1234
 """The harness's seed, for few-shot examples and other draws of its tasks."""

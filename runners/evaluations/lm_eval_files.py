@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.errors import EnvironmentProblem, SpecError
-from grid.suggestions import suggest_name
-from runners.evaluations.lm_eval_adapter import error_words, harness, offline, quiet
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.evaluations.lm_eval_adapter import error_words, harness, offline, quiet
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 

@@ -23,16 +23,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge, over_sets
-from runners.evaluations.likelihood import costs, encoding
-from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
-from runners.tasks.text.corpus import content_hash, decode
-from runners.tasks.text.encoder import Encoder, Encodes
-from runners.tasks.text.masked_text import Sentences, inside
-from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
-from variants import Backbone
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import OutsideKey
+from ablate.runners.evaluations.evaluation import Evaluation, Judge, over_sets
+from ablate.runners.evaluations.likelihood import costs, encoding
+from ablate.runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
+from ablate.runners.tasks.text.corpus import content_hash, decode
+from ablate.runners.tasks.text.encoder import Encoder, Encodes
+from ablate.runners.tasks.text.masked_text import Sentences, inside
+from ablate.runners.tasks.user_files import absolute_path, cache_by_file, require_hash
+from ablate.variants import Backbone
 
 _TOKENS = 1 << 14
 """Tokens per forward pass."""

@@ -36,7 +36,7 @@ class BackgroundIngest:
 
         With `wait`, wait for another ingest and read every trial; else skip if one is running, and read changes only.
         """
-        from store.ingest.ingest import ingest  # here: a run that ingests nothing loads no database
+        from ablate.store.ingest.ingest import ingest  # here: a run that ingests nothing loads no database
 
         try:
             ingest(self._root, wait=wait, threads=1, thorough=wait)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple, final
 
-from grid.errors import EnvironmentProblem
-from runners.child_lifetime import shield_from_signals
-from runners.execution.fork_server import MOST_BYTES
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.child_lifetime import shield_from_signals
+from ablate.runners.execution.fork_server import MOST_BYTES
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from runners.execution.fork_server import main; main()"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from ablate.runners.execution.fork_server import main; main()"
 )
 
 

@@ -27,8 +27,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
-from runners.child_lifetime import GROUP_SIGNALS, die_with
-from runners.lossy_output import make_output_lossy
+from ablate.runners.child_lifetime import GROUP_SIGNALS, die_with
+from ablate.runners.lossy_output import make_output_lossy
 
 MOST_BYTES = 65_536
 
@@ -109,7 +109,7 @@ class _Server:
             for end in (self._control, self._wake, self._waker):
                 end.close()
             make_output_lossy()
-            from runners.execution.worker_loop import work
+            from ablate.runners.execution.worker_loop import work
 
             code = work(Connection(descriptor))
         except BaseException:  # noqa: BLE001  # printed here, since the process ends now

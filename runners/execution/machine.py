@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker, WorkOrder
+from ablate.runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker, WorkOrder
 
 
 def describe_changes(outcome: Outcome) -> str:

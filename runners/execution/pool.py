@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
 from typing import Any, final
 
-from grid.errors import AblateError, SpecError
-from runners.attempts.crash_counter import CrashCounter
-from runners.attempts.worker import Outcome, WorkOrder
-from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
-from runners.execution.machine import Machine, Overseer, RowSource
-from runners.execution.stall import Stall, StallLimits
+from ablate.grid.errors import AblateError, SpecError
+from ablate.runners.attempts.crash_counter import CrashCounter
+from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
+from ablate.runners.execution.machine import Machine, Overseer, RowSource
+from ablate.runners.execution.stall import Stall, StallLimits
 
 _LOOK_EVERY_S = 0.2
 """Longest delay until a stop request, a free row or a new slot is noticed."""

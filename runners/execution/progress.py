@@ -11,9 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from grid.durations import format_duration
-from runners.attempts.worker import Outcome
-from runners.output import LINE_EVERY_S, format_count
+from ablate.grid.durations import format_duration
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.output import LINE_EVERY_S, format_count
 
 _SAME_EVERY_S = 60.0
 

@@ -16,23 +16,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from grid.durations import format_duration
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
-from runners.attempts.manifest import submission_id, write_submission
-from runners.attempts.micro_batches import split
-from runners.attempts.submission_record import Submission, read_submission_record
-from runners.attempts.worker import WorkerEntry
-from runners.output import format_count, slow_notice
-from runners.provenance.code import lineage
-from runners.provenance.code_snapshot import Snapshot, extract
-from runners.provenance.environment import THREADS, differences as environment_differences, record as environment_record
-from store.files.atomic import parse_object
-from store.files.code_versions import differing
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from ablate.runners.attempts.manifest import submission_id, write_submission
+from ablate.runners.attempts.micro_batches import split
+from ablate.runners.attempts.submission_record import Submission, read_submission_record
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.output import format_count, slow_notice
+from ablate.runners.provenance.code import lineage
+from ablate.runners.provenance.code_snapshot import Snapshot, extract
+from ablate.runners.provenance.environment import (
+    THREADS,
+    differences as environment_differences,
+    record as environment_record,
+)
+from ablate.store.files.atomic import parse_object
+from ablate.store.files.code_versions import differing
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, trial_state
 
 if TYPE_CHECKING:
-    from store.store import Store
+    from ablate.store.store import Store
 
 _QUERIES = {
     "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial "
@@ -221,7 +225,7 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: 
 
 
 def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[str], None]) -> dict[str, Any]:
-    """Restore code and manifest below `place`; what `runners.rerun` is asked for."""
+    """Restore code and manifest below `place`; what `ablate.runners.rerun` is asked for."""
     layout = Layout(place / "campaign")
     submission = submission_id()
     write_submission(layout, submission, [found.line()])
@@ -278,7 +282,9 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
 
 def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
     """Train in another process, which ends with this one."""
-    command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
+    old = request["tree"] is not None and Path(request["tree"], "code", "runners").is_dir()  # a tree of release 0.1
+    module = ".".join(["runners" if old else "ablate.runners", "rerun"])
+    command = [sys.executable, "-P", "-m", module, json.dumps(request)]
     done = subprocess.run(
         command,
         env=dict(variables),
@@ -294,7 +300,7 @@ def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
 
 
 def _compare(store: "Store", found: Recorded, layout: Layout, notify: Callable[[str], None]) -> Reproduction:
-    from store.store import Store
+    from ablate.store.store import Store
 
     state = trial_state(layout, found.key)
     if state.ended is None or state.ended.end is None:

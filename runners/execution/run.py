@@ -11,28 +11,29 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, final
 
-from grid import Grid
-from grid.errors import EnvironmentProblem
-from runners.attempts.claims import find_taken
-from runners.attempts.disk_space import require_disk_space
-from runners.attempts.leases import Leases
-from runners.attempts.manifest import submission_id, write_submission
-from runners.attempts.submission_record import record_run, write_submission_record
-from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
-from runners.attempts.worker import Outcome, WorkerEntry, WorkOrder
-from runners.execution import Inline, Local, Machine, Queue
-from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.machine import describe_changes
-from runners.execution.progress import GridMember, ProgressDisplay, Tally
-from runners.lossy_output import lossy_output
-from runners.output import format_count
-from runners.planning.kept_results import require_kept
-from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, Surveyed, publish, walk
-from runners.training.failure import unrecorded_failure
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from store.files.trust import trust_new
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.claims import find_taken
+from ablate.runners.attempts.disk_space import require_disk_space
+from ablate.runners.attempts.leases import Leases
+from ablate.runners.attempts.manifest import submission_id, write_submission
+from ablate.runners.attempts.submission_record import record_run, write_submission_record
+from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
+from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.execution import Inline, Local, Machine, Queue
+from ablate.runners.execution.background_ingest import BackgroundIngest
+from ablate.runners.execution.machine import describe_changes
+from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally
+from ablate.runners.lossy_output import lossy_output
+from ablate.runners.output import format_count
+from ablate.runners.planning.kept_results import require_kept
+from ablate.runners.planning.preflight import Preflight
+from ablate.runners.planning.survey import Survey, Surveyed, publish, walk
+from ablate.runners.training.failure import unrecorded_failure
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trust import trust_new
 
 _LOOK_EVERY_S = 0.5
 """Seconds between looks at a trial that another run trains."""

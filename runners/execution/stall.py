@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import final
 
-from runners.attempts.manifest import Manifest
-from runners.attempts.worker import WorkOrder
-from store.files.layout import Layout
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.worker import WorkOrder
+from ablate.store.files.layout import Layout
 
 _MOST_BETWEEN_LOOKS_S = 1.0
 _SHOW_S = 0.5

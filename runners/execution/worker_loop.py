@@ -16,9 +16,9 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
-from grid.errors import AblateError, SpecError
-from runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
-from store.files.atomic import set_retry_timeout
+from ablate.grid.errors import AblateError, SpecError
+from ablate.runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
+from ablate.store.files.atomic import set_retry_timeout
 
 TELL_EVERY_S = 0.2
 """Shortest time between two progress messages."""

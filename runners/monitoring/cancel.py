@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import final
 
-from grid.errors import NotFoundError
-from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import Submission
-from runners.monitoring.trial_locations import TrialLocations
-from runners.output import format_count, say
-from runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
-from runners.slurm.submit.submit_lock import submit_lock
-from runners.slurm.worker_records import cancelled_path, read_cancelled
-from store.files.atomic import write_json
-from store.files.layout import FILE_SCHEMA, Layout
+from ablate.grid.errors import NotFoundError
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.submission_record import Submission
+from ablate.runners.monitoring.trial_locations import TrialLocations
+from ablate.runners.output import format_count, say
+from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
+from ablate.runners.slurm.submit.submit_lock import submit_lock
+from ablate.runners.slurm.worker_records import cancelled_path, read_cancelled
+from ablate.store.files.atomic import write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
 
 Canceller = Callable[[Sequence[int]], str | None]
 """Takes jobs out of a scheduler's queue, or says why that was not possible."""

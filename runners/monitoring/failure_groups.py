@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from grid.errors import NotFoundError, StoreError
-from grid.names import some
-from runners.output import age, write_prose
-from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
-from store.files.atomic import read_json
-from store.files.attempt_records import DIVERGED_ADVICE
-from store.files.layout import Layout
-from store.store import Store
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.grid.names import some
+from ablate.runners.output import age, write_prose
+from ablate.runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
+from ablate.store.files.atomic import read_json
+from ablate.store.files.attempt_records import DIVERGED_ADVICE
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 TRACE_LINES = 12
 """Number of last lines of a traceback to show."""

@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from runners.attempts.manifest import Manifest
-from runners.execution.run import RunResult, count_skipped
-from runners.monitoring.watch import ASK_EVERY_S, WatchView, views
-from runners.planning.survey import Survey, Surveyed
-from runners.slurm.scheduler import Scheduler
-from runners.slurm.worker_records import read_cancelled
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.execution.run import RunResult, count_skipped
+from ablate.runners.monitoring.watch import ASK_EVERY_S, WatchView, views
+from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.slurm.scheduler import Scheduler
+from ablate.runners.slurm.worker_records import read_cancelled
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, trial_state
 
 LOOK_EVERY_S = 3.0
 _RELEASE_S = 2 * ASK_EVERY_S

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from grid.errors import AblateError, EnvironmentProblem, NotFoundError, StoreError
-from runners.attempts.submission_record import read_submission_record
-from store.database.connection import DatabaseBroken
-from store.files.annotations import FILE as ANNOTATIONS
-from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
-from store.files.layout import Layout, Unlisted
-from store.files.plans import plan_signatures, read_plan
-from store.files.removals import read_removals
-from store.files.saved_texts import QUERIES, VIEWS
-from store.files.shards import TABLES, BadShard, verify_shard
-from store.store import Store
+from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, StoreError
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.store.database.connection import DatabaseBroken
+from ablate.store.files.annotations import FILE as ANNOTATIONS
+from ablate.store.files.atomic import environment_problem, is_temporary, read_json
+from ablate.store.files.attempt_records import AttemptRow, evaluation_shards, read_attempt, read_evaluation
+from ablate.store.files.layout import Layout, Unlisted
+from ablate.store.files.plans import plan_signatures, read_plan
+from ablate.store.files.removals import read_removals
+from ablate.store.files.saved_texts import QUERIES, VIEWS
+from ablate.store.files.shards import TABLES, BadShard, verify_shard
+from ablate.store.store import Store
 
 AGAIN = "restore the file, or run `ablate run SPEC --rerun-stale`, which trains the trial again"
 EVALUATE = "restore the file, or run the same `ablate evaluate` with --again"

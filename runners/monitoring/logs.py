@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import final
 
-from grid.errors import NotFoundError
-from runners.slurm.worker_records import worker_log
-from store.export.plain import escape_control
-from store.files.atomic import disk_errors
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
+from ablate.grid.errors import NotFoundError
+from ablate.runners.slurm.worker_records import worker_log
+from ablate.store.export.plain import escape_control
+from ablate.store.files.atomic import disk_errors
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, trial_state
 
 LOOK_EVERY_S = 0.3
 """Pause between two reads of a log that is followed."""

@@ -5,19 +5,19 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import label_of, require_slug
-from runners.attempts.manifest import encode_line, submission_id
-from runners.monitoring.trial_locations import TrialLocations
-from runners.output import format_count
-from store.external_runs.logged_plans import derive, move_run, submissions_of
-from store.files.annotations import rename_annotated
-from store.files.atomic import read_json, write_atomic, write_json
-from store.files.layout import Layout
-from store.files.plans import PlanFile, read_plan
-from store.files.removals import Trash
-from store.ingest.ingest_lock import ingest_lock
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import label_of, require_slug
+from ablate.runners.attempts.manifest import encode_line, submission_id
+from ablate.runners.monitoring.trial_locations import TrialLocations
+from ablate.runners.output import format_count
+from ablate.store.external_runs.logged_plans import derive, move_run, submissions_of
+from ablate.store.files.annotations import rename_annotated
+from ablate.store.files.atomic import read_json, write_atomic, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.plans import PlanFile, read_plan
+from ablate.store.files.removals import Trash
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.store import Store
 
 _OPEN = ("running", "queued", "unknown")
 

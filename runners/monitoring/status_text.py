@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from grid.durations import format_duration
-from runners.monitoring.failure_groups import count_failures
-from runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
-from runners.monitoring.unread_grids import UnreadGrid, find_unread
-from runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
-from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
-from runners.slurm.worker_records import GAVE_UP
-from store.database.queries import levels_of_cells
-from store.store import Store
+from ablate.grid.durations import format_duration
+from ablate.runners.monitoring.failure_groups import count_failures
+from ablate.runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
+from ablate.runners.monitoring.unread_grids import UnreadGrid, find_unread
+from ablate.runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
+from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
+from ablate.runners.slurm.worker_records import GAVE_UP
+from ablate.store.database.queries import levels_of_cells
+from ablate.store.store import Store
 
 STATE_OF_COLUMN: dict[str, State] = {
     "ok": "done",

@@ -17,19 +17,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
-from grid.durations import format_duration, format_hours, format_short
-from grid.errors import EnvironmentProblem
-from runners.attempts.disk_space import disk_problem
-from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import SILENT_S, Submission, open_runs
-from runners.output import age, format_count
-from runners.slurm.scheduler import Scheduler, SlurmScheduler
-from runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
+from ablate.grid.durations import format_duration, format_hours, format_short
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.disk_space import disk_problem
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.submission_record import SILENT_S, Submission, open_runs
+from ablate.runners.output import age, format_count
+from ablate.runners.slurm.scheduler import Scheduler, SlurmScheduler
+from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
-    from store.store import Store
+    from ablate.store.store import Store
 
 State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
 STATES: tuple[State, ...] = get_args(State)

@@ -15,12 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import label_of, split_query
-from grid.suggestions import suggest_name
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import label_of, split_query
+from ablate.grid.suggestions import suggest_name
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
-    from store.store import Store
+    from ablate.store.store import Store
 
 FIELDS = ("grid", "operator", "label", "seed", "tag", "note", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""

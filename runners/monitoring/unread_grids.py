@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.record_fields import check_schema
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.record_fields import check_schema
+from ablate.store.store import Store
 
 _KEY = re.compile(rb'^\{"trial":"([0-9a-f]{32})"', re.MULTILINE)
 

@@ -13,15 +13,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from grid.durations import format_duration
-from grid.errors import EnvironmentProblem
-from runners.monitoring.status_text import STATE_OF_COLUMN, Status, failure_lines, read_status, write_status
-from runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
-from runners.planning.duration import schedule_s
-from runners.result_stream import results_to
-from runners.slurm.scheduler import QueueStatus, Scheduler
-from runners.slurm.submissions import AT_WORK
-from store.store import Store
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.monitoring.status_text import STATE_OF_COLUMN, Status, failure_lines, read_status, write_status
+from ablate.runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
+from ablate.runners.planning.duration import schedule_s
+from ablate.runners.result_stream import results_to
+from ablate.runners.slurm.scheduler import QueueStatus, Scheduler
+from ablate.runners.slurm.submissions import AT_WORK
+from ablate.store.store import Store
 
 ASK_EVERY_S = 60.0
 """Seconds between questions to the scheduler, so that many views are a small load for it."""

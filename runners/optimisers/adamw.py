@@ -6,7 +6,7 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors
+from ablate.runners.optimisers.optimiser import Beta, Optimiser, ParameterVectors
 
 
 class AdamW(Optimiser):

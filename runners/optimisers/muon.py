@@ -24,7 +24,7 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, ParameterVectors, Together
+from ablate.runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, ParameterVectors, Together
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _LEAST = 1e-7

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.optim import Optimizer
 
-from grid.spec import Choice
+from ablate.grid.spec import Choice
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

@@ -1,8 +1,8 @@
 """The papers' training recipes: optimiser, schedule, length and precision, each a function that returns a `Training`.
 
-A recipe has no data and no model; its docstring gives the paper's batch and context. `variants.model.named_backbones`
-has the models. A batch in tokens is `task.batch` times the task's length. If a paper leaves something out, the
-docstring says what is used instead.
+A recipe has no data and no model; its docstring gives the paper's batch and context. The models are in
+`ablate.variants.model.named_backbones`. A batch in tokens is `task.batch` times the task's length. If a paper leaves
+something out, the docstring says what is used instead.
 
     Trial(training=sink_60m(), ...)                      the paper's
     Trial(training=scaled(sink_60m(), 2000), ...)        a tenth as long, with a tenth of the warm-up
@@ -12,8 +12,8 @@ Paper 001 trains nothing. Matrices and embeddings decay, and biases, norms and o
 released code decays all of them.
 """
 
-from runners.optimisers import AdamW, Training, UncorrectedAdamW
-from runners.optimisers.schedules import WSD, Constant, Cosine, Linear
+from ablate.runners.optimisers import AdamW, Training, UncorrectedAdamW
+from ablate.runners.optimisers.schedules import WSD, Constant, Cosine, Linear
 
 
 def scaled(training: Training, steps: int) -> Training:

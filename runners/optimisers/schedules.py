@@ -21,7 +21,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, NonNegativeInt
 
-from grid.spec import Added, Choice
+from ablate.grid.spec import Added, Choice
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

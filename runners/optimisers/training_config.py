@@ -4,10 +4,10 @@ from typing import Literal, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from grid.spec import Spec
-from runners.optimisers.adamw import AdamW
-from runners.optimisers.optimiser import Optimiser
-from runners.optimisers.schedules import Constant, Schedule
+from ablate.grid.spec import Spec
+from ablate.runners.optimisers.adamw import AdamW
+from ablate.runners.optimisers.optimiser import Optimiser
+from ablate.runners.optimisers.schedules import Constant, Schedule
 
 
 class Training(Spec):

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, final
 
-from grid import Grid, Planned, Spec
-from grid.durations import format_duration, format_hours
-from runners.output import format_count
-from runners.planning.survey import Survey, Surveyed
-from runners.training.training_context import NullContext, TrainingContext, TrainingResult
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid import Grid, Planned, Spec
+from ablate.grid.durations import format_duration, format_hours
+from ablate.runners.output import format_count
+from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.training.training_context import NullContext, TrainingContext, TrainingResult
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 HOUR_S = 3600.0
 MOST_COUNTED = 50
@@ -225,8 +225,8 @@ def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
 
 def training_flops(trial: Spec) -> float | None:
     """Count the FLOPs of all training steps of a `Trial`; None for another spec."""
-    from runners.training.flops import Shape, count_flops
-    from runners.trial import Trial
+    from ablate.runners.training.flops import Shape, count_flops
+    from ablate.runners.trial import Trial
 
     if not isinstance(trial, Trial):
         return None

@@ -12,14 +12,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from grid import Grid
-from grid.durations import format_hours
-from grid.errors import NotFoundError, SpecError
-from runners.output import format_count, name_measure
-from store.files.layout import Layout
-from store.statistics.power import detectable, power, seeds_needed
-from store.statistics.scales import ROUNDING, Scale, forward, margin
-from store.store import Store
+from ablate.grid import Grid
+from ablate.grid.durations import format_hours
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.output import format_count, name_measure
+from ablate.store.files.layout import Layout
+from ablate.store.statistics.power import detectable, power, seeds_needed
+from ablate.store.statistics.scales import ROUNDING, Scale, forward, margin
+from ablate.store.store import Store
 
 ENOUGH: Final = 5
 """Degrees of freedom from which a pooled standard deviation is shown."""

@@ -6,17 +6,17 @@ Some faults are known only when the files are open: too few pairs for a tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from grid import Grid, Planned, Spec
-from grid.errors import SpecError
-from grid.suggestions import suggest_name
-from runners.output import slow_notice
-from store.analysis.metrics import direction
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid import Grid, Planned, Spec
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.output import slow_notice
+from ablate.store.analysis.metrics import direction
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
-    from runners.evaluations.evaluation import Evaluation
-    from runners.tasks.task import Task
+    from ablate.runners.evaluations.evaluation import Evaluation
+    from ablate.runners.tasks.task import Task
 
 _Read = tuple["Task", tuple["Evaluation", ...]]
 
@@ -46,7 +46,7 @@ class Preflight:
         """
         if not self._cells:
             return
-        from runners.evaluations.evaluation import open_evaluations  # whoever has such a trial has loaded it
+        from ablate.runners.evaluations.evaluation import open_evaluations  # whoever has such a trial has loaded it
 
         with slow_notice("opening what the trials read"):
             for (task, evaluations), (grid, label) in self._cells.items():

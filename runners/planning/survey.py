@@ -9,15 +9,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid import Grid, Planned, Spec
-from grid.errors import EnvironmentProblem, SpecError, StoreError
-from runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
-from runners.output import format_count, slow_notice
-from runners.planning.preflight import check_measure
-from runners.provenance.code import Codes, ran_other_code
-from runners.provenance.specfile import place_of
-from store.files.layout import Layout
-from store.files.trial_status import Status, trial_state
+from ablate.grid import Grid, Planned, Spec
+from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
+from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
+from ablate.runners.output import format_count, slow_notice
+from ablate.runners.planning.preflight import check_measure
+from ablate.runners.provenance.code import Codes, ran_other_code
+from ablate.runners.provenance.specfile import place_of
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import Status, trial_state
 
 
 class GridCells(NamedTuple):

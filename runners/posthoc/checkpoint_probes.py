@@ -13,19 +13,19 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from grid import spec_error
-from grid.errors import SpecError
-from runners.probes.probe import Probe, Probed, ProbeInput, Probing, look, probe_model, require_long_enough
-from runners.tasks.distillation.hugging_face_model import HuggingFaceModel
-from runners.tasks.optional_packages import require_package
-from runners.tasks.task import Task
-from variants import Heads, causal, gpt2, softmax
-from variants.attend import definition
-from variants.model.block import AttentionTrace
-from variants.model.transformer import LayerTrace
+from ablate.grid import spec_error
+from ablate.grid.errors import SpecError
+from ablate.runners.probes.probe import Probe, Probed, ProbeInput, Probing, look, probe_model, require_long_enough
+from ablate.runners.tasks.distillation.hugging_face_model import HuggingFaceModel
+from ablate.runners.tasks.optional_packages import require_package
+from ablate.runners.tasks.task import Task
+from ablate.variants import Heads, causal, gpt2, softmax
+from ablate.variants.attend import definition
+from ablate.variants.model.block import AttentionTrace
+from ablate.variants.model.transformer import LayerTrace
 
 if TYPE_CHECKING:
-    from store.campaign import Campaign
+    from ablate.store.campaign import Campaign
 
 _NAME: Final = "ablate"
 """Name of our attention in the package."""

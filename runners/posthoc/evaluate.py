@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
-from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import WorkerEntry
-from runners.evaluations import Evaluation
-from runners.posthoc import evaluation_records as records
-from runners.posthoc.evaluation_records import Coordinates, Coverage, coordinates, coverage
-from runners.posthoc.trained_model import (
+from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker_entry import WorkerEntry, present_reference
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.posthoc import evaluation_records as records
+from ablate.runners.posthoc.evaluation_records import Coordinates, Coverage, coordinates, coverage
+from ablate.runners.posthoc.trained_model import (
     Device,
     Kept,
     TrainedModel,
@@ -22,12 +22,12 @@ from runners.posthoc.trained_model import (
     find_changed_code,
     rebuild_model,
 )
-from runners.provenance.code import Codes, spec_module_name
-from runners.provenance.specfile import import_spec_file
-from runners.tasks.task import Items, Measurements
-from store.files.error_texts import message_of
-from store.files.layout import Layout
-from store.store import Store
+from ablate.runners.provenance.code import Codes, spec_module_name
+from ablate.runners.provenance.specfile import import_spec_file
+from ablate.runners.tasks.task import Items, Measurements
+from ablate.store.files.error_texts import message_of
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 Status = Literal["done", "there", "own", "failed"]
 _SHOWN = 5
@@ -86,7 +86,8 @@ def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path])
             job = read_submission_record(layout, submission).job
         except (NotFoundError, StoreError):
             continue
-        trial, ours = (job.get("entry") or {}).get("trial", WorkerEntry().trial), WorkerEntry().trial
+        ours = WorkerEntry().trial
+        trial = present_reference((job.get("entry") or {}).get("trial", ours))
         if trial != ours:
             raise SpecError(f"only models of {ours} can be evaluated; those of {submission} are of {trial}")
         files |= dict.fromkeys(map(Path, job.get("specs") or job.get("files") or ()))

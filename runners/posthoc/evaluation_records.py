@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
-from runners.attempts.manifest import submission_id
-from runners.evaluations import Evaluation
-from runners.posthoc.trained_model import TrainedModel
-from runners.tasks.task import Items, Measurements
-from store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
-from store.files.attempt_records import Place, evaluation_shards, read_evaluation
-from store.files.change_tracker import touch_trial
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.rows import check_row
-from store.files.shards import TABLES, encode_shard, shard_prefix, verify_shard
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from ablate.runners.attempts.manifest import submission_id
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.posthoc.trained_model import TrainedModel
+from ablate.runners.tasks.task import Items, Measurements
+from ablate.store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
+from ablate.store.files.attempt_records import Place, evaluation_shards, read_evaluation
+from ablate.store.files.change_tracker import touch_trial
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.rows import check_row
+from ablate.store.files.shards import TABLES, encode_shard, shard_prefix, verify_shard
 
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")
 

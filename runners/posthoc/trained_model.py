@@ -11,21 +11,21 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid import spec_error
-from grid.errors import NotFoundError, SpecError
-from runners.checkpoint import load_checkpoint
-from runners.evaluations import Judge
-from runners.execution.repro import ValueAddress, ValueDifference, differences
-from runners.provenance.code import Codes, changed_since
-from runners.tasks.task import Items, Measurements
-from runners.training.process_state import contain, use_threads
-from runners.training.rank_launcher import device_of
-from runners.trial import Trial, build_model
-from store.files.atomic import is_temporary
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, trial_state
-from store.store import Store
-from variants.model.transformer import Transformer
+from ablate.grid import spec_error
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.checkpoint import load_checkpoint
+from ablate.runners.evaluations import Judge
+from ablate.runners.execution.repro import ValueAddress, ValueDifference, differences
+from ablate.runners.provenance.code import Codes, changed_since
+from ablate.runners.tasks.task import Items, Measurements
+from ablate.runners.training.process_state import contain, use_threads
+from ablate.runners.training.rank_launcher import device_of
+from ablate.runners.trial import Trial, build_model
+from ablate.store.files.atomic import is_temporary
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, TrialState, trial_state
+from ablate.store.store import Store
+from ablate.variants.model.transformer import Transformer
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -54,7 +54,7 @@ class TrainedModel:
     model: Transformer
     device: torch.device
     sources: Mapping[str, str]
-    """The present code, as in `runners.provenance.code`."""
+    """The present code, as in `ablate.runners.provenance.code`."""
 
     def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         inputs = inputs.to(self.device)

@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.variants.model.transformer import LayerTrace
 
 
 class AttentionEntropy(Probe):

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import PositiveInt
 
-from runners.probes.probe import Found, Probe, ProbeArray, ProbeInput, RowInfo
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.probe import Found, Probe, ProbeArray, ProbeInput, RowInfo
+from ablate.variants.model.transformer import LayerTrace
 
 
 class AttentionMaps(Probe):

@@ -19,9 +19,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from runners.probes.probe import NOWHERE, Probed
-from variants.attend import visible_keys
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.probe import NOWHERE, Probed
+from ablate.variants.attend import visible_keys
+from ablate.variants.model.transformer import LayerTrace
 
 
 @final

@@ -18,12 +18,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from variants.attend import split_gate
-from variants.model.transformer import LayerTrace
-from variants.operator import by_stage
-from variants.stages.families import split_signals
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.variants.attend import split_gate
+from ablate.variants.model.transformer import LayerTrace
+from ablate.variants.operator import by_stage
+from ablate.variants.stages.families import split_signals
 
 
 class FirstKey(Probe):

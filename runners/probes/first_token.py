@@ -9,9 +9,9 @@ of later documents, from which the task hides the first token, are left out.
 
 from typing import ClassVar, Literal
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.variants.model.transformer import LayerTrace
 
 
 class FirstToken(Probe):

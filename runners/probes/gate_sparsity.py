@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from runners.tasks.task import Task
-from variants import Backbone, Operator
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.runners.tasks.task import Task
+from ablate.variants import Backbone, Operator
+from ablate.variants.model.transformer import LayerTrace
 
 _OPENING = "output_gate.opening"
 

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import PositiveFloat
 
-from grid.validation import INCREASING
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.grid.validation import INCREASING
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 
 
 class GradientNorms(Probe):

@@ -10,11 +10,11 @@ relevant. A sink has no threshold.
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from runners.tasks.task import Task
-from variants import Backbone, Ground, Operator
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.runners.tasks.task import Task
+from ablate.variants import Backbone, Ground, Operator
+from ablate.variants.model.transformer import LayerTrace
 
 
 class GroundMass(Probe):

@@ -5,7 +5,7 @@ Their values during training need evaluations during training: `training.evaluat
 
 from typing import ClassVar, Literal
 
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 
 
 class LearnedNumbers(Probe):

@@ -13,9 +13,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from runners.probes.attention_rows import AttentionRows, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, mean
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.variants.model.transformer import LayerTrace
 
 
 class MassiveActivation(Probe):

@@ -8,11 +8,11 @@ per query.
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from runners.tasks.task import Task
-from variants import Backbone, Operator
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.runners.tasks.task import Task
+from ablate.variants import Backbone, Operator
+from ablate.variants.model.transformer import LayerTrace
 
 
 class PredictedNumbers(Probe):

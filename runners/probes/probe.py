@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, NamedTuple, NoReturn, Self
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
-from grid.errors import SpecError
-from grid.spec import Choice, Spec
-from runners.tasks.task import Batch, Data, Task, row_words
-from variants import Backbone, Operator, Transformer
-from variants.model.transformer import LayerTrace
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice, Spec
+from ablate.runners.tasks.task import Batch, Data, Task, row_words
+from ablate.variants import Backbone, Operator, Transformer
+from ablate.variants.model.transformer import LayerTrace
 
 NOWHERE: Mapping[str, float] = {}
 

@@ -8,10 +8,10 @@ before positions, forgetting, margin and gate, so that operators are compared by
 
 from typing import ClassVar, Literal
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
-from variants.attend import qk_logits
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, ProbeInput, RowInfo
+from ablate.variants.attend import qk_logits
+from ablate.variants.model.transformer import LayerTrace
 
 
 class QKLogits(Probe):

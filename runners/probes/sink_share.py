@@ -3,10 +3,10 @@
     alpha_k = mean over the queries i >= k of A_ik            importance score of position k
     Sink_k  = mean over sequences of 1[alpha_k > eps]         sink share, per head
 
-A_ik is the share of key k in the row of query i (`runners.probes.attention_rows`). "When Attention Sink Emerges",
-section 3 and appendix D.6, with eps = 0.3. The paper's number for a model is the mean of these rows over layers and
-heads. Position 0 is the learned key of a key bias. The released code also counts a row for the bias itself, which does
-not exist here. In an encoder every query sees key k, and alpha_k is a mean over all of them.
+A_ik is the share of key k in the row of query i (`ablate.runners.probes.attention_rows`). "When Attention Sink
+Emerges", section 3 and appendix D.6, with eps = 0.3. The paper's number for a model is the mean of these rows over
+layers and heads. Position 0 is the learned key of a key bias. The released code also counts a row for the bias itself,
+which does not exist here. In an encoder every query sees key k, and alpha_k is a mean over all of them.
 
 Uniform causal attention has importance H_T / T at position 1: 0.34 for 8 tokens, a sink by eps = 0.3, and 0.07 for 64.
 Values of different lengths are not comparable. So only sequences without hidden tokens count: none with padding, and
@@ -19,12 +19,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from grid.validation import INCREASING
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
-from runners.tasks.task import Task
-from variants import Backbone, Operator
-from variants.model.transformer import LayerTrace
+from ablate.grid.validation import INCREASING
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.runners.tasks.task import Task
+from ablate.variants import Backbone, Operator
+from ablate.variants.model.transformer import LayerTrace
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 

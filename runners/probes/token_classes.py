@@ -37,13 +37,13 @@ from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowInfo
-from runners.tasks.task import Task
-from runners.tasks.text.encoder import Encoder, Encodes
-from variants import Backbone, Operator, Tokens
-from variants.model.transformer import LayerTrace
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowInfo
+from ablate.runners.tasks.task import Task
+from ablate.runners.tasks.text.encoder import Encoder, Encodes
+from ablate.variants import Backbone, Operator, Tokens
+from ablate.variants.model.transformer import LayerTrace
 
 _WORDS: Final = {
     "DET": """

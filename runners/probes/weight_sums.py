@@ -14,9 +14,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from pydantic import PositiveFloat, model_validator
 
-from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes.attention_rows import AttentionRows, by_head, mean
+from ablate.runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from ablate.variants.model.transformer import LayerTrace
 
 _MOST_BINS = 100_000
 """Most bins on either side of 0."""

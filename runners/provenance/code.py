@@ -21,12 +21,12 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TypeGuard, final
 
-from grid import Grid, Spec
-from grid.key import canonical_json
-from grid.spec import field_names
-from runners.provenance.loading import named_files, read_by
-from runners.provenance.origin import is_installed, package_of
-from runners.provenance.source import (
+from ablate.grid import Grid, Spec
+from ablate.grid.key import canonical_json
+from ablate.grid.spec import field_names
+from ablate.runners.provenance.loading import named_files, read_by
+from ablate.runners.provenance.origin import is_installed, is_project_module
+from ablate.runners.provenance.source import (
     acting_names,
     digest,
     effects,
@@ -36,8 +36,8 @@ from runners.provenance.source import (
     relevant,
     statements,
 )
-from store.files.code_versions import PATH, differing
-from store.files.trial_status import AttemptState, TrialState
+from ablate.store.files.code_versions import PATH, differing
+from ablate.store.files.trial_status import AttemptState, TrialState
 
 SOURCE = "__ablate_source__"
 """Module attribute with the text of a spec file as it was loaded; the file may be edited later."""
@@ -91,8 +91,8 @@ class Codes:
 
     def sources(self, trial: Spec) -> dict[str, str]:
         """List every source of `trial`: versions of the package's classes, links and all paths; hashes of the rest."""
-        from variants.links import LINKS  # here: commands that read records need no torch
-        from variants.paths.choose import PATHS
+        from ablate.variants.links import LINKS  # here: commands that read records need no torch
+        from ablate.variants.paths.choose import PATHS
 
         used = frozenset((type(spec), str(getattr(spec, "link", ""))) for spec in specs(trial))
         if used not in self._found:
@@ -209,7 +209,7 @@ _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
 
 def _is_projects(cls: type) -> TypeGuard[type[Spec]]:
     module = sys.modules.get(cls.__module__)
-    return module is not None and package_of(module) is not None and issubclass(cls, Spec)
+    return module is not None and is_project_module(module) and issubclass(cls, Spec)
 
 
 def _file(module: ModuleType) -> str:
@@ -217,7 +217,7 @@ def _file(module: ModuleType) -> str:
 
 
 def _is_users(module: ModuleType) -> bool:
-    return SOURCE in vars(module) or (package_of(module) is None and not is_installed(_file(module)))
+    return SOURCE in vars(module) or not (is_project_module(module) or is_installed(_file(module)))
 
 
 def has_source(module: ModuleType) -> bool:

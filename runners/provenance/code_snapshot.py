@@ -16,11 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
-from runners.output import slow_notice
-from runners.provenance.snapshot_contents import SnapshotFile, UserFiles, project_files
-from store.files.atomic import environment_problem, make_directory, write_atomic
-from store.files.layout import Layout
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.runners.output import slow_notice
+from ablate.runners.provenance.snapshot_contents import SnapshotFile, UserFiles, project_files
+from ablate.store.files.atomic import environment_problem, make_directory, write_atomic
+from ablate.store.files.layout import Layout
 
 CHECKSUMS = "files.b2"
 _MOST_NAMES = 50

@@ -18,8 +18,6 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.provenance.origin import PACKAGES
-
 SCHEMA = 1
 NOT_IN_TRIALS = frozenset(
     {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
@@ -163,7 +161,7 @@ def _declared_packages() -> frozenset[str]:
 
 
 def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
-    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*PACKAGES, "ablate")) - _declared_packages()
+    wanted = frozenset(imports) - sys.stdlib_module_names - {"ablate"} - _declared_packages()
     if not wanted:  # the usual case; building the table of packages is slow
         return frozenset()
     known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runners.provenance.origin import FACADE, PACKAGES, is_installed, is_project, is_standard
-from runners.provenance.source import hash_text, texts_in, uses_of
+from ablate.runners.provenance.origin import is_installed, is_project, is_standard
+from ablate.runners.provenance.source import hash_text, texts_in, uses_of
 
 _reads: dict[str, set[tuple[str, str]]] = {}
 """By file of user code: pairs ("file" or "variable", path or name)."""
@@ -58,7 +58,7 @@ def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
     return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
 
 
-_REPORTED = sys.stdlib_module_names | {*PACKAGES, *(Path(name).stem for name in FACADE), "numpy", "torch"}
+_REPORTED = sys.stdlib_module_names | {"ablate", "numpy", "torch"}
 """Packages that open files by Python, which reports them."""
 
 _BREAKS = re.compile(r"[\s'\"(),;]+")

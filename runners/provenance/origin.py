@@ -10,30 +10,29 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 
-PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
-FACADE = ("ablate.py", "ablate.pyi")
-"""Modules next to the packages, for one import by users."""
+from ablate import ROOMS
 
-_BELOW = tuple(f"{PROJECT / name}{os.sep}" for name in PACKAGES)
-_BESIDE = frozenset(str(PROJECT / name) for name in FACADE)
+PACKAGE = Path(__file__).parents[2]
+"""The directory of `ablate`; in a clone, its subpackages are links."""
+PLACES = tuple(path.resolve() for path in (PACKAGE, *(PACKAGE / room for room in ROOMS)))
+"""Directories of the project's code."""
+
+_BELOW = tuple(f"{place}{os.sep}" for place in PLACES)
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """Package directories that `sysconfig` may not list, such as the user site."""
 
 
-def package_of(module: ModuleType) -> str | None:
-    """Return the top-level package of a project module; None for other modules."""
-    room = module.__name__.partition(".")[0]
+def is_project_module(module: ModuleType) -> bool:
+    """Return True if `module` belongs to the project, by its name and its file."""
     file = getattr(module, "__file__", None)
-    return room if room in (*PACKAGES, "ablate") and file is not None and is_project(file) else None
+    return module.__name__.partition(".")[0] == "ablate" and file is not None and is_project(file)
 
 
 @cache
 def is_project(file: str) -> bool:
     """Return True if `file` belongs to the project."""
-    path = os.path.realpath(file)
-    return path.startswith(_BELOW) or path in _BESIDE
+    return os.path.realpath(file).startswith(_BELOW)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Contents of a snapshot: the project's code and the user's files that a spec file may need.
 
-    code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed; no assets
+    code/     the package ablate, wherever it is installed; no assets
     user/     the git work tree of the spec file, as it is on disk; without git, the file and its imports
     user2/... the same for modules and further spec files in other directories
 
@@ -23,12 +23,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, final
 
-from grid.errors import EnvironmentProblem
-from runners.provenance.code import SOURCE, has_source, source_text
-from runners.provenance.origin import FACADE, PACKAGES, PROJECT, is_installed, is_project
-from runners.provenance.source import statements
-from runners.provenance.specfile import SPEC_FOLDERS
-from store.files.atomic import environment_problem
+from ablate import ROOMS
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.provenance.code import SOURCE, has_source, source_text
+from ablate.runners.provenance.origin import PACKAGE, PLACES, is_installed, is_project
+from ablate.runners.provenance.source import statements
+from ablate.runners.provenance.specfile import SPEC_FOLDERS
+from ablate.store.files.atomic import environment_problem
 
 MOST_BYTES_OF_A_FILE = 5 << 20
 MOST_BYTES = 64 << 20
@@ -63,9 +64,10 @@ class WorkTree(NamedTuple):
 
 def project_files() -> dict[str, SnapshotFile]:
     """Read the project's code, by path in a snapshot."""
-    below = (path for room in PACKAGES for path in _files_below(PROJECT / room) if "assets" not in path.parts)
-    read = {path: _read(path) for path in [PROJECT / name for name in FACADE] + [*below]}
-    return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in read.items() if each is not None}
+    own = (path for path in PACKAGE.iterdir() if path.is_file())
+    below = (path for room in ROOMS for path in _files_below(PACKAGE / room) if "assets" not in path.parts)
+    read = {path.relative_to(PACKAGE): _read(path) for path in (*own, *below)}
+    return {f"code/ablate/{path.as_posix()}": each for path, each in read.items() if each is not None}
 
 
 def _files_below(directory: Path) -> Iterator[Path]:
@@ -213,13 +215,12 @@ class UserFiles:
         return (path for each in self._packages if each.is_relative_to(root.directory) for path in _files_below(each))
 
     def _list_files(self, tree: WorkTree) -> Iterator[Path]:
-        project = [PROJECT / name for name in (*PACKAGES, *FACADE)]
         parents = {parent for name in tree.files for parent in Path(name).parents} - {Path()}
         campaigns = sorted(each for each in parents if any((tree.top / each).glob("grids/*.trials.jsonl")))
         self.left_out += [f"{each}: a campaign" for each in campaigns]
         for name in tree.files:
             path = tree.top / name
-            inside = any(map(Path(name).is_relative_to, campaigns)) or any(map(path.is_relative_to, project))
+            inside = any(map(Path(name).is_relative_to, campaigns)) or any(map(path.is_relative_to, PLACES))
             if not inside and "__pycache__" not in path.parts:
                 yield path
 

@@ -39,12 +39,17 @@ def hash_text(text: str) -> str:
 
 
 def _canonical(node: object) -> str:
-    """Dump an AST without docstrings and without empty fields, which differ between Python versions."""
+    """Dump an AST without docstrings and without empty fields, which differ between Python versions.
+
+    An import from `ablate.grid` counts as one from `grid`, as it was called in release 0.1.
+    """
     if isinstance(node, list):
         return f"[{','.join(_canonical(each) for each in node if not _is_text(each))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = ((name, value) for name, value in ast.iter_fields(node) if name not in _SAYS_NOTHING)
+    if isinstance(node, ast.ImportFrom | ast.alias):
+        fields = ((name, each.removeprefix("ablate.") if isinstance(each, str) else each) for name, each in fields)
     told = (f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
     return f"{type(node).__name__}({','.join(told)})"
 

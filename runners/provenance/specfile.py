@@ -16,13 +16,14 @@ from types import ModuleType
 
 from pydantic import PydanticUserError, ValidationError
 
-from grid import Grid, PaperGrids, spec_error
-from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
-from grid.suggestions import not_an_argument, suggest_name
-from runners.output import slow_notice
-from runners.provenance.code import SOURCE, spec_module_name
-from runners.provenance.loading import record_reads
-from runners.provenance.origin import is_installed
+from ablate.grid import Grid, PaperGrids, spec_error
+from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
+from ablate.grid.suggestions import not_an_argument, suggest_name
+from ablate.runners.output import slow_notice
+from ablate.runners.provenance.code import SOURCE, spec_module_name
+from ablate.runners.provenance.earlier_names import allow_earlier_names
+from ablate.runners.provenance.loading import record_reads
+from ablate.runners.provenance.origin import is_installed
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:
@@ -66,6 +67,7 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     module.__dict__[SOURCE] = source
     before = sys.modules.get(name)
     _find_imports_in(path.resolve().parent)
+    allow_earlier_names(path.resolve().parent)
     sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
     try:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.

@@ -1,4 +1,4 @@
-"""A worker task on its node: `python -u -m runners.slurm.node ROOT SUBMISSION CLASS_INDEX FIRST`.
+"""A worker task on its node: `python -u -m ablate.runners.slurm.node ROOT SUBMISSION CLASS_INDEX FIRST`.
 
 The batch script acts on its exit code, an `ExitCode`.
 
@@ -7,16 +7,16 @@ Signals are handled before anything that takes time to import.
 
 import sys
 
-from runners.lossy_output import make_output_lossy
-from runners.slurm.worker.signals import ignore, listen
+from ablate.runners.lossy_output import make_output_lossy
+from ablate.runners.slurm.worker.signals import ignore, listen
 
 
 def main() -> int:
     """Run the task of the command line; return the exit code."""
     signals = listen()
     make_output_lossy()
-    from runners.slurm.worker.assignment import Arguments
-    from runners.slurm.worker.supervisor import supervise
+    from ablate.runners.slurm.worker.assignment import Arguments
+    from ablate.runners.slurm.worker.supervisor import supervise
 
     root, submission, index, first = sys.argv[1:]
     try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, final
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 COMMAND_S = 30.0
 """Time limit of a command; SLURM's own clients wait about as long."""

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from grid.errors import SpecError
-from grid.frozen import FROZEN
-from grid.spec import Spec, field_names
-from runners.provenance.code import spec_module_name
+from ablate.grid.errors import SpecError
+from ablate.grid.frozen import FROZEN
+from ablate.grid.spec import Spec, field_names
+from ablate.runners.provenance.code import spec_module_name
 
 _TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")

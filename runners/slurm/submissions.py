@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, final
 
-from grid.errors import StoreError
-from runners.attempts.submission_record import (
+from ablate.grid.errors import StoreError
+from ablate.runners.attempts.submission_record import (
     SILENT_S,
     Array,
     ResourceClass,
@@ -15,9 +15,9 @@ from runners.attempts.submission_record import (
     Unreadable,
     submission_records,
 )
-from runners.output import age, format_count
-from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from runners.slurm.worker_records import (
+from ablate.runners.output import age, format_count
+from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
+from ablate.runners.slurm.worker_records import (
     FOR_GOOD,
     CalledOff,
     Left,
@@ -29,7 +29,7 @@ from runners.slurm.worker_records import (
     used_hours,
     worker_log,
 )
-from store.files.layout import Layout
+from ablate.store.files.layout import Layout
 
 Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
 """State of a worker; "gone": it ended without a record of its end."""

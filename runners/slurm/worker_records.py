@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.output import format_count
-from store.files.atomic import is_temporary, read_json, write_json
-from store.files.layout import FILE_SCHEMA, Layout
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.runners.output import format_count
+from ablate.store.files.atomic import is_temporary, read_json, write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
 
 Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error", "late", "full"]
 

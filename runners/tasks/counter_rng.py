@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from variants.model.seeding import generator
+from ablate.variants.model.seeding import generator
 
 CPU = torch.device("cpu")
 

@@ -1,10 +1,10 @@
 """Checks that a model and its operators can learn a task."""
 
-from grid.errors import SpecError
-from runners.tasks.task import Task
-from variants import Backbone, Operator, Scalars
-from variants.paths.case import Case
-from variants.paths.choose import PathName, choose, devices_of
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks.task import Task
+from ablate.variants import Backbone, Operator, Scalars
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PathName, choose, devices_of
 
 
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 
 def require_package(package: str, *, by: str, extra: str) -> Any:

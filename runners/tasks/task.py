@@ -16,9 +16,9 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.spec import Choice
-from runners.tasks.counter_rng import CPU
-from variants import Backbone, Operator, Scalars, Tokens
+from ablate.grid.spec import Choice
+from ablate.runners.tasks.counter_rng import CPU
+from ablate.variants import Backbone, Operator, Scalars, Tokens
 
 T = TypeVar("T")
 

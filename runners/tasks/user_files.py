@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.errors import EnvironmentProblem, SpecError
 
 Found = TypeVar("Found")
 OfFile = Callable[[Path], Found]

@@ -1,6 +1,6 @@
 """Training one model: loop, ranks, compilation, cost.
 
-`train` is here because submissions of every release name their entry point `runners.training:train`.
+`train` is here because submissions of every release name their entry point `ablate.runners.training:train`.
 """
 
 import lazy_loader

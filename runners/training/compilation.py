@@ -19,9 +19,9 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem, SpecError
-from runners.output import say
-from runners.trial import Trial
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.output import say
+from ablate.runners.trial import Trial
 
 LONG: Final = 5_000
 """Fewest steps for which "auto" compiles. On an H200 it saves 17 of 42 ms a step at 125M parameters, after 42 s."""

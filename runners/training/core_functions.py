@@ -34,7 +34,7 @@ _MODULES: Final = frozenset(
     }
 )
 _ROOMS: Final = ("trial", "training.", "optimisers.", "tasks.", "evaluations.", "probes.")
-_PACKAGES: Final = ("variants.", *(f"runners.{room}" for room in _ROOMS))
+_PACKAGES: Final = ("ablate.variants.", *(f"ablate.runners.{room}" for room in _ROOMS))
 _ABSENT: Final = object()
 _HEAP_TYPE: Final = 1 << 9
 _BUILTINS: Final = frozenset(vars(builtins))

@@ -25,11 +25,11 @@ from typing import Final, Literal, final
 import torch
 from torch import Tensor
 
-from runners.training.energy import Energy, meters
-from runners.training.flops import Shape, count_flops
-from runners.training.memory import peak_memory_bytes
-from runners.training.process_group import World, node_count
-from runners.trial import Trial
+from ablate.runners.training.energy import Energy, meters
+from ablate.runners.training.flops import Shape, count_flops
+from ablate.runners.training.memory import peak_memory_bytes
+from ablate.runners.training.process_group import World, node_count
+from ablate.runners.trial import Trial
 
 LONG_S: Final = 30.0
 """Seconds of training that justify half a second for measuring the peak of the device."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch.backends import cudnn
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _FIXED = (":4096:8", ":16:8")

@@ -5,24 +5,21 @@ function of this project or of the user's spec file; the message without its num
 """
 
 import re
-import sysconfig
 import traceback
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grid.durations import format_duration
-from grid.errors import EnvironmentProblem
-from runners.training.training_context import Diverged, Killed
-from store.files.error_texts import message_of, traceback_of
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.provenance.origin import is_installed
+from ablate.runners.training.training_context import Diverged, Killed
+from ablate.store.files.error_texts import message_of, traceback_of
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed", "stalled"]
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 _BREAKS_CUDA = re.compile(r"CUDA error|Triton Error \[CUDA\]|CUBLAS_STATUS|CUDNN_STATUS|cuDNN error|CUSOLVER_STATUS")
-_PROJECT = Path(__file__).resolve().parents[2]
-_ROOMS = ("grid", "variants", "runners", "store")
 
 
 class Failure(NamedTuple):
@@ -118,22 +115,8 @@ def _reason(error: BaseException, said: str) -> Reason:
 def _place(error: BaseException) -> str:
     """Return `file:function` of the innermost frame of the project or the user; line numbers change too often."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if _is_ours(frame.filename)] or list(frames)
+    ours = [frame for frame in frames if not is_installed(frame.filename)] or list(frames)
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
-
-
-def _is_ours(file: str) -> bool:
-    path = Path(file)
-    if any(path.is_relative_to(_PROJECT / room) for room in _ROOMS):
-        return True
-    return path.is_file() and not any(path.is_relative_to(place) for place in _installed_places())
-
-
-@cache
-def _installed_places() -> tuple[str, ...]:
-    """Return the directories of Python and its packages; files elsewhere are the user's."""
-    paths = sysconfig.get_paths()
-    return tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def _fingerprint(*parts: str) -> str:

@@ -9,8 +9,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from runners.optimisers.optimiser import ParameterVectors
-from variants import Transformer
+from ablate.runners.optimisers.optimiser import ParameterVectors
+from ablate.variants import Transformer
 
 _ALIGNED = 64
 """Each gradient begins at a multiple of this number of elements, for wide loads of a GPU."""

@@ -15,9 +15,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-from variants import Backbone, Operator, Scalars, Tokens, Transformer
-from variants.model.shapes import shapes_only
-from variants.paths.choose import PathName
+from ablate.variants import Backbone, Operator, Scalars, Tokens, Transformer
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.paths.choose import PathName
 
 _FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _FUSED_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward

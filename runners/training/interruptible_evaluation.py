@@ -5,7 +5,7 @@ from typing import Any, TypeVar, final
 
 from torch import Tensor
 
-from runners.tasks.task import Predict
+from ablate.runners.tasks.task import Predict
 
 T = TypeVar("T")
 

@@ -10,30 +10,36 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.evaluations.evaluation import open_evaluations
-from runners.optimisers.optimiser import LR_SHARE
-from runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
-from runners.tasks.task import DIVERGED, Batch, Data, Items, Measurements
-from runners.training.compilation import Forward
-from runners.training.cost import Cost
-from runners.training.deterministic import deterministic, fix_workspace
-from runners.training.failure import breaks_process, failure_of
-from runners.training.flat_parameters import Flat
-from runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
-from runners.training.process_group import World
-from runners.training.process_state import contain, use_threads
-from runners.training.rank_launcher import ranks, require_precision
-from runners.training.step_values import STEPS_BEHIND, StepValues
-from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult, UnfitCheckpoint
-from runners.trial import Trial, build_model
-from variants.model.running_means import BatchShare, RunningMeans
-from variants.model.seeding import generator
+from ablate.runners.evaluations.evaluation import open_evaluations
+from ablate.runners.optimisers.optimiser import LR_SHARE
+from ablate.runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
+from ablate.runners.tasks.task import DIVERGED, Items, Measurements
+from ablate.runners.training.batch_parts import BatchPart, parts, require_finite
+from ablate.runners.training.compilation import Forward
+from ablate.runners.training.cost import Cost
+from ablate.runners.training.deterministic import deterministic, fix_workspace
+from ablate.runners.training.failure import breaks_process, failure_of
+from ablate.runners.training.flat_parameters import Flat
+from ablate.runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
+from ablate.runners.training.process_group import World
+from ablate.runners.training.process_state import contain, use_threads
+from ablate.runners.training.rank_launcher import ranks, require_precision
+from ablate.runners.training.step_values import STEPS_BEHIND, StepValues
+from ablate.runners.training.training_context import (
+    Diverged,
+    NullContext,
+    TrainingContext,
+    TrainingResult,
+    UnfitCheckpoint,
+)
+from ablate.runners.trial import Trial, build_model
+from ablate.variants.model.running_means import BatchShare, RunningMeans
+from ablate.variants.model.seeding import generator
 
 
 def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
@@ -61,43 +67,6 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     apart = nullcontext() if world.place.rank else contain(trial.seed, world.device.type)  # ranks end with the trial
     with apart, torch.random.fork_rng(devices=cuda), use_threads(execution.threads), exactly:
         return _TrainingRun(trial, surroundings, world).result()
-
-
-class BatchPart(NamedTuple):
-    """Consecutive sequences of a batch."""
-
-    number: int
-    """Index in the whole batch. Random numbers of a part follow from it, so they do not depend on the rank."""
-    batch: Batch
-    terms: float
-    """Its share of the terms of the loss."""
-    sequences: float
-    """Its share of the sequences."""
-
-
-def require_finite(batch: Batch) -> None:
-    """Raise SpecError if the inputs of the first batch hold NaN or infinity; later the loss shows it."""
-    if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
-        return
-    place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
-    raise SpecError(
-        f"model inputs must be finite; the task's first batch has {batch.inputs[place].item()} in sequence "
-        f"{place[0]} at position {place[1]}; clean the data before training"
-    )
-
-
-def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[BatchPart]:
-    """Split a batch into `count` parts and return the `wanted` ones. Sizes differ by at most one sequence."""
-    if count == 1:
-        return [BatchPart(0, batch, 1.0, 1.0)]
-    split = batch.split(count)
-    terms, sequences = data.terms([part.targets for part in split]), len(batch.inputs)
-    whole = sum(terms)
-    return [
-        BatchPart(number, part, terms[number] / whole, len(part.inputs) / sequences)
-        for number, part in enumerate(split)
-        if number in wanted
-    ]
 
 
 @final

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 PATIENCE_S = 1800.0
 """Longest wait for other ranks; rank 0 may evaluate or save meanwhile. Rank 0 detects a dead rank at once."""

@@ -18,10 +18,10 @@ from itertools import chain
 from types import ModuleType
 from typing import Any, Final, final
 
-from runners.output import say
-from runners.provenance.origin import is_installed
-from runners.training.core_functions import CoreFunctions
-from runners.training.process_settings import SharedSetting, numpy_settings, python_settings, torch_settings
+from ablate.runners.output import say
+from ablate.runners.provenance.origin import is_installed
+from ablate.runners.training.core_functions import CoreFunctions
+from ablate.runners.training.process_settings import SharedSetting, numpy_settings, python_settings, torch_settings
 
 MOST_NAMED: Final = 20
 """Most changes that a record names."""

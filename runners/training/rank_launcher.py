@@ -24,24 +24,24 @@ from typing import Any, final
 import torch
 from torch.distributed import FileStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from grid import Spec
-from grid.errors import EnvironmentProblem, SpecError
-from runners.provenance.code import SOURCE, spec_module_name, specs
-from runners.training.failure import failure_of
-from runners.training.memory import oom_kills
-from runners.training.process_group import PeerLost, RankPlace, World, join_group, node_count, place_given
-from runners.training.training_context import Killed, NodeLost
-from runners.trial import Trial
+from ablate.grid import Spec
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.provenance.code import SOURCE, spec_module_name, specs
+from ablate.runners.training.failure import failure_of
+from ablate.runners.training.memory import oom_kills
+from ablate.runners.training.process_group import PeerLost, RankPlace, World, join_group, node_count, place_given
+from ablate.runners.training.training_context import Killed, NodeLost
+from ablate.runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 _START = (
     f"import signal; [signal.signal(getattr(signal, name), signal.SIG_IGN) for name in {_SIGNALS}]; "  # before imports
     "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
-    "from runners.training.rank_worker import main; main(job)"
+    "from ablate.runners.training.rank_worker import main; main(job)"
 )
 _SRUN = (
     "import json, os, signal, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from runners.child_lifetime import die_with; die_with(int(sys.argv[2]), signal.SIGTERM); "
+    "from ablate.runners.child_lifetime import die_with; die_with(int(sys.argv[2]), signal.SIGTERM); "
     "os.execvp('srun', ['srun', *sys.argv[3:]])"
 )
 """srun ends with this process, and srun ends its ranks at SIGTERM only."""

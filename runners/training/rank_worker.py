@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from grid.errors import SpecError
-from runners.child_lifetime import die_with
-from runners.lossy_output import make_output_lossy
-from runners.provenance.specfile import import_spec_file
-from runners.training.failure import failure_of
-from runners.training.loop import train_as
-from runners.training.process_group import PeerLost, RankPlace, World, join_group
-from runners.training.rank_launcher import device_of, meeting_store, out_of_memory
-from runners.training.training_context import Diverged, NullContext
-from runners.trial import Trial
+from ablate.grid.errors import SpecError
+from ablate.runners.child_lifetime import die_with
+from ablate.runners.lossy_output import make_output_lossy
+from ablate.runners.provenance.specfile import import_spec_file
+from ablate.runners.training.failure import failure_of
+from ablate.runners.training.loop import train_as
+from ablate.runners.training.process_group import PeerLost, RankPlace, World, join_group
+from ablate.runners.training.rank_launcher import device_of, meeting_store, out_of_memory
+from ablate.runners.training.training_context import Diverged, NullContext
+from ablate.runners.trial import Trial
 
 
 def main(job: dict[str, Any]) -> None:

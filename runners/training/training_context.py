@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from grid.errors import EnvironmentProblem
+from ablate.grid.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     import numpy as np

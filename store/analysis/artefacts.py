@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import StoreError
-from store.files.atomic import read_file
-from store.store import Store
+from ablate.grid.errors import StoreError
+from ablate.store.files.atomic import read_file
+from ablate.store.store import Store
 
 LARGEST: Final = 2**28
 """Bytes of all arrays of a file together, unpacked: more is refused, since it would take the reader's memory."""

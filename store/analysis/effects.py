@@ -6,10 +6,10 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from grid.names import label_of
-from store.analysis.verdicts import baseline_of, baselines_of, measure_of, runs
-from store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
-from store.store import Store
+from ablate.grid.names import label_of
+from ablate.store.analysis.verdicts import baseline_of, baselines_of, measure_of, runs
+from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
+from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
 TOGETHER: Final = " = "  # joins the names of axes that always move together

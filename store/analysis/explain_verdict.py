@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from grid.errors import SpecError
-from store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
-from store.database import queries
-from store.statistics import checks, item_bars
-from store.statistics.verdict import ROBUST_PAIRS
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
+from ablate.store.database import queries
+from ablate.store.statistics import checks, item_bars
+from ablate.store.statistics.verdict import ROBUST_PAIRS
+from ablate.store.store import Store
 
 
 def why(

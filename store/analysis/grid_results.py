@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from grid.errors import NotFoundError
-from store.analysis.verdicts import GridMeasure
-from store.database.connection import open_live
-from store.database.readonly import locked_connection
-from store.files.layout import Layout
-from store.files.result_files import damage_error, read_about
-from store.store import Store
+from ablate.grid.errors import NotFoundError
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database.connection import open_live
+from ablate.store.database.readonly import locked_connection
+from ablate.store.files.layout import Layout
+from ablate.store.files.result_files import damage_error, read_about
+from ablate.store.store import Store
 
 OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
 """Columns of the rows that are of a run and of no measurement."""
@@ -34,7 +34,7 @@ class GridResult(NamedTuple):
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:
-        """Return the planned runs with their `value` of the measure, as `store.statistics.compare` takes them."""
+        """Return the planned runs with their `value` of the measure, for `ablate.store.statistics.compare`."""
         planned = self.rows.select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
         named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
         points = [json.loads(point) for point in named["point"]]

@@ -4,14 +4,14 @@ from typing import Final, Literal, get_args
 
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.analysis.metrics import direction
-from store.analysis.verdicts import baselines_of, measure_of
-from store.database import queries
-from store.statistics import CurveRule, compare_curves
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.verdicts import baselines_of, measure_of
+from ablate.store.database import queries
+from ablate.store.statistics import CurveRule, compare_curves
+from ablate.store.store import Store
 
 By = Literal["steps", "tokens", "seconds"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.analysis.metrics import direction
-from store.analysis.verdicts import GridMeasure, measure_of
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.store import Store
 
 _MOST_NAMED = 12
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from store.published.tables import cells
-from store.statistics import Better
+from ablate.store.published.tables import cells
+from ablate.store.statistics import Better
 
 _MEASURES: Final[Mapping[str, Better | None]] = {
     **dict.fromkeys(("accuracy", "agreement_accuracy", "balanced_accuracy", "boundary_extent"), "higher"),

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from store.analysis.verdicts import baselines_of, measure_of, runs
-from store.statistics import MIN_PAIRS, Scale, detectable
-from store.statistics.arms import arms, match_arms, pair
-from store.statistics.paired_differences import or_null
-from store.statistics.scales import misfit
-from store.store import Store
+from ablate.store.analysis.verdicts import baselines_of, measure_of, runs
+from ablate.store.statistics import MIN_PAIRS, Scale, detectable
+from ablate.store.statistics.arms import arms, match_arms, pair
+from ablate.store.statistics.paired_differences import or_null
+from ablate.store.statistics.scales import misfit
+from ablate.store.store import Store
 
 SEEDS: Final = (3, 5, 8, 10, 20, 50)  # beside those that are planned
 

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from store.store import Store
+from ablate.store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")

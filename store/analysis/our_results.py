@@ -4,9 +4,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from store.analysis.verdicts import GridMeasure, runs
-from store.statistics.arms import Arm, arms
-from store.store import Store
+from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.statistics.arms import Arm, arms
+from ablate.store.store import Store
 
 Point = tuple[tuple[str, float], ...]
 

@@ -7,17 +7,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.analysis.metrics import direction
-from store.analysis.verdicts import measure_of, runs
-from store.database import queries
-from store.statistics import Better, Objective, pareto as pareto_set
-from store.statistics.arms import Arm, arms, pair
-from store.statistics.scales import Scale, fits, forward
-from store.statistics.verdict import MIN_PAIRS
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.verdicts import measure_of, runs
+from ablate.store.database import queries
+from ablate.store.statistics import Better, Objective, pareto as pareto_set
+from ablate.store.statistics.arms import Arm, arms, pair
+from ablate.store.statistics.scales import Scale, fits, forward
+from ablate.store.statistics.verdict import MIN_PAIRS
+from ablate.store.store import Store
 
 TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "inconclusive", "note")
 """Columns of runs and of a Pareto set, which no objective can be called like."""
@@ -48,7 +48,7 @@ class Compared(NamedTuple):
 
 
 def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
-    """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
+    """Which cells `ablate.store.statistics.pareto` says are dominated in the grid's measure and in each of `against`.
 
     `against` names costs, measurements or probes, each with the direction and the scale of `rule` unless said
     otherwise; a probe is averaged over layers and heads. A measurement that is called like another column has "(value)"

@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import polars as pl
 
-from store.analysis.our_results import Own, Point, Results, read_arms, results
-from store.analysis.published_matching import another, differs, format_point, named
-from store.published.tables import PublishedClaim, chosen, claims, trust_of
-from store.statistics import holm, p_zero, t_interval
-from store.statistics.arms import pair
-from store.statistics.paired_differences import Paired
-from store.statistics.verdict import holm_levels
-from store.store import Store
+from ablate.store.analysis.our_results import Own, Point, Results, read_arms, results
+from ablate.store.analysis.published_matching import another, differs, format_point, named
+from ablate.store.published.tables import PublishedClaim, chosen, claims, trust_of
+from ablate.store.statistics import holm, p_zero, t_interval
+from ablate.store.statistics.arms import pair
+from ablate.store.statistics.paired_differences import Paired
+from ablate.store.statistics.verdict import holm_levels
+from ablate.store.store import Store
 
 Word = Literal["same direction", "within noise", "differs", "not comparable"]
 WORDS: Final[tuple[Word, ...]] = get_args(Word)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from store.analysis.our_results import Own
-from store.published.tables import PublishedCell
+from ablate.store.analysis.our_results import Own
+from ablate.store.published.tables import PublishedCell
 
 OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
 """Facts of a printed cell that its measurement, its point or its operator says already."""

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from grid.errors import SpecError
-from grid.names import label_of
-from grid.suggestions import suggest_name
-from store.analysis.verdicts import GridMeasure, baseline_rows, baselines_of, judge_runs, measure_of, runs
-from store.statistics import Baseline
-from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.grid.names import label_of
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, baselines_of, judge_runs, measure_of, runs
+from ablate.store.statistics import Baseline
+from ablate.store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
+from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called like a column of the runs apart from it
 

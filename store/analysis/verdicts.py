@@ -7,16 +7,16 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.analysis.once import once
-from store.database import queries
-from store.files.code_versions import versions_used
-from store.statistics import Baseline, Better, Scale, compare, failures
-from store.statistics.arms import STATUSES, arms
-from store.statistics.scales import back, fits, forward
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.once import once
+from ablate.store.database import queries
+from ablate.store.files.code_versions import versions_used
+from ablate.store.statistics import Baseline, Better, Scale, compare, failures
+from ablate.store.statistics.arms import STATUSES, arms
+from ablate.store.statistics.scales import back, fits, forward
+from ablate.store.store import Store
 
 
 class GridMeasure(NamedTuple):

@@ -14,10 +14,10 @@ from typing import Final
 
 import duckdb
 
-from grid.errors import AblateError, EnvironmentProblem, StoreError
-from store.database import quoting
-from store.database.schema_docs import ddl, describe
-from store.files.atomic import (
+from ablate.grid.errors import AblateError, EnvironmentProblem, StoreError
+from ablate.store.database import quoting
+from ablate.store.database.schema_docs import ddl, describe
+from ablate.store.files.atomic import (
     disk_errors,
     environment_problem,
     make_directory,
@@ -25,8 +25,8 @@ from store.files.atomic import (
     unshare,
     write_atomic,
 )
-from store.files.layout import STORE_SCHEMA
-from store.published.tables import fill
+from ablate.store.files.layout import STORE_SCHEMA
+from ablate.store.published.tables import fill
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from store.database import quoting
-from store.database.connection import transaction
+from ablate.store.database import quoting
+from ablate.store.database.connection import transaction
 
 FIXED = {
     "trial": "key of the trial",

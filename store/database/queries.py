@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from grid.names import label_of
-from store.database import quoting
-from store.files.code_versions import versions_used
+from ablate.grid.names import label_of
+from ablate.store.database import quoting
+from ablate.store.files.code_versions import versions_used
 
 RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
 PLAN = "run the same `ablate run` again, or restore the file"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from store.database import quoting
+from ablate.store.database import quoting
 
 _ASKED: Final = ContextVar[list[str] | None]("asked", default=None)
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\$(?P<name>\w+)")

@@ -12,9 +12,9 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from grid.errors import SpecError
-from store.database import quoting
-from store.database.connection import OFFLINE, check_version, engine_errors
+from ablate.grid.errors import SpecError
+from ablate.store.database import quoting
+from ablate.store.database.connection import OFFLINE, check_version, engine_errors
 
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(analyze\s+)?(select|from|with|values|describe|pivot)\b", re.IGNORECASE)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from store.database import quoting
+from ablate.store.database import quoting
 
 _TABLE: Final = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\);", re.MULTILINE | re.DOTALL)
 _VIEW: Final = re.compile(r"((?:^--[^\n]*\n)+)^CREATE OR REPLACE (?:VIEW (\w+)|MACRO (\w+)\(([^)]*)\))", re.MULTILINE)
@@ -47,7 +47,9 @@ class Relation(NamedTuple):
 @cache
 def ddl() -> tuple[str, str, str]:
     """The statements that make the tables, the views and the macros of an empty store."""
-    schema, views, macros = (files("store.database").joinpath(f"{name}.sql") for name in ("schema", "views", "macros"))
+    schema, views, macros = (
+        files("ablate.store.database").joinpath(f"{name}.sql") for name in ("schema", "views", "macros")
+    )
     return schema.read_text("utf-8"), views.read_text("utf-8"), macros.read_text("utf-8")
 
 

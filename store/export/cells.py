@@ -8,15 +8,15 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.analysis.verdicts import GridMeasure, measure_of
-from store.database.queries import in_plan_order
-from store.export import latex, markdown
-from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
-from store.statistics.scales import fits, forward
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.database.queries import in_plan_order
+from ablate.store.export import latex, markdown
+from ablate.store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
+from ablate.store.statistics.scales import fits, forward
+from ablate.store.store import Store
 
 Spread = Literal["interval", "sd"]
 Missing = Literal["failed", "not finite", "unfinished", "unmeasured"]

@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from grid.errors import SpecError
-from grid.suggestions import suggest_name
-from store.export import latex, markdown
-from store.export.plain import plain
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.export import latex, markdown
+from ablate.store.export.plain import plain
 
 FORMATS: Final = ("csv", "parquet", "tex", "md")
 _FORMULA: Final = r"^\s*[=+@-]"

@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from store.analysis.verdicts import measure_of, verdicts
-from store.database.queries import coordinates, in_plan_order
-from store.store import Store
+from ablate.store.analysis.verdicts import measure_of, verdicts
+from ablate.store.database.queries import coordinates, in_plan_order
+from ablate.store.store import Store
 
 MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
 """Tables of measurements that count, by the name that a user writes."""

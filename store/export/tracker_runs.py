@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grid.errors import SpecError
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.store import Store
 
 _RUNS = """
     SELECT g.trial, g.label, g.seed, CAST(g.axes AS VARCHAR) AS axes, t.status,

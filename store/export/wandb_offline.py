@@ -4,9 +4,9 @@ import os
 from itertools import groupby
 from pathlib import Path
 
-from store.export.tracker_runs import TrackerRun, read_runs, read_scalars, require_empty
-from store.files.atomic import make_directory
-from store.store import Store
+from ablate.store.export.tracker_runs import TrackerRun, read_runs, read_scalars, require_empty
+from ablate.store.files.atomic import make_directory
+from ablate.store.store import Store
 
 
 def write_wandb(store: Store, grid: str, folder: Path) -> int:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from grid.errors import SpecError
-from grid.names import require_name
-from grid.spec import Spec
-from grid.values import MOST_LABEL, require_number, require_text, show, unbox
+from ablate.grid.errors import SpecError
+from ablate.grid.names import require_name
+from ablate.grid.spec import Spec
+from ablate.grid.values import MOST_LABEL, require_number, require_text, show, unbox
 
 DEEPEST = 100
 """Levels of a config; one that holds itself has no end."""

@@ -13,16 +13,16 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, SupportsIndex
 
-from grid.errors import NotFoundError, SpecError, StoreError
-from grid.key import canonical_json, content_key
-from grid.names import label_of, require_slug, some
-from grid.values import MOST_LABEL, require_text, require_whole
-from store.external_runs.logged_config import plain_data, plain_levels, require_apart
-from store.files import atomic
-from store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.plans import require_version
-from store.files.trust import trust_new
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.grid.key import canonical_json, content_key
+from ablate.grid.names import label_of, require_slug, some
+from ablate.grid.values import MOST_LABEL, require_text, require_whole
+from ablate.store.external_runs.logged_config import plain_data, plain_levels, require_apart
+from ablate.store.files import atomic
+from ablate.store.files.atomic import disk_errors, read_bytes, read_json, write_atomic, write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.plans import require_version
+from ablate.store.files.trust import trust_new
 
 Line = Mapping[str, Any]  # a trial line, as in docs/wire-format.md
 

@@ -12,17 +12,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Self, SupportsFloat, SupportsIndex, final
 
-from grid.errors import EnvironmentProblem, SpecError
-from grid.values import MOST_LABEL, require_number, require_text, require_whole, show
-from store.external_runs.logged_plans import publish
-from store.files.atomic import write_atomic
-from store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
-from store.files.error_texts import message_of, traceback_of
-from store.files.layout import Layout
-from store.files.removals import next_attempt
-from store.files.rows import check_row
-from store.files.shards import ShardBuffer
-from store.files.trial_status import trial_state
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole, show
+from ablate.store.external_runs.logged_plans import publish
+from ablate.store.files.atomic import write_atomic
+from ablate.store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
+from ablate.store.files.error_texts import message_of, traceback_of
+from ablate.store.files.layout import Layout
+from ablate.store.files.removals import next_attempt
+from ablate.store.files.rows import check_row
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.files.trial_status import trial_state
 
 FLUSH_S: Final = 30.0
 """Seconds after which the next value takes all to disk, or a fifth of the run's age if that is more."""

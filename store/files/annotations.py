@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from grid.errors import EnvironmentProblem, SpecError, StoreError
-from store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
-from store.files.layout import Layout
-from store.files.record_fields import Problem, check_record, clean_text, fields
+from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
+from ablate.store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
+from ablate.store.files.layout import Layout
+from ablate.store.files.record_fields import Problem, check_record, clean_text, fields
 
 FILE = "notes.jsonl"
 

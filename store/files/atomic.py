@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, final
 from uuid import uuid4
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 
 T = TypeVar("T")
 

@@ -11,12 +11,20 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import record_fields
-from store.files.layout import Layout, Unlisted
-from store.files.record_fields import Problem, check_record, clean_text, fields, file_signature, json_text, relative
-from store.files.shards import is_shard_name
-from store.files.trial_status import is_alive
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.store.files import record_fields
+from ablate.store.files.layout import Layout, Unlisted
+from ablate.store.files.record_fields import (
+    Problem,
+    check_record,
+    clean_text,
+    fields,
+    file_signature,
+    json_text,
+    relative,
+)
+from ablate.store.files.shards import is_shard_name
+from ablate.store.files.trial_status import is_alive
 
 DIVERGED_ADVICE: Final = (
     "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"

@@ -19,12 +19,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
 
-from grid.errors import NotFoundError, StoreError
-from store.files.atomic import disk_errors, make_directory, read_json, retry_io, temporary_name, unshare, write_json
-from store.files.change_tracker import touch_trial
-from store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import pid_space, process_started
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.store.files.atomic import (
+    disk_errors,
+    make_directory,
+    read_json,
+    retry_io,
+    temporary_name,
+    unshare,
+    write_json,
+)
+from ablate.store.files.change_tracker import touch_trial
+from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.trial_status import pid_space, process_started
 
 BEAT_EVERY_S = 5.0  # seconds between signs of life where nothing else is asked for
 

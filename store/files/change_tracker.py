@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import final
 
-from grid.errors import AblateError
-from store.files.atomic import disk_errors, read_json, retry_io, write_json
-from store.files.layout import FILE_SCHEMA, Layout
+from ablate.grid.errors import AblateError
+from ablate.store.files.atomic import disk_errors, read_json, retry_io, write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
 
 SETTLED_S = 90  # seconds after its last change in which a change of a directory may go unnoticed
 

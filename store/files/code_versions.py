@@ -59,7 +59,7 @@ _FIRST = "1"
 
 @cache
 def _versions() -> dict[tuple[str, str], dict[str, str]]:
-    rows = json.loads(files("store.files").joinpath("code_versions.json").read_text(encoding="utf-8"))
+    rows = json.loads(files("ablate.store.files").joinpath("code_versions.json").read_text(encoding="utf-8"))
     return {
         (file, hashed): dict.fromkeys(names, version)
         for file, names, versions in rows

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
-from grid.errors import SpecError, StoreError
-from grid.values import require_text
-from store.files.atomic import environment_problem, is_temporary, make_directory, remember_root, retry_io
+from ablate.grid.errors import SpecError, StoreError
+from ablate.grid.values import require_text
+from ablate.store.files.atomic import environment_problem, is_temporary, make_directory, remember_root, retry_io
 
 FILE_SCHEMA = 1  # version of the JSON files and shards; a reader refuses every other
 

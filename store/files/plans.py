@@ -8,11 +8,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import record_fields
-from store.files.atomic import parse_object, read_json
-from store.files.layout import Layout
-from store.files.record_fields import Problem, check_record, check_schema, fields, file_signature, json_text, relative
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.store.files import record_fields
+from ablate.store.files.atomic import parse_object, read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.record_fields import (
+    Problem,
+    check_record,
+    check_schema,
+    fields,
+    file_signature,
+    json_text,
+    relative,
+)
 
 _LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
 _HEADER = fields(

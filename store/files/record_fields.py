@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from grid.errors import StoreError
-from store.files.atomic import read_json
-from store.files.layout import FILE_SCHEMA, Layout
+from ablate.grid.errors import StoreError
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
 
 Problem = tuple[str, str]  # a file, relative to the campaign, and what is wrong with it
 

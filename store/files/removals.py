@@ -11,11 +11,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files.atomic import disk_errors, make_directory, retry_io, sync_directory, write_json
-from store.files.change_tracker import touch_trial
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import Problem, check_record, fields, file_signature, read_record
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.store.files.atomic import disk_errors, make_directory, retry_io, sync_directory, write_json
+from ablate.store.files.change_tracker import touch_trial
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.record_fields import Problem, check_record, fields, file_signature, read_record
 
 _RECORD = fields({"object": "trials"})
 _LAST = fields({"key": "trial", "int32": "last"})

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from grid.errors import StoreError
+from ablate.grid.errors import StoreError
 
 RESULTS: Final = Path("results")
 """Where a repository keeps the results of its grids, as `docs/results.md` shows them."""

@@ -5,8 +5,8 @@ from functools import partial
 from math import isfinite
 from typing import Any, Final
 
-from grid.errors import SpecError
-from grid.values import MOST_LABEL, require_number, require_text, require_whole, show
+from ablate.grid.errors import SpecError
+from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole, show
 
 Check = Callable[[Any, str], Any]
 
@@ -47,4 +47,4 @@ _CHECKS: Final[Mapping[str, Sequence[tuple[str, Check]]]] = {
     "item": (_POINT, ("item", partial(require_text, most=MOST_LABEL)), _VALUE),
     "probe": (("layer", _PLACE), ("head", _PLACE), _POINT, _VALUE),
 }
-"""The columns of each table after trial, attempt, step and name, in the order of `store.files.shards.TABLES`."""
+"""The columns of each table after trial, attempt, step and name, in the order of `ablate.store.files.shards.TABLES`."""

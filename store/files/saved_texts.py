@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from grid.errors import NotFoundError, SpecError
-from grid.suggestions import suggest_name
-from store.files.atomic import disk_errors, is_temporary, write_atomic
-from store.files.layout import Layout
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.files.atomic import disk_errors, is_temporary, write_atomic
+from ablate.store.files.layout import Layout
 
 _NAME: Final = re.compile(r"[a-z0-9_-]+")
 

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.errors import SpecError, StoreError
-from store.files.atomic import Durable, read_bytes, write_atomic
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.rows import check_row
+from ablate.grid.errors import SpecError, StoreError
+from ablate.store.files.atomic import Durable, read_bytes, write_atomic
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.rows import check_row
 
 POINT: Final = pa.map_(pa.string(), pa.float64())  # where on its grid a value was taken: coordinate name -> value
 _KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
-from store.files.layout import Layout
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
+from ablate.store.files.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
 
@@ -168,7 +168,8 @@ def local_process(start: Mapping[str, Any]) -> bool | None:
 def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
     """Return True if the process of an attempt that wrote `start` and no end still runs; for displays.
 
-    For another host it compares clocks, so it can be wrong by their difference. `runners.attempts.leases` cannot.
+    For another host it compares clocks, so it can be wrong by their difference.
+    `ablate.runners.attempts.leases` cannot.
     """
     here = local_process(start)
     if here is not None:

@@ -13,9 +13,9 @@ import secrets
 from pathlib import Path
 from typing import Literal
 
-from grid.errors import AblateError
-from store.files.atomic import make_directory, write_atomic
-from store.files.layout import Layout
+from ablate.grid.errors import AblateError
+from ablate.store.files.atomic import make_directory, write_atomic
+from ablate.store.files.layout import Layout
 
 Part = Literal["code", "store"]  # the code that its submissions name; its database
 

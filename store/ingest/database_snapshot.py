@@ -4,9 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from store.database.connection import remove_log
-from store.files.atomic import disk_errors, is_temporary, sync_directory, temporary_name
-from store.files.layout import Layout
+from ablate.store.database.connection import remove_log
+from ablate.store.files.atomic import disk_errors, is_temporary, sync_directory, temporary_name
+from ablate.store.files.layout import Layout
 
 
 def publish(layout: Layout) -> Path:

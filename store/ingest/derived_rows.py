@@ -4,8 +4,8 @@ from typing import Final
 
 import duckdb
 
-from store.database.connection import transaction
-from store.files.shards import TABLES
+from ablate.store.database.connection import transaction
+from ablate.store.files.shards import TABLES
 
 _ROWS: Final = (*TABLES, "last_value", "recorded")
 

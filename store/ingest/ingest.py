@@ -8,20 +8,20 @@ from pathlib import Path
 
 import duckdb
 
-from grid.errors import EnvironmentProblem
-from store.database.connection import open_live
-from store.database.grid_views import refresh_grid_views
-from store.files.atomic import write_atomic
-from store.files.change_tracker import DirectoryCache
-from store.files.layout import Layout
-from store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
-from store.files.trust import trust, trusts
-from store.ingest.database_snapshot import publish, snapshot_is_current, sweep
-from store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_lock import ingest_lock
-from store.ingest.ingest_records import RecordIngest
-from store.ingest.ingest_shards import ShardIngest
+from ablate.grid.errors import EnvironmentProblem
+from ablate.store.database.connection import open_live
+from ablate.store.database.grid_views import refresh_grid_views
+from ablate.store.files.atomic import write_atomic
+from ablate.store.files.change_tracker import DirectoryCache
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import BadShard, ShardInfo, encode_members, verify_shard
+from ablate.store.files.trust import trust, trusts
+from ablate.store.ingest.database_snapshot import publish, snapshot_is_current, sweep
+from ablate.store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.ingest.ingest_records import RecordIngest
+from ablate.store.ingest.ingest_shards import ShardIngest
 
 SMALL_BYTES = 256 * 1024  # shards of fewer bytes are joined
 
@@ -39,9 +39,9 @@ def ingest(
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
     While another process ingests, it waits, or without `wait` returns at once, `busy`. Without `thorough` it looks only
-    where something has changed, by `store.files.change_tracker`. After `most_s` seconds it reads no more new shards and
-    attempts, and no plans that are too large. Raises StoreError: another version wrote the database, or it cannot be
-    read.
+    where something has changed, by `ablate.store.files.change_tracker`. After `most_s` seconds it reads no more new
+    shards and attempts, and no plans that are too large. Raises StoreError: another version wrote the database, or it
+    cannot be read.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     with ingest_lock(layout, wait=wait) as held:

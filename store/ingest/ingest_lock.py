@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from store.files.atomic import disk_errors, make_directory
-from store.files.layout import Layout
+from ablate.store.files.atomic import disk_errors, make_directory
+from ablate.store.files.layout import Layout
 
 
 @contextmanager

@@ -9,16 +9,16 @@ from typing import Any, final
 import duckdb
 import pyarrow as pa
 
-from store.database.connection import transaction
-from store.files import attempt_records
-from store.files.annotations import FILE, read_annotations
-from store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
-from store.files.layout import Layout, Unlisted
-from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
-from store.files.record_fields import Problem, clean_text, json_text, relative, signed_size
-from store.files.removals import read_removals
-from store.ingest.derived_rows import derive_trials
-from store.ingest.ingest_counts import Ingested
+from ablate.store.database.connection import transaction
+from ablate.store.files import attempt_records
+from ablate.store.files.annotations import FILE, read_annotations
+from ablate.store.files.attempt_records import AttemptRow, attempt_signature, evaluated_on_disk, read_attempt
+from ablate.store.files.layout import Layout, Unlisted
+from ablate.store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
+from ablate.store.files.record_fields import Problem, clean_text, json_text, relative, signed_size
+from ablate.store.files.removals import read_removals
+from ablate.store.ingest.derived_rows import derive_trials
+from ablate.store.ingest.ingest_counts import Ingested
 
 _MAY_HAVE_CHANGED = "left(trial, 2) NOT IN (SELECT unnest(CAST($unchanged AS VARCHAR[])))"
 

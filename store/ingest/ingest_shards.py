@@ -10,13 +10,13 @@ from typing import Any, final
 import duckdb
 import pyarrow as pa
 
-from grid.errors import EnvironmentProblem
-from store.database import quoting
-from store.database.connection import first_line, transaction, translate_error
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import file_signature
-from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
-from store.ingest.ingest_counts import Ingested
+from ablate.grid.errors import EnvironmentProblem
+from ablate.store.database import quoting
+from ablate.store.database.connection import first_line, transaction, translate_error
+from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.record_fields import file_signature
+from ablate.store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
+from ablate.store.ingest.ingest_counts import Ingested
 
 _REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"

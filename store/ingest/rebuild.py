@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from grid.errors import NotFoundError
-from store.database.connection import open_live, remove_log
-from store.files.atomic import disk_errors, sync_directory, temporary_name
-from store.files.layout import Layout
-from store.ingest.database_snapshot import publish, sweep
-from store.ingest.ingest import ingest_into
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_lock import ingest_lock
+from ablate.grid.errors import NotFoundError
+from ablate.store.database.connection import open_live, remove_log
+from ablate.store.files.atomic import disk_errors, sync_directory, temporary_name
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.database_snapshot import publish, sweep
+from ablate.store.ingest.ingest import ingest_into
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_lock import ingest_lock
 
 
 def rebuild(root: Path | Layout) -> Ingested:

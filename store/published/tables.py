@@ -13,9 +13,9 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
-from grid.errors import NotFoundError
-from grid.names import some
-from grid.suggestions import suggest_name
+from ablate.grid.errors import NotFoundError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +91,7 @@ class Made(NamedTuple):
     numbers: Mapping[str, str]  # that it has these arguments
 
 
-_PLACE: Final = files("store.published").joinpath("tables.json")
+_PLACE: Final = files("ablate.store.published").joinpath("tables.json")
 
 
 @cache

@@ -4,19 +4,19 @@ learning curves at equal cost, Pareto sets.
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
-from store.statistics.arms import Baseline
-from store.statistics.compare import checks, compare
-from store.statistics.curves import CurveRule, compare_curves
-from store.statistics.error_bars import balanced_means, item_bars
-from store.statistics.factorial import Factorial, factorial
-from store.statistics.failures import failures
-from store.statistics.paired_differences import Paired, p_zero, summarise, t_interval
-from store.statistics.pareto import STANDINGS, Objective, pareto
-from store.statistics.power import detectable
-from store.statistics.scales import Scale
-from store.statistics.seed_contrasts import SeedContrasts, seed_contrasts, variants_together
-from store.statistics.selection import select_then_report
-from store.statistics.verdict import MIN_PAIRS, Better, holm, judge
+from ablate.store.statistics.arms import Baseline
+from ablate.store.statistics.compare import checks, compare
+from ablate.store.statistics.curves import CurveRule, compare_curves
+from ablate.store.statistics.error_bars import balanced_means, item_bars
+from ablate.store.statistics.factorial import Factorial, factorial
+from ablate.store.statistics.failures import failures
+from ablate.store.statistics.paired_differences import Paired, p_zero, summarise, t_interval
+from ablate.store.statistics.pareto import STANDINGS, Objective, pareto
+from ablate.store.statistics.power import detectable
+from ablate.store.statistics.scales import Scale
+from ablate.store.statistics.seed_contrasts import SeedContrasts, seed_contrasts, variants_together
+from ablate.store.statistics.selection import select_then_report
+from ablate.store.statistics.verdict import MIN_PAIRS, Better, holm, judge
 
 __all__ = ["MIN_PAIRS", "STANDINGS", "Baseline", "Better", "CurveRule", "Factorial", "Objective", "Paired", "Scale"]
 __all__ += ["SeedContrasts", "balanced_means", "checks", "compare", "compare_curves", "detectable", "factorial"]

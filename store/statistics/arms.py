@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError, StoreError
-from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats, Paired, summarise, welch
-from store.statistics.scales import Scale, fits, forward, misfit, varies
-from store.statistics.verdict import MIN_PAIRS, Method
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.statistics.paired_differences import Floats, Paired, summarise, welch
+from ablate.store.statistics.scales import Scale, fits, forward, misfit, varies
+from ablate.store.statistics.verdict import MIN_PAIRS, Method
 
 Baseline = str | Mapping[str, str]
 """The cell that all others are compared with, or the baseline of each cell that has one."""

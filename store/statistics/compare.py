@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 import numpy as np
 import polars as pl
 
-from grid.errors import SpecError
-from store.statistics.arms import Arm, Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
-from store.statistics.paired_differences import (
+from ablate.grid.errors import SpecError
+from ablate.store.statistics.arms import Arm, Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
+from ablate.store.statistics.paired_differences import (
     Floats,
     Paired,
     hedges_g,
@@ -21,9 +21,9 @@ from store.statistics.paired_differences import (
     t_interval,
     welch,
 )
-from store.statistics.power import detectable, seeds_needed
-from store.statistics.scales import Scale, back, margin, percent
-from store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
+from ablate.store.statistics.power import detectable, seeds_needed
+from ablate.store.statistics.scales import Scale, back, margin, percent
+from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
 
 _TEXTS, _COUNTS = ("cell", "label", "operator", "baseline"), ("planned", "pairs", "runs", "baseline_runs")
 SCHEMA: Final[dict[str, Any]] = {

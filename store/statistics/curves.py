@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import NotFoundError, SpecError
-from store.statistics.arms import Baseline, Unusable, match_cells, no_spread, only_survivors
-from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
-from store.statistics.scales import Scale, back, percent, response, varies
-from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.store.statistics.arms import Baseline, Unusable, match_cells, no_spread, only_survivors
+from ablate.store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
+from ablate.store.statistics.scales import Scale, back, percent, response, varies
+from ablate.store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
 NOT_FINITE: Final = "not finite"

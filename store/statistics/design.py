@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.errors import SpecError
-from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats
-from store.statistics.patterns import Codes, Patterns, find_patterns
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.statistics.paired_differences import Floats
+from ablate.store.statistics.patterns import Codes, Patterns, find_patterns
 
 CROSS: Final = " × "  # joins the names of the axes of an interaction, and their levels
 SEED: Final = "seed"

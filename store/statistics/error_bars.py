@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.paired_differences import Floats, Paired, t_interval
+from ablate.store.statistics.paired_differences import Floats, Paired, t_interval
 
 SETTING: Final = "setting"
 

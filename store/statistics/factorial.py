@@ -15,14 +15,14 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from grid.errors import SpecError
-from grid.names import some
-from store.statistics.design import CROSS, FINITE, NAMED, Design, Term, build, check, read_factors, usable
-from store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
-from store.statistics.level_means import LevelMean, level_means, name_apart, name_levels, name_own_axes
-from store.statistics.paired_differences import Floats, or_null
-from store.statistics.scales import Scale, back, response
-from store.statistics.verdict import holm
+from ablate.grid.errors import SpecError
+from ablate.grid.names import some
+from ablate.store.statistics.design import CROSS, FINITE, NAMED, Design, Term, build, check, read_factors, usable
+from ablate.store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
+from ablate.store.statistics.level_means import LevelMean, level_means, name_apart, name_levels, name_own_axes
+from ablate.store.statistics.paired_differences import Floats, or_null
+from ablate.store.statistics.scales import Scale, back, response
+from ablate.store.statistics.verdict import holm
 
 TERMS: Final[dict[str, Any]] = {
     "term": pl.String,

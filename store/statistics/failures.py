@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.arms import Baseline, arms, match_arms
-from store.statistics.paired_differences import or_null
-from store.statistics.verdict import holm
+from ablate.store.statistics.arms import Baseline, arms, match_arms
+from ablate.store.statistics.paired_differences import or_null
+from ablate.store.statistics.verdict import holm
 
 SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("cell", "label", "operator"), pl.String),

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from store.statistics.paired_differences import Floats
+from ablate.store.statistics.paired_differences import Floats
 
 _DEPENDENT: Final = 1e-9  # singular values below this share of the largest are zero
 _IN_ROW_SPACE: Final = 1e-7

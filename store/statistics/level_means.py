@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from grid.names import some
-from store.statistics.design import NAMED, Design, Term
-from store.statistics.paired_differences import Floats
+from ablate.grid.names import some
+from ablate.store.statistics.design import NAMED, Design, Term
+from ablate.store.statistics.paired_differences import Floats
 
 EQUAL: Final = 1e-9  # coefficients that differ by less are equal
 

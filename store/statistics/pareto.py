@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from grid.errors import SpecError
-from grid.names import some
-from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats, or_null
-from store.statistics.scales import ROUNDING, Scale, back, response
-from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
+from ablate.grid.errors import SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.store.statistics.paired_differences import Floats, or_null
+from ablate.store.statistics.scales import ROUNDING, Scale, back, response
+from ablate.store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 STANDINGS: Final = ("dominated", "on the front", "inconclusive")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.statistics.paired_differences import Floats
+from ablate.store.statistics.paired_differences import Floats
 
 Codes = NDArray[np.int64]
 """The place of a level, -1 where an axis does not apply; [cells, axes] or [cells]."""

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from store.statistics.paired_differences import Floats
-from store.statistics.verdict import MIN_PAIRS
+from ablate.store.statistics.paired_differences import Floats
+from ablate.store.statistics.verdict import MIN_PAIRS
 
 TARGET_POWER: Final = 0.8
 MAX_SEEDS: Final = 1_000_000

@@ -11,8 +11,8 @@ from typing import Final, Literal
 import numpy as np
 from scipy import special
 
-from grid.errors import SpecError
-from store.statistics.paired_differences import Floats
+from ablate.grid.errors import SpecError
+from ablate.store.statistics.paired_differences import Floats
 
 Scale = Literal["log", "linear", "logit"]
 

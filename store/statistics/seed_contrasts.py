@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from grid.names import some
-from store.statistics.arms import Baseline, match_cells
-from store.statistics.design import (
+from ablate.grid.names import some
+from ablate.store.statistics.arms import Baseline, match_cells
+from ablate.store.statistics.design import (
     CROSS,
     NAMED,
     ONE_LEVEL,
@@ -30,12 +30,12 @@ from store.statistics.design import (
     read_factors,
     usable,
 )
-from store.statistics.least_squares import fit
-from store.statistics.level_means import EQUAL, level_means, name_apart, name_levels, name_own_axes
-from store.statistics.paired_differences import Floats, or_null, summarise, t_interval
-from store.statistics.power import detectable
-from store.statistics.scales import Scale, back, margin, percent, response, varies
-from store.statistics.verdict import ROBUST_PAIRS, Better, few, judge
+from ablate.store.statistics.least_squares import fit
+from ablate.store.statistics.level_means import EQUAL, level_means, name_apart, name_levels, name_own_axes
+from ablate.store.statistics.paired_differences import Floats, or_null, summarise, t_interval
+from ablate.store.statistics.power import detectable
+from ablate.store.statistics.scales import Scale, back, margin, percent, response, varies
+from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, few, judge
 
 EFFECTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("factor", "level", "against"), pl.String),

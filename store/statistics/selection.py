@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from grid.errors import SpecError
-from grid.suggestions import suggest_name
-from store.statistics.paired_differences import Floats
-from store.statistics.scales import Scale, forward
-from store.statistics.verdict import Better
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.store.statistics.paired_differences import Floats
+from ablate.store.statistics.scales import Scale, forward
+from ablate.store.statistics.verdict import Better
 
 Split = Literal["apart", "same"]
 """apart: one half of the seeds selects, the other is reported; same: all seeds do both, with a warning."""

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grid.durations import format_hours
-from store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
-from store.statistics.scales import Scale
+from ablate.grid.durations import format_hours
+from ablate.store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
+from ablate.store.statistics.scales import Scale
 
 MIN_PAIRS: Final = 3
 """Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""

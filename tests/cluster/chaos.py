@@ -17,9 +17,9 @@ from typing import NamedTuple, final
 from cluster.cluster import Cluster, wait_for
 from cluster.tasks import Task, in_queue, requeue
 
-from runners.slurm.worker_records import logs as logs_of
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.slurm.worker_records import logs as logs_of
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 Role = str
 ROLES = ("worker", "server", "supervisor")
@@ -221,12 +221,12 @@ class Chaos:
             parents[int(stat.parent.name)] = int(text[text.rindex(")") + 1 :].split()[1]), command
         roles: dict[int, Role] = {}
         for pid, (_, command) in parents.items():
-            if command[1:4] == ["-u", "-m", "runners.slurm.node"] and str(self.root) in command:
+            if command[1:4] == ["-u", "-m", "ablate.runners.slurm.node"] and str(self.root) in command:
                 roles[pid] = "supervisor"
         for above, role in (("supervisor", "server"), ("server", "worker")):
             upper = {pid for pid, found in roles.items() if found == above}
             for pid, (parent, command) in parents.items():
-                if parent in upper and any("runners.execution.fork_server" in word for word in command):
+                if parent in upper and any("ablate.runners.execution.fork_server" in word for word in command):
                     roles[pid] = role
         return sorted(self._described(roles), key=lambda each: (each.role, each.node, each.inner))
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from cluster.chaos_training import CHECKPOINT_S, diary
 
-from runners.attempts.manifest import Manifest
-from runners.slurm.worker_records import logs, read_workers
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
-from store.store import Store
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.slurm.worker_records import logs, read_workers
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, trial_state
+from ablate.store.store import Store
 
 Tables = Mapping[str, Sequence[tuple[Any, ...]]]
 

@@ -14,10 +14,10 @@ import toy_training
 from toy_campaign import toy_grid
 from toy_training import Execution, Falling, Rising, ToyTrial
 
-from grid import Grid, over as axis
-from runners.attempts.attempt import Attempt
-from runners.attempts.worker import WorkerEntry
-from runners.training.training_context import TrainingResult
+from ablate.grid import Grid, over as axis
+from ablate.runners.attempts.attempt import Attempt
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.training.training_context import TrainingResult
 
 STEPS = 60
 CHECKPOINT_S = 1.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from runners.slurm.scheduler import ask, task_names
+from ablate.runners.slurm.scheduler import ask, task_names
 
 _SHOWN = ("ArrayJobID", "ArrayTaskID", "State", "Reason", "NodeList", "RestartCnt")
 

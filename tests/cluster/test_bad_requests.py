@@ -12,7 +12,7 @@ from cluster.cluster import Cluster, ClusterBroken, Shape, wait_for
 from cluster.conftest import train_toys
 from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
 
-from runners.slurm.submit.cluster_limits import arrays, read_limits
+from ablate.runners.slurm.submit.cluster_limits import arrays, read_limits
 
 # Before anything is submitted:
 
@@ -52,10 +52,10 @@ def test_two_shells_that_submit_at_the_same_time_queue_each_trial_once(cluster: 
 
 
 KILLED = ABLATE.replace(
-    "from runners.cli.app",
+    "from ablate.runners.cli.app",
     "import os\nreal = submit.write_submission_record\ndef kill(layout, found):\n"
     "    if None not in found.jobs and found.jobs:\n        os.kill(os.getpid(), 9)\n    real(layout, found)\n"
-    "submit.write_submission_record = kill\nfrom runners.cli.app",
+    "submit.write_submission_record = kill\nfrom ablate.runners.cli.app",
 )
 
 

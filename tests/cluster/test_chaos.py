@@ -25,17 +25,17 @@ from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
-from runners.attempts.submission_record import read_submission_record
-from runners.cli.app import execute
-from runners.execution import Inline
-from runners.execution.run import RunOptions, run_campaign
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
-from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, SubmitOptions, submit as queue
-from runners.slurm.worker_records import read_workers
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.cli.app import execute
+from ablate.runners.execution import Inline
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, submit as queue
+from ablate.runners.slurm.worker_records import read_workers
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 TOYS = "from cluster.chaos_training import {made} as made\n\ngrid = made()\n"

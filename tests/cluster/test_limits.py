@@ -3,7 +3,7 @@
 import pytest
 from cluster.cluster import Cluster, ClusterBroken
 
-from runners.slurm.submit.cluster_limits import arrays, read_limits
+from ablate.runners.slurm.submit.cluster_limits import arrays, read_limits
 
 
 def test_what_a_cluster_has_is_read(cluster: Cluster) -> None:

@@ -11,11 +11,11 @@ from cluster.cluster import Cluster, wait_for
 from cluster.conftest import train_toys
 from cluster.user import SPEC
 
-from runners.attempts.submission_record import read_submission_record
-from runners.cli.app import execute
-from runners.slurm.worker_records import logs
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.cli.app import execute
+from ablate.runners.slurm.worker_records import logs
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 ENDLESS = SPEC.format(grid="'tended', steps=10**6, step_s=0.05, checkpoint_s=1.0", slurm="cpus=2, signal_s=60")
 

@@ -10,8 +10,8 @@ import torch
 from cluster.cluster import Cluster, Shape
 from cluster.user import User
 
-from runners.attempts.submission_record import read_submission_record
-from store.store import Store
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.store.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 REQUEST = """slurm = Slurm(

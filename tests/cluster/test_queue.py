@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from cluster.cluster import Cluster, wait_for
 
-from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import SlurmScheduler, TaskStatus, release
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.slurm.scheduler import SlurmScheduler, TaskStatus, release
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"

@@ -9,10 +9,10 @@ from cluster.tasks import ended
 from cluster.user import PATIENCE_S, User, nothing_happened, wait_until_over
 from toy_campaign import tables
 
-from runners.attempts.submission_record import read_submission_record
-from runners.cli.app import execute
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.cli.app import execute
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 LISTEN = "(while [ ! -e {place}/order ]; do sleep 0.1; done; kill $(cat {place}/order); rm {place}/order) &"
 
@@ -135,9 +135,9 @@ def test_what_the_cluster_does_not_have_is_said_and_nothing_is_left(cluster: Clu
 
 
 REAL = """
-from grid import Grid, over
-from runners import LinearFunctions, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
+from ablate.grid import Grid, over
+from ablate.runners import LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate.variants import gpt2, softmax, ssa
 
 grid = Grid(
     name="real",
@@ -195,9 +195,9 @@ def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cl
 
 
 NODES = """
-from grid import Grid
-from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax
+from ablate.grid import Grid
+from ablate.runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate.variants import gpt2, softmax
 
 evaluation = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=6, sequences=3, points=5)
 grid = Grid(

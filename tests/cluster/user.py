@@ -13,27 +13,27 @@ import pytest
 from cluster.cluster import Cluster, ClusterBroken, wait_for
 from toy_campaign import run_quietly, tables
 
-from runners.attempts.claims import LONG_BEATS
-from runners.attempts.submission_record import Submission, read_submission_record
-from runners.cli.app import execute
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
+from ablate.runners.attempts.claims import LONG_BEATS
+from ablate.runners.attempts.submission_record import Submission, read_submission_record
+from ablate.runners.cli.app import execute
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, trial_state
 
 TESTS = Path(__file__).parent.parent
 SPEC = """\
-from runners import Slurm
+from ablate.runners import Slurm
 from toy_campaign import toy_grid
 grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-import runners.slurm.submit.submit as submit
+import ablate.runners.slurm.submit.submit as submit
 from functools import partial
 from toy_training import ENTRY
 submit.SubmitOptions = partial(submit.SubmitOptions, entry=ENTRY)
-from runners.cli.app import main
+from ablate.runners.cli.app import main
 main()
 """
 """The command, with toy training."""
@@ -87,7 +87,7 @@ class User:
 
     def shell(self, *words: str, code: str = ABLATE, **environ: str) -> "subprocess.Popen[str]":
         """The command as a process of its own."""
-        paths = os.pathsep.join(map(str, (TESTS.parent, TESTS)))
+        paths = os.pathsep.join(map(str, (TESTS.parent / "src", TESTS)))
         return subprocess.Popen(
             [sys.executable, "-P", "-c", code, *words],
             env={**os.environ, "PYTHONPATH": paths, **environ},

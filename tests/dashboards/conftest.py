@@ -11,9 +11,9 @@ from dashboard_site import ServeSite, Site, serve
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from store import Store
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 SEEDS = (0, 1, 2)
 PATIENCE_MS = 90_000

@@ -15,21 +15,21 @@ from known_campaign import Line, Planted, open_view, plant, seen
 from playwright.sync_api import Page
 from synthetic import plan_lines, write_campaign
 
-from dashboards import write_report
-from dashboards.app.frame import control_props, controls, words
-from dashboards.app.page import Control, Key, SlotContent, explain_names
-from dashboards.app.pages.compare import COMPARE
-from dashboards.app.pages.curves import CURVES
-from dashboards.app.pages.factors import FACTORS
-from dashboards.app.pages.overview import OVERVIEW
-from dashboards.app.pages.run import RUN
-from dashboards.data.captions import lead_by_axes, name_best, rank_axes
-from dashboards.data.formatting import split_caption
-from dashboards.data.grid_context import CellLook, GridContext
-from dashboards.theme.styles import REST, CellStyle
-from store.analysis.verdicts import GridMeasure
-from store.files.atomic import read_json, write_json
-from store.files.layout import Layout
+from ablate.dashboards import write_report
+from ablate.dashboards.app.frame import control_props, controls, words
+from ablate.dashboards.app.page import Control, Key, SlotContent, explain_names
+from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.curves import CURVES
+from ablate.dashboards.app.pages.factors import FACTORS
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.dashboards.app.pages.run import RUN
+from ablate.dashboards.data.captions import lead_by_axes, name_best, rank_axes
+from ablate.dashboards.data.formatting import split_caption
+from ablate.dashboards.data.grid_context import CellLook, GridContext
+from ablate.dashboards.theme.styles import REST, CellStyle
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.layout import Layout
 
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
 NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})

@@ -7,10 +7,10 @@ from urllib.parse import quote
 import pytest
 from werkzeug.http import parse_options_header
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine
-from dashboards.app.pages import PAGES
-from dashboards.app.server import make_app
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.server import make_app
 
 ODD = ("100%, a#b", 'ünï "q" <i>', "files")
 

@@ -13,8 +13,8 @@ from dashboard_site import ServeSite, Site, in_this_process
 from playwright.sync_api import Page, TimeoutError
 from synthetic import write_campaign
 
-from dashboards.app.pages import PAGES
-from dashboards.app.query_runner import QueryRunner
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.query_runner import QueryRunner
 
 pytestmark = pytest.mark.browser
 
@@ -89,7 +89,7 @@ def test_every_page_is_legible_fits_a_narrow_window_and_names_its_parts(
     page: Page, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are drawn in both schemes in turn, since every change of the scheme draws all figures again."""
-    monkeypatch.setattr("dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
+    monkeypatch.setattr("ablate.dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
     schemes = ["dark", "light"]
     page.emulate_media(color_scheme="dark")
     at(page, site, LISTED[0].name)

@@ -18,17 +18,17 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
-from dashboards.app import frame
-from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine
-from dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
-from dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
-from dashboards.app.pages import PAGES
-from dashboards.app.pages.curves import CURVES
-from dashboards.app.server import make_app
-from dashboards.data.user_errors import Unknown
-from store.files.atomic import write_json
+from ablate.dashboards.app import frame
+from ablate.dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
+from ablate.dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages.curves import CURVES
+from ablate.dashboards.app.server import make_app
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
 
@@ -278,7 +278,8 @@ def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) ->
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:
-    code = "import sys; from dashboards.app.server import make_app; make_app(None, ()); print('pandas' in sys.modules)"
+    code = "import sys; from ablate.dashboards.app.server import make_app; make_app(None, ()); "
+    code += "print('pandas' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == str(importlib.util.find_spec("pandas") is not None)
 
@@ -343,7 +344,7 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
 ) -> None:
     campaigns = Campaigns([runs])
     with monkeypatch.context() as broken:
-        broken.setattr("dashboards.app.campaigns.ingest", lambda *_, **__: {}["a bug"])
+        broken.setattr("ablate.dashboards.app.campaigns.ingest", lambda *_, **__: {}["a bug"])
         campaigns.follow(every_s=0.01)
         try:
             while campaigns.describe("runs").problem is None:

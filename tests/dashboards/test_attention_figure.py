@@ -17,14 +17,14 @@ from PIL import Image
 from playwright.sync_api import Page
 from probed_campaign import HEADS, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
 
-from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.attention import ATTENTION
-from dashboards.data.formatting import number
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.attention import (
+from ablate.dashboards.app.address import read
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine, shown_of
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.attention import ATTENTION
+from ablate.dashboards.data.formatting import number
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.figures.attention import (
     MOST_TOKENS,
     Maps,
     byte_names,
@@ -36,10 +36,10 @@ from dashboards.figures.attention import (
     summary,
     token_names,
 )
-from dashboards.theme.styles import ON_ANY_PAGE
-from grid.errors import NotFoundError, StoreError
-from store import Store
-from store.analysis.artefacts import LARGEST, StoredArray, arrays, artefacts, with_artefacts
+from ablate.dashboards.theme.styles import ON_ANY_PAGE
+from ablate.grid.errors import NotFoundError, StoreError
+from ablate.store import Store
+from ablate.store.analysis.artefacts import LARGEST, StoredArray, arrays, artefacts, with_artefacts
 
 Look = Callable[..., SlotContent]
 

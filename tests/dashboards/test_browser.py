@@ -11,9 +11,9 @@ from contrasts import CONTRASTS
 from playwright.sync_api import Browser, Locator, Page
 from synthetic import write_campaign
 
-from dashboards import write_report
-from store import Store
-from store.analysis.verdicts import verdicts
+from ablate.dashboards import write_report
+from ablate.store import Store
+from ablate.store.analysis.verdicts import verdicts
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import polars as pl
 import pytest
 
-from dashboards.figures.chart import ChartColumns, Kind, draw_chart, group_styles, select_rows
+from ablate.dashboards.figures.chart import ChartColumns, Kind, draw_chart, group_styles, select_rows
 
 HOSTILE = "<b>%{meta}</b>"
 

@@ -11,11 +11,11 @@ from dashboard_site import ServeSite
 from known_campaign import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
 
-from dashboards import write_report
-from dashboards.app.pages.compare import COMPARE
-from dashboards.app.pages.overview import OVERVIEW
-from store import Store
-from store.analysis.explain_verdict import why
+from ablate.dashboards import write_report
+from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.store import Store
+from ablate.store.analysis.explain_verdict import why
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)

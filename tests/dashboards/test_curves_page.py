@@ -13,11 +13,11 @@ from playwright.sync_api import Page
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from ablate import Campaign
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.curves import CURVES
-from dashboards.data.formatting import number
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.curves import CURVES
+from ablate.dashboards.data.formatting import number
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 STEPS = 1000
 SEEDS = range(3)

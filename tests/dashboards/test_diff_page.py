@@ -9,13 +9,13 @@ import pytest
 from known_campaign import Line, Planted, open_view, plant, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
-from dashboards.data.result_table import flat
-from grid.key import content_key
-from store.files.atomic import write_json
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
+from ablate.dashboards.data.result_table import flat
+from ablate.grid.key import content_key
+from ablate.store.files.atomic import write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 LINES = plan_lines(("softmax", "<i>SSA"), [0, 1], "known", {"depth": [2]})
 KEYS = {(line["operator"], line["seed"]): line["trial"] for line in LINES}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine
-from dashboards.app.page import Control, PageView, Slot, SlotContent
-from dashboards.app.pages import PAGES
-from dashboards.app.pages.curves import CURVES
-from dashboards.data.user_errors import Unknown
-from store import Layout
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.page import Control, PageView, Slot, SlotContent
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages.curves import CURVES
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store import Layout
 
 
 def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None:

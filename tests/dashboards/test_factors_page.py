@@ -12,8 +12,8 @@ import pytest
 from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
-from dashboards.app.pages.factors import FACTORS
-from store.statistics.selection import expected_optimism
+from ablate.dashboards.app.pages.factors import FACTORS
+from ablate.store.statistics.selection import expected_optimism
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)

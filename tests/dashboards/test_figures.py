@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
-from dashboards.data.captions import ICONS, mark_verdict
-from dashboards.data.formatting import plain
-from dashboards.data.grid_context import CellLook, GridContext, grid_context
-from dashboards.data.seed_averages import Scale
-from dashboards.figures import forest, probe_curves, shift, states, training
-from dashboards.figures.canvas import (
+from ablate.dashboards.data.captions import ICONS, mark_verdict
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.data.grid_context import CellLook, GridContext, grid_context
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures import forest, probe_curves, shift, states, training
+from ablate.dashboards.figures.canvas import (
     break_name,
     canvas,
     is_cut,
@@ -25,10 +25,10 @@ from dashboards.figures.canvas import (
     one_line,
     value_axis,
 )
-from dashboards.figures.panels import panels, title_panels
-from dashboards.theme.styles import DIVERGING, operator_styles
-from store import Store
-from store.analysis.verdicts import GridMeasure, verdicts
+from ablate.dashboards.figures.panels import panels, title_panels
+from ablate.dashboards.theme.styles import DIVERGING, operator_styles
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure, verdicts
 
 MEASURE = GridMeasure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
 HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)

@@ -33,13 +33,13 @@ from gallery_campaign import (
     write_gallery,
 )
 
-from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.papers.item import Drawn, Item
-from dashboards.papers.items import ITEMS
-from dashboards.papers.paper_tables import overlaid, printed_table
-from dashboards.papers.reading import read_probe
-from store import Store
-from store.published.tables import PublishedCell, cells
+from ablate.dashboards.data.grid_context import campaign_styles, grid_context
+from ablate.dashboards.papers.item import Drawn, Item
+from ablate.dashboards.papers.items import ITEMS
+from ablate.dashboards.papers.paper_tables import overlaid, printed_table
+from ablate.dashboards.papers.reading import read_probe
+from ablate.store import Store
+from ablate.store.published.tables import PublishedCell, cells
 
 OTHERS = "004-table-5"
 """It has public models alone, so nothing is drawn."""

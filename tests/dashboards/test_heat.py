@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from dashboards.data.formatting import plain
-from dashboards.figures.heat import Ramp, draw_heat, heat_ramp
-from dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.figures.heat import Ramp, draw_heat, heat_ramp
+from ablate.dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
 HOSTILE = ["<script>alert(1)</script>", "%{x}", "a \"b\" 'c' &amp;"]
 

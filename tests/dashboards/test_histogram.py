@@ -3,9 +3,9 @@
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.figures.histogram import draw_histogram, of_bins
-from dashboards.figures.lines import Series
-from dashboards.theme.styles import REST
+from ablate.dashboards.figures.histogram import draw_histogram, of_bins
+from ablate.dashboards.figures.lines import Series
+from ablate.dashboards.theme.styles import REST
 
 SERIES = {name: Series(name, REST) for name in ("a", "<b>%{x}</b>")}
 

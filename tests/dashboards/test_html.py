@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from hypothesis import given, strategies as st
 from plotly.offline import get_plotlyjs_version
 
-from dashboards.data.formatting import plain
-from dashboards.html.document import plotly_js
-from dashboards.html.markup import (
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.html.document import plotly_js
+from ablate.dashboards.html.markup import (
     HtmlColumn,
     HtmlEntry,
     copy_button,

@@ -8,13 +8,13 @@ import pytest
 from flask import Flask
 from synthetic import write_campaign
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import download
-from dashboards.app.engine import Engine
-from dashboards.app.pages import PAGES
-from dashboards.data.captions import axis_title, change_title
-from dashboards.data.latex_file import latex_file
-from store.analysis.verdicts import GridMeasure
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.downloads import download
+from ablate.dashboards.app.engine import Engine
+from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.data.captions import axis_title, change_title
+from ablate.dashboards.data.latex_file import latex_file
+from ablate.store.analysis.verdicts import GridMeasure
 
 
 def test_numbers_are_rounded_with_real_minus_signs_and_prose_is_left_out() -> None:

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from dashboards.data.seed_averages import Scale
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_lines, draw_panels
-from dashboards.theme.styles import REST
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_lines, draw_panels
+from ablate.dashboards.theme.styles import REST
 
 TWO = {"a": Series("first", REST), "b": Series("<b>%{x}</b>", REST)}
 

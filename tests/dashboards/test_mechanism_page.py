@@ -12,13 +12,13 @@ import pytest
 from known_campaign import Line, Planted, open_view, plant, show_slot
 from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_probed
 
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.mechanism import MECHANISM
-from dashboards.data.formatting import plain
-from dashboards.data.probe_labels import PROBES, probe_label
-from dashboards.figures.canvas import least_width
-from dashboards.figures.probe_curves import differing
-from runners.probes import Probe
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.mechanism import MECHANISM
+from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.data.probe_labels import PROBES, probe_label
+from ablate.dashboards.figures.canvas import least_width
+from ablate.dashboards.figures.probe_curves import differing
+from ablate.runners.probes import Probe
 
 Look = Callable[..., SlotContent]
 

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from synthetic import write_campaign, write_quickstart
 
-import dashboards
-from dashboards import error_by, error_map, learned_numbers, training_curves
-from grid.errors import NotFoundError
-from store import Campaign
+from ablate import dashboards
+from ablate.dashboards import error_by, error_map, learned_numbers, training_curves
+from ablate.grid.errors import NotFoundError
+from ablate.store import Campaign
 
 FIGURES: list[Callable[..., go.Figure]] = [
     getattr(dashboards, name)
@@ -106,7 +106,7 @@ def test_the_snippets_of_the_page_run_and_show_tables_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_quickstart(tmp_path / "campaigns" / "quickstart")
-    page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}

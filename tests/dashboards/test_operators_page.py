@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_grid
 
-from dashboards.app.engine import shown_of
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress
-from dashboards.data.grid_context import campaign_styles
-from grid import Grid, over
-from runners import LinearFunctions, Training, Trial
-from runners.catalogue.operator_maths import OperatorMaths
-from store import Store
-from variants import gpt2, principled, softmax, ssa
-from variants.papers.catalogue import catalogue
+from ablate.dashboards.app.engine import shown_of
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress
+from ablate.dashboards.data.grid_context import campaign_styles
+from ablate.grid import Grid, over
+from ablate.runners import LinearFunctions, Training, Trial
+from ablate.runners.catalogue.operator_maths import OperatorMaths
+from ablate.store import Store
+from ablate.variants import gpt2, principled, softmax, ssa
+from ablate.variants.papers.catalogue import catalogue
 
 ROW = [float(part) for part in LOGITS.split(",")]
 SLOTS = {slot.name: slot for slot in OPERATORS.slots}

@@ -10,17 +10,17 @@ import pytest
 from known_campaign import Line, Planted, plant, seen
 from synthetic import write_campaign
 
-from dashboards import write_report
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.navigation import live
-from dashboards.app.pages.overview import OVERVIEW
-from dashboards.data.formatting import change
-from dashboards.data.grid_context import MOST_ROWS
-from dashboards.figures.states import STATES, shares, states
-from store import Store
-from store.analysis.noise_floor import noise_floor
-from store.analysis.verdicts import verdicts
-from store.statistics.power import power
+from ablate.dashboards import write_report
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.navigation import live
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.dashboards.data.formatting import change
+from ablate.dashboards.data.grid_context import MOST_ROWS
+from ablate.dashboards.figures.states import STATES, shares, states
+from ablate.store import Store
+from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.statistics.power import power
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)

@@ -2,7 +2,7 @@
 
 from threading import Event, Lock, Semaphore
 
-from dashboards.app.page_cache import PageCache
+from ablate.dashboards.app.page_cache import PageCache
 
 
 def test_eight_pages_are_made_at_the_same_time_and_the_others_wait() -> None:

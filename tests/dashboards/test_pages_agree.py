@@ -17,11 +17,11 @@ import pytest
 from known_campaign import Line, Planted, plant, seen
 from scipy import stats
 
-from dashboards.app.pages.compare import COMPARE
-from dashboards.app.pages.factors import FACTORS
-from dashboards.app.pages.trade_offs import TRADE_OFFS
-from runners.cli.app import execute
-from store import Campaign
+from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.factors import FACTORS
+from ablate.dashboards.app.pages.trade_offs import TRADE_OFFS
+from ablate.runners.cli.app import execute
+from ablate.store import Campaign
 
 OPERATORS, DEPTHS, SEEDS = ("softmax", "zeta", "alpha"), (1, 2), range(7)
 BASELINE, BROKEN, GONE, APART = ("softmax", 1), ("zeta", 1), ("zeta", 2), ("alpha", 2)

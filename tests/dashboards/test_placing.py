@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
-from dashboards.papers.cell_matching import is_about
-from dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
-from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
-from store import Store
-from store.analysis.our_results import facts
-from store.analysis.published_matching import agrees
-from variants import softmax
-from variants.model.named_backbones import sink_60m
+from ablate.dashboards.papers.cell_matching import is_about
+from ablate.dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
+from ablate.runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
+from ablate.store import Store
+from ablate.store.analysis.our_results import facts
+from ablate.store.analysis.published_matching import agrees
+from ablate.variants import softmax
+from ablate.variants.model.named_backbones import sink_60m
 
 SEEDS = (0, 1, 2)
 SINK: Row = ("probe", "sink_share", {"eps": 0.3, "position": 1.0}, 0, 0)

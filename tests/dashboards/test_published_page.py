@@ -12,14 +12,14 @@ from known_campaign import open_view
 from published_campaign import mse, planted
 from synthetic import write_campaign
 
-from dashboards.app.address import read
-from dashboards.app.engine import shown_of
-from dashboards.app.page import PageView, Slot, SlotContent, grid_of
-from dashboards.app.pages.paper_results import PUBLISHED, chosen_item
-from dashboards.papers.items import ITEMS
-from store.analysis.published_comparison import compare_published
-from store.published.tables import cells, papers
-from variants import softmax, ssa
+from ablate.dashboards.app.address import read
+from ablate.dashboards.app.engine import shown_of
+from ablate.dashboards.app.page import PageView, Slot, SlotContent, grid_of
+from ablate.dashboards.app.pages.paper_results import PUBLISHED, chosen_item
+from ablate.dashboards.papers.items import ITEMS
+from ablate.store.analysis.published_comparison import compare_published
+from ablate.store.published.tables import cells, papers
+from ablate.variants import softmax, ssa
 
 ROOT = Path(__file__).parent.parent.parent
 EFFECTS = dict.fromkeys(range(1, 11), 0.0)

@@ -10,8 +10,8 @@ import pytest
 from known_campaign import Line, Planted, plant
 from synthetic import MEASURE, publish_grid, write_campaign
 
-from dashboards import write_report
-from dashboards.data.grid_context import (
+from ablate.dashboards import write_report
+from ablate.dashboards.data.grid_context import (
     averages,
     best_first,
     campaign_styles,
@@ -19,12 +19,12 @@ from dashboards.data.grid_context import (
     in_grid_order,
     worth_drawing,
 )
-from dashboards.report.parts import overview, verdict_table
-from dashboards.report.report import report
-from dashboards.theme.styles import CellStyle, operator_styles
-from grid.errors import NotFoundError
-from store import Store
-from store.analysis.verdicts import GridMeasure, measure_of, verdicts
+from ablate.dashboards.report.parts import overview, verdict_table
+from ablate.dashboards.report.report import report
+from ablate.dashboards.theme.styles import CellStyle, operator_styles
+from ablate.grid.errors import NotFoundError
+from ablate.store import Store
+from ablate.store.analysis.verdicts import GridMeasure, measure_of, verdicts
 
 
 def page(root: Path) -> str:

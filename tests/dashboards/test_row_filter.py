@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from dashboards.data.row_filter import keep_rows
-from dashboards.data.user_errors import Unknown
-from grid.errors import SpecError
-from grid.names import split_query
+from ablate.dashboards.data.row_filter import keep_rows
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.grid.errors import SpecError
+from ablate.grid.names import split_query
 
 ROWS = [
     {"label": "SSA · head", "seed": 0, "mse@sigma_f=5": 0.5, "reason": None},

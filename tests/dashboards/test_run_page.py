@@ -9,10 +9,10 @@ import pytest
 from known_campaign import Planted, open_view, plant, show_slot
 from synthetic import Campaign, write_campaign
 
-from dashboards.app.address import read
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.run import RUN, RunAddress, log_tail
-from dashboards.theme.styles import MUTED
+from ablate.dashboards.app.address import read
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.run import RUN, RunAddress, log_tail
+from ablate.dashboards.theme.styles import MUTED
 
 HOSTILE = "<script>%{x}"
 
@@ -88,7 +88,7 @@ def test_a_page_has_the_first_probes_and_a_file_all(
 ) -> None:
     key = campaign.line(HOSTILE, 0)["trial"]
     for most, told in ((3, True), (4, False)):
-        monkeypatch.setattr("dashboards.app.pages.run._MOST_ROWS", most)
+        monkeypatch.setattr("ablate.dashboards.app.pages.run._MOST_ROWS", most)
         found = show(view, "probes", key)
         assert (found.data.height, "files have all" in found.caption) == (most, told)
         assert show(view._replace(whole=True), "probes", key).data.height == 4

@@ -13,12 +13,12 @@ from playwright.sync_api import Page as Tab, Route
 from synthetic import Campaign, write_campaign
 
 from ablate import Campaign as Logged
-from dashboards.app.page import PageView, SlotContent, grid_of
-from dashboards.app.pages.runs import RUNS
-from dashboards.data.run_keys import key_of, shorten_keys
-from store import Store
-from store.files.annotations import annotate
-from store.ingest.ingest import ingest
+from ablate.dashboards.app.page import PageView, SlotContent, grid_of
+from ablate.dashboards.app.pages.runs import RUNS
+from ablate.dashboards.data.run_keys import key_of, shorten_keys
+from ablate.store import Store
+from ablate.store.files.annotations import annotate
+from ablate.store.ingest.ingest import ingest
 
 OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dashboards.data.seed_averages import over_seeds, paired_change
-from store import Store
+from ablate.dashboards.data.seed_averages import over_seeds, paired_change
+from ablate.store import Store
 
 T_2 = 4.302653  # two-sided 95 % quantile of t with two degrees of freedom
 

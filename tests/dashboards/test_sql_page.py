@@ -18,21 +18,28 @@ from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 from waiting import wait_until
 
-from dashboards.app.address import read, replace_fields
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import download
-from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
-from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryAnswer, QueryRunner, SpareProcess, run_in_process
-from dashboards.data.grid_context import campaign_styles
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, draw_chart, group_styles, select_rows
-from grid.errors import SpecError
-from store import Layout, Store
-from store.database.schema_docs import example, relations
-from store.files.atomic import read_json, write_json
-from store.files.saved_texts import QUERIES
+from ablate.dashboards.app.address import read, replace_fields
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.downloads import download
+from ablate.dashboards.app.engine import Engine, shown_of
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
+from ablate.dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryAnswer, QueryRunner, SpareProcess, run_in_process
+from ablate.dashboards.data.grid_context import campaign_styles
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.dashboards.figures.chart import (
+    MOST_GROUPS,
+    MOST_POINTS,
+    ChartColumns,
+    draw_chart,
+    group_styles,
+    select_rows,
+)
+from ablate.grid.errors import SpecError
+from ablate.store import Layout, Store
+from ablate.store.database.schema_docs import example, relations
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.saved_texts import QUERIES
 
 HEAVY = "SELECT sum(hash(a.range + b.range)) FROM range(100000000) a, range(100000000) b"
 
@@ -58,7 +65,7 @@ Ask = Callable[..., SlotContent]
 @pytest.fixture
 def ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return the content of a slot for a query, without a new process for each."""
-    monkeypatch.setattr("dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
+    monkeypatch.setattr("ablate.dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
 
     def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> SlotContent:
         address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
@@ -130,8 +137,8 @@ def test_a_process_answers_as_the_store_does(store: Store) -> None:
 def test_a_process_waits_for_the_next_query(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with SpareProcess() as spare:
-        monkeypatch.setattr("dashboards.app.query_runner.SPARE", spare)
-        monkeypatch.setattr("dashboards.app.query_runner.REST_S", 0.0)
+        monkeypatch.setattr("ablate.dashboards.app.query_runner.SPARE", spare)
+        monkeypatch.setattr("ablate.dashboards.app.query_runner.REST_S", 0.0)
         waits = spare._spare
         assert QueryRunner().answer(store, "SELECT 1 AS one", 1).frame.rows() == [(1,)]
         assert waits is not None
@@ -158,7 +165,7 @@ def test_a_process_cannot_write(store: Store, tmp_path: Path) -> None:
 
 
 def test_few_queries_run_at_once_and_others_are_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboards.app.query_runner.WAIT_S", 0.0)
+    monkeypatch.setattr("ablate.dashboards.app.query_runner.WAIT_S", 0.0)
     begun, go_on = threading.Barrier(AT_ONCE + 1), threading.Event()
 
     def wait(store: Store, query: str, most: int) -> QueryAnswer:
@@ -346,7 +353,7 @@ def test_a_chart_of_many_groups_hostile_names_and_many_rows_is_drawn(kind: str, 
 def test_keys_run_a_query_and_its_columns_can_be_chosen(
     page: Page, root: Path, serve_site: ServeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
+    monkeypatch.setattr("ablate.dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
     with serve_site([root]) as site:
         page.goto(f"{site.url}/runs/sql")
         text = page.locator("textarea.code-text")

@@ -4,8 +4,8 @@ from typing import Any
 
 import polars as pl
 
-from dashboards.figures.table import table_sheet
-from store.published.tables import notes
+from ablate.dashboards.figures.table import table_sheet
+from ablate.store.published.tables import notes
 
 _PLAIN = {"mean": 1.0, "spread": 0.1, "n": 3, "planned": 3, "missing": None, "why": None, "best": False}
 _EMPTY = {**_PLAIN, "mean": None, "spread": None, "n": 0}

@@ -7,9 +7,9 @@ from itertools import combinations
 import plotly.graph_objects as go
 import pytest
 
-from dashboards.app.frame import recolour
-from dashboards.html.document import VARIABLES
-from dashboards.theme.styles import (
+from ablate.dashboards.app.frame import recolour
+from ablate.dashboards.html.document import VARIABLES
+from ablate.dashboards.theme.styles import (
     DIVERGING,
     INK,
     MUTED,

@@ -14,17 +14,17 @@ from playwright.sync_api import Page as Tab
 from scipy import stats
 
 from ablate import Campaign, Measure
-from dashboards.app.page import SlotContent
-from dashboards.app.pages.trade_offs import TRADE_OFFS
-from dashboards.data.grid_context import MOST_CURVES
-from dashboards.figures.pareto import on_steps, place_names
-from dashboards.html.blocks import strokes
-from dashboards.theme.styles import DIVERGING, REST
-from store import Store
-from store.analysis.pareto import read_objectives
-from store.analysis.verdicts import measure_of, runs
-from store.statistics import Objective
-from store.statistics.arms import arms, pair
+from ablate.dashboards.app.page import SlotContent
+from ablate.dashboards.app.pages.trade_offs import TRADE_OFFS
+from ablate.dashboards.data.grid_context import MOST_CURVES
+from ablate.dashboards.figures.pareto import on_steps, place_names
+from ablate.dashboards.html.blocks import strokes
+from ablate.dashboards.theme.styles import DIVERGING, REST
+from ablate.store import Store
+from ablate.store.analysis.pareto import read_objectives
+from ablate.store.analysis.verdicts import measure_of, runs
+from ablate.store.statistics import Objective
+from ablate.store.statistics.arms import arms, pair
 
 OPERATORS = ("softmax", "zeta", "alpha", "<script>%{x}")
 SEEDS = range(5)

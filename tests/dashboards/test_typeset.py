@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboards.html.typeset import Piece, formula, inline, typeset
-from runners.catalogue.operator_maths import OperatorMaths
+from ablate.dashboards.html.typeset import Piece, formula, inline, typeset
+from ablate.runners.catalogue.operator_maths import OperatorMaths
 
 _MARKS = {"sub": "_{%s}", "sup": "^{%s}", "root": "[%s]", "formula": "<%s>", "note": " (%s)", "variable": "%s"}
 

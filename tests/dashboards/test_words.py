@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboards.data.formatting import change, count, duration, entry, join_words, number, p_value, short_names
+from ablate.dashboards.data.formatting import change, count, duration, entry, join_words, number, p_value, short_names
 
 
 @pytest.mark.parametrize(

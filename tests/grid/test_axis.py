@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Exponential, Number
 
-from grid import Grid, SpecError, forbid, one_at_a_time, over, zipped
-from grid.names import axis_names, require_slug
+from ablate.grid import Grid, SpecError, forbid, one_at_a_time, over, zipped
+from ablate.grid.names import axis_names, require_slug
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from standin import Suppress
 from standin_grid import BASE, LAYERS, OPERATORS, grid, labels
 
-from grid import Grid, Spec, SpecError, has, over
+from ablate.grid import Grid, Spec, SpecError, has, over
 
 
 def test_only_specs_on_the_way_of_an_axis_are_rebuilt() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from standin import SSA, Exponential, Number, Operator, Score, Trial
 
-from grid import Choice, Grid, Spec, SpecError, over
+from ablate.grid import Choice, Grid, Spec, SpecError, over
 
 MINE = """
 from typing import Literal

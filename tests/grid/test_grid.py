@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Operator, Trial, headline
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid, labels
 
-from grid import Dimension, Grid, Measure, SpecError, cell_key, forbid, has, one_at_a_time, over, zipped
+from ablate.grid import Dimension, Grid, Measure, SpecError, cell_key, forbid, has, one_at_a_time, over, zipped
 
 
 def test_axes_multiply() -> None:

@@ -7,9 +7,9 @@ import pytest
 from standin import SOFTMAX, Model, Trial
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid
 
-from grid import Grid, SpecError, has, over, zipped
-from grid.names import require_slug
-from grid.overrides import add_seeds, override
+from ablate.grid import Grid, SpecError, has, over, zipped
+from ablate.grid.names import require_slug
+from ablate.grid.overrides import add_seeds, override
 
 
 def trials(of: Grid) -> list[tuple[str, str, int]]:

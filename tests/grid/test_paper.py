@@ -2,7 +2,7 @@
 
 import pytest
 
-from grid import Grid, NotFoundError, PaperGrids, PaperItem, PaperScale, Spec, SpecError
+from ablate.grid import Grid, NotFoundError, PaperGrids, PaperItem, PaperScale, Spec, SpecError
 
 
 class Toy(Spec):

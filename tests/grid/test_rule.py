@@ -3,7 +3,7 @@
 import pytest
 from standin_grid import HEADS, LAYERS, OPERATORS, grid, labels
 
-from grid import SpecError, forbid, has, over
+from ablate.grid import SpecError, forbid, has, over
 
 
 def test_an_axis_with_a_condition_is_null_where_it_does_not_hold() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
-from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, canonical_json, cell_key, content_key
-from grid.suggestions import suggest_name
+from ablate.grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, canonical_json, cell_key, content_key
+from ablate.grid.suggestions import suggest_name
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 from standin import Trial
 
-from grid import SpecError, over, spec_error
+from ablate.grid import SpecError, over, spec_error
 
 TRIAL = "execution, model, operator, placement, seed, task, training"
 

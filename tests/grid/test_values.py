@@ -8,10 +8,10 @@ import pytest
 import torch
 from standin_grid import BASE, LAYERS, OPERATORS, grid
 
-from grid import Grid, Measure, SpecError, over
-from grid.names import axis_names
-from grid.overrides import override
-from variants import softmax
+from ablate.grid import Grid, Measure, SpecError, over
+from ablate.grid.names import axis_names
+from ablate.grid.overrides import override
+from ablate.variants import softmax
 
 UNFIT = ["", " ", "a ", "\ta", "a\nb", "a\0b", "\ud800", "a\u200bb", "a\u2028b", unicodedata.normalize("NFD", "café")]
 

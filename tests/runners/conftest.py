@@ -9,12 +9,12 @@ import pytest
 import torch
 from pretend_slurm import Fake, PretendSlurm, pretended
 
-from runners.cli.app import execute
-from runners.tasks import LinearFunctions, ShiftGrid, Text
-from runners.training.training_context import TrainingContext
-from runners.trial import Trial
-from store.files.layout import Layout
-from variants import gpt2, softmax
+from ablate.runners.cli.app import execute
+from ablate.runners.tasks import LinearFunctions, ShiftGrid, Text
+from ablate.runners.training.training_context import TrainingContext
+from ablate.runners.trial import Trial
+from ablate.store.files.layout import Layout
+from ablate.variants import gpt2, softmax
 
 
 class Memory(TrainingContext):

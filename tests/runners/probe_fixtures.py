@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runners.probes import Probe, ProbeArray, Probed, ProbeInput
-from runners.probes.probe import Probing, look
-from runners.tasks import LinearFunctions
-from runners.tasks.task import Batch, Task
-from variants import Heads, Operator, Tokens, Transformer, gpt2
-from variants.attend import AttentionOutput
-from variants.model.block import AttentionTrace
-from variants.model.transformer import LayerTrace
+from ablate.runners.probes import Probe, ProbeArray, Probed, ProbeInput
+from ablate.runners.probes.probe import Probing, look
+from ablate.runners.tasks import LinearFunctions
+from ablate.runners.tasks.task import Batch, Task
+from ablate.variants import Heads, Operator, Tokens, Transformer, gpt2
+from ablate.variants.attend import AttentionOutput
+from ablate.variants.model.block import AttentionTrace
+from ablate.variants.model.transformer import LayerTrace
 
 Row = tuple[Any, ...]
 

@@ -10,21 +10,21 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from warm import warm_server
 
-from runners.cli.app import execute
-from runners.cli.campaign_plan import plan_campaign
-from runners.execution import Inline, Local
-from runners.execution.run import RunResult
-from runners.provenance.code import Codes
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.campaign_plan import plan_campaign
+from ablate.runners.execution import Inline, Local
+from ablate.runners.execution.run import RunResult
+from ablate.runners.provenance.code import Codes
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 OWN = """
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from grid import Measure
-from variants import LogScore, Operator
+from ablate.grid import Measure
+from ablate.variants import LogScore, Operator
 
 def power(a):
     return 1.5 * a

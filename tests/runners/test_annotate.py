@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from synthetic import Campaign, publish_grid, write_campaign
 
-from grid.errors import NotFoundError
-from runners.cli.app import execute
-from runners.monitoring.integrity import check_campaign
-from runners.monitoring.trial_query import select
-from store.files.annotations import read_annotations
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import NotFoundError
+from ablate.runners.cli.app import execute
+from ablate.runners.monitoring.integrity import check_campaign
+from ablate.runners.monitoring.trial_query import select
+from ablate.store.files.annotations import read_annotations
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 Ablate = Callable[..., Any]
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
-from runners.attempts.claims import Claim, Taken, claim
-from runners.checkpoint import KEEP
-from runners.training.failure import Failure, killed_failure
-from runners.training.training_context import TrainingResult
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer, verify_shard
-from store.files.trial_status import pid_space, process_started, trial_state
+from ablate.runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
+from ablate.runners.attempts.claims import Claim, Taken, claim
+from ablate.runners.checkpoint import KEEP
+from ablate.runners.training.failure import Failure, killed_failure
+from ablate.runners.training.training_context import TrainingResult
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer, verify_shard
+from ablate.store.files.trial_status import pid_space, process_started, trial_state
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -110,7 +110,7 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
 
 
 def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.attempts.attempt.gpu_software", lambda device: {"sdpa": f"math on {device}"})
+    monkeypatch.setattr("ablate.runners.attempts.attempt.gpu_software", lambda device: {"sdpa": f"math on {device}"})
     attempt = begin(layout)
     configured = read_json(layout.start(TRIAL, 1))
     assert {name: configured[name] for name in ABOUT} == ABOUT

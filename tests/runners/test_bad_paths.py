@@ -14,19 +14,19 @@ import torch
 import toy_faults
 from toy_campaign import keys, run_quietly, tables, toy_grid
 
-from grid import Grid
-from grid.errors import EnvironmentProblem
-from runners.attempts.attempt import Attempt
-from runners.attempts.worker import WorkerEntry
-from runners.checkpoint import read_checkpoint
-from runners.execution import Inline, Local
-from runners.execution.run import RunOptions, run_campaign
-from runners.monitoring.integrity import check_campaign
-from runners.trial import Trial
-from store.files.atomic import read_json, write_json
-from store.files.layout import Layout
-from store.files.shards import content_hash
-from store.files.trial_status import trial_state
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.attempt import Attempt
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.checkpoint import read_checkpoint
+from ablate.runners.execution import Inline, Local
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.monitoring.integrity import check_campaign
+from ablate.runners.trial import Trial
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import content_hash
+from ablate.store.files.trial_status import trial_state
 
 Make = Callable[[Path], object]
 

@@ -10,10 +10,10 @@ from real_spec import real_spec
 from toy_campaign import tables
 from warm import real_server
 
-from runners.cli.app import execute
-from runners.execution import Local
-from store.files.layout import Layout
-from store.store import Store
+from ablate.runners.cli.app import execute
+from ablate.runners.execution import Local
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 CALLBACKS = """
 import json

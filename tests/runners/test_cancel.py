@@ -13,18 +13,18 @@ import pytest
 from submission_files import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission_record import Array
-from runners.cli.app import execute
-from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_locations import locate_trials
-from runners.slurm.scheduler import QueueStatus, TaskStatus
-from runners.slurm.submit.already_queued import queued_elsewhere
-from runners.slurm.worker_records import CalledOff, read_cancelled
-from store.files.atomic import make_directory, read_json, write_json
-from store.files.layout import Layout
-from store.files.trial_status import process_started
-from store.ingest.ingest_lock import ingest_lock
-from store.store import Store
+from ablate.runners.attempts.submission_record import Array
+from ablate.runners.cli.app import execute
+from ablate.runners.monitoring.cancel import Cancelling
+from ablate.runners.monitoring.trial_locations import locate_trials
+from ablate.runners.slurm.scheduler import QueueStatus, TaskStatus
+from ablate.runners.slurm.submit.already_queued import queued_elsewhere
+from ablate.runners.slurm.worker_records import CalledOff, read_cancelled
+from ablate.store.files.atomic import make_directory, read_json, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import process_started
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
 
@@ -146,7 +146,7 @@ def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest
     one, two = keys(campaign, 0), keys(campaign, 1)
     then = threading.Thread(target=other.cancel_submissions if second == "everything" else lambda: other.trials(two))
     waits = threading.Event()
-    monkeypatch.setattr("runners.monitoring.cancel.say", lambda _: waits.set())
+    monkeypatch.setattr("ablate.runners.monitoring.cancel.say", lambda _: waits.set())
 
     def slow(layout: Layout, submission: str) -> CalledOff:
         found = read_cancelled(layout, submission)
@@ -156,7 +156,7 @@ def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest
                 time.sleep(0.01)
         return found
 
-    monkeypatch.setattr("runners.monitoring.cancel.read_cancelled", slow)
+    monkeypatch.setattr("ablate.runners.monitoring.cancel.read_cancelled", slow)
     first.trials(one)
     then.join()
     assert read_cancelled(campaign.layout, FIRST).trials >= {*one, *(two if second == "another" else ())}
@@ -185,7 +185,7 @@ def test_everything_is_called_off_without_the_database(
     queue = Queue(campaign.layout)
     scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
     scheduler.cancel, scheduler.layout = queue, campaign.layout
-    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
         assert held
@@ -217,7 +217,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
     scheduler.cancel = Queue(campaign.layout)
-    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
     assert "1 queued or running trial is in no grid any more" in said

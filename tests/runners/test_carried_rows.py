@@ -8,13 +8,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from runners.attempts.attempt import ROWS, Attempt, Watch
-from runners.attempts.claims import claim
-from runners.training.training_context import TrainingResult
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.ingest.ingest import ingest
+from ablate.runners.attempts.attempt import ROWS, Attempt, Watch
+from ablate.runners.attempts.claims import claim
+from ablate.runners.training.training_context import TrainingResult
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.ingest.ingest import ingest
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -65,7 +65,7 @@ def test_every_row_of_dead_workers_counts_once(seed: int, tmp_path: Path, monkey
         trains(attempt, at + 1, reached)
         ends.add(reached)
         at = reached
-        monkeypatch.setattr("runners.attempts.attempt.FLUSH_S", draw.choice([0.0, 1e9]))
+        monkeypatch.setattr("ablate.runners.attempts.attempt.FLUSH_S", draw.choice([0.0, 1e9]))
         fate = draw.choice(["saved", "saved", "flushed", "lost"])
         if fate == "flushed":
             attempt.flush()  # as a full buffer does between two checkpoints
@@ -94,13 +94,13 @@ def test_a_checkpoint_writes_no_shard_before_it_is_due(tmp_path: Path, monkeypat
     trains(attempt, 1, 3)
     attempt.save(3, {})
     assert layout.shards() == []
-    monkeypatch.setattr("runners.attempts.attempt.FLUSH_S", 0.0)
-    monkeypatch.setattr("runners.attempts.attempt.FLUSH_SHARE", 0.0)
+    monkeypatch.setattr("ablate.runners.attempts.attempt.FLUSH_S", 0.0)
+    monkeypatch.setattr("ablate.runners.attempts.attempt.FLUSH_SHARE", 0.0)
     for _ in range(2):
         attempt.save(3, {})
         assert len(layout.shards()) == 3
     monkeypatch.undo()
-    monkeypatch.setattr("runners.attempts.attempt.MOST_CARRIED", 10)
+    monkeypatch.setattr("ablate.runners.attempts.attempt.MOST_CARRIED", 10)
     trains(attempt, 4, 8)
     attempt.save(8, {})
     assert len(layout.shards()) == 6

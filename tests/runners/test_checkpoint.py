@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from grid.errors import EnvironmentProblem
-from runners import checkpoint
-from runners.checkpoint import (
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners import checkpoint
+from ablate.runners.checkpoint import (
     CheckpointError,
     checkpointed_step,
     discard_checkpoints,
@@ -21,8 +21,8 @@ from runners.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from store.files.layout import Layout
-from store.files.shards import content_hash
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import content_hash
 
 TRIAL = "ab" * 16
 OTHER = "cd" * 16

@@ -15,9 +15,9 @@ from hugging_face import gpt2_config, llama_config, save_model
 from teachers import prose
 from tokenizers import decoders, models, pre_tokenizers
 
-from grid.errors import SpecError
-from runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
-from runners.probes import (
+from ablate.grid.errors import SpecError
+from ablate.runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
+from ablate.runners.probes import (
     AttentionMaps,
     FirstKey,
     GradientNorms,
@@ -27,7 +27,7 @@ from runners.probes import (
     Probing,
     SinkShare,
 )
-from store import Campaign
+from ablate.store import Campaign
 
 WIDE = {"vocab_size": 256, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
 POSITIONS = {"max_position_embeddings": 16}

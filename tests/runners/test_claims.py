@@ -19,19 +19,19 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 from warm import Warm
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Taken, claim
-from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
-from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.micro_batches import micro_batches
-from runners.attempts.worker import Outcome, WorkOrder
-from runners.checkpoint import save_checkpoint
-from runners.execution.fork_client import Exit, Forked
-from runners.execution.machine import Queue
-from runners.execution.pool import WorkerPool, _PoolMember
-from runners.training.failure import failure_of
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Taken, claim
+from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
+from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
+from ablate.runners.attempts.micro_batches import micro_batches
+from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.checkpoint import save_checkpoint
+from ablate.runners.execution.fork_client import Exit, Forked
+from ablate.runners.execution.machine import Queue
+from ablate.runners.execution.pool import WorkerPool, _PoolMember
+from ablate.runners.training.failure import failure_of
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(100)]
@@ -50,7 +50,7 @@ def claim_by_processes(
 ) -> list[list[str]]:
     """Let one worker per host claim the trials, then kill it: which each of them got."""
     script = Path(__file__).parent.parent / "claiming_worker.py"
-    environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1] / "src")}
     with ExitStack() as stack:
         workers = []
         for host in hosts:
@@ -237,7 +237,9 @@ def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, how: str, counts: list[int | None], reason: str
 ) -> None:
     told = iter(counts)
-    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(told) if how == "SIGKILL" else 0)
+    monkeypatch.setattr(
+        "ablate.runners.attempts.crash_counter.oom_kills", lambda: next(told) if how == "SIGKILL" else 0
+    )
     deaths, trial = deaths_over(layout)
     for _ in range(MOST_DEATHS):
         dies_over(layout, trial, NEW)
@@ -253,7 +255,7 @@ def test_a_trial_that_was_killed_for_memory_is_cut_if_asked(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, kills: list[int], *, claimed: bool, ends: str | None
 ) -> None:
     told = iter(kills)
-    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(told))
+    monkeypatch.setattr("ablate.runners.attempts.crash_counter.oom_kills", lambda: next(told))
     deaths, trial = deaths_over(layout, oom="halve")
     if claimed:
         write_start(layout, trial, 1, **GONE, accumulate=2)
@@ -279,7 +281,7 @@ def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, m
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
     vanish(layout, *range(1, MOST_LOST + 1))
-    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    monkeypatch.setattr("ablate.store.files.atomic.PAUSES_S", (0,))
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", stale)
         with pytest.raises(EnvironmentProblem, match="Stale file handle"):
@@ -295,7 +297,7 @@ def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, m
 def test_a_killed_rank_is_not_the_next_death(layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str | None) -> None:
     """The worker lives, has recorded it, and goes on with the same row or another."""
     kills = [3]
-    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: kills[0])
+    monkeypatch.setattr("ablate.runners.attempts.crash_counter.oom_kills", lambda: kills[0])
     deaths, trial = deaths_over(layout, oom="halve")
     overseer = SimpleNamespace(row_started=lambda *_: None, row_ended=lambda _: None, note=lambda _: None)
     pool = WorkerPool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from submission_files import SMALL
 from synthetic import write_campaign
 
-from runners.cli.app import HELP, app, execute
+from ablate.runners.cli.app import HELP, app, execute
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in app if not name.startswith("-")]
@@ -89,7 +89,7 @@ def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, ablate: Cal
 
 
 def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, ablate: Callable) -> None:
-    monkeypatch.setattr("runners.cli.doctor.examine", lambda _: 1 / 0)
+    monkeypatch.setattr("ablate.runners.cli.doctor.examine", lambda _: 1 / 0)
     assert "internal error, a bug in ablate: ZeroDivisionError" in ablate("doctor", code=1).err
     with pytest.raises(ZeroDivisionError):
         execute(["doctor", "--debug"])
@@ -98,7 +98,7 @@ def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, ablate: Callable) 
 def test_a_reader_that_goes_away_is_no_error(campaign: Path) -> None:
     query = "select repeat('x', 1000) from range(2000)"
     words = f'sql "{query}" --csv --campaign {campaign}'
-    command = f"{sys.executable} -P -m runners {words} | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -P -m ablate {words} | head -1; exit ${{PIPESTATUS[0]}}"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=buffered)
     assert (result.returncode, result.stderr) == (0, "")

@@ -11,15 +11,15 @@ import pytest
 from definitions import forgotten
 from toy_training import Toy, ToyTrial
 
-from grid import Spec
-from runners.optimisers import Training
-from runners.provenance.code import Codes
-from runners.provenance.origin import edited_files
-from runners.provenance.source import digest, statements
-from runners.provenance.specfile import load_spec_file
-from runners.trial import Trial
-from variants import SSA, LogScore, ssa
-from variants.links import LINKS
+from ablate.grid import Spec
+from ablate.runners.optimisers import Training
+from ablate.runners.provenance.code import Codes
+from ablate.runners.provenance.origin import edited_files
+from ablate.runners.provenance.source import digest, statements
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.trial import Trial
+from ablate.variants import SSA, LogScore, ssa
+from ablate.variants.links import LINKS
 
 
 def code_of(trial: Spec) -> dict[str, str]:
@@ -30,10 +30,10 @@ FORMULA = '''"""A score of the user's own."""
 
 from typing import ClassVar, Literal
 
-from grid import Grid, over
+from ablate.grid import Grid, over
 from helpers_of_{name} import power
-from runners import LinearFunctions, Training, Trial
-from variants import LogScore, Operator, gpt2, softmax, ssa
+from ablate.runners import LinearFunctions, Training, Trial
+from ablate.variants import LogScore, Operator, gpt2, softmax, ssa
 
 SLOPE = 2.0
 UNUSED = 7

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from synthetic import Campaign, write_campaign
 
-from runners.cli.compare import _ABSENT, _follows
-from store.campaign import Campaign as Logged
+from ablate.runners.cli.compare import _ABSENT, _follows
+from ablate.store.campaign import Campaign as Logged
 
 Ablate = Callable[..., Any]
 

@@ -13,20 +13,20 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
 from warm import real_server
 
-from grid import Grid
-from grid.errors import EnvironmentProblem, SpecError
-from runners.execution import Local
-from runners.execution.run import RunOptions, run_campaign
-from runners.optimisers import AdamW, Training
-from runners.tasks import Curriculum
-from runners.training import compilation
-from runners.training.compilation import LONG, compiles
-from runners.training.loop import train
-from runners.trial import Trial
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.store import Store
-from variants import Backbone, Transformer, affine_scaled, entmax15, gpt2, llama2, ssa
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.execution import Local
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.optimisers import AdamW, Training
+from ablate.runners.tasks import Curriculum
+from ablate.runners.training import compilation
+from ablate.runners.training.compilation import LONG, compiles
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Trial
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
+from ablate.variants import Backbone, Transformer, affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
 EXACT = 1e-6

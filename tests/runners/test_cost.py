@@ -10,14 +10,14 @@ import pynvml
 import pytest
 import torch
 
-from runners.tasks import Curriculum
-from runners.training import cost as costs, energy
-from runners.training.cost import flops
-from runners.training.energy import Energy, processors, rapl
-from runners.training.flops import Shape, count_flops
-from runners.training.loop import train
-from runners.trial import Trial
-from variants import T5, Tokens, gpt2, llama2, principled, softmax, ssa
+from ablate.runners.tasks import Curriculum
+from ablate.runners.training import cost as costs, energy
+from ablate.runners.training.cost import flops
+from ablate.runners.training.energy import Energy, processors, rapl
+from ablate.runners.training.flops import Shape, count_flops
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Trial
+from ablate.variants import T5, Tokens, gpt2, llama2, principled, softmax, ssa
 
 EXACT = ("steps", "tokens", "flops")
 

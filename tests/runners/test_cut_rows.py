@@ -8,14 +8,14 @@ from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
-from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Worker, WorkOrder
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowStates
-from runners.slurm.worker.rows import NodeRows, RowShare
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
+from ablate.runners.attempts.manifest import trial_lines, write_submission
+from ablate.runners.attempts.worker import Worker, WorkOrder
+from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.row_state import RowStates
+from ablate.runners.slurm.worker.rows import NodeRows, RowShare
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
 
@@ -83,7 +83,7 @@ def test_a_trial_that_kills_workers_at_once_is_given_up(layout: Layout, monkeypa
     key = write_toy_submission(layout, 4)
     worker(layout, 0)._try(0)
     kills = iter(range(100))
-    monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(kills))
+    monkeypatch.setattr("ablate.runners.attempts.crash_counter.oom_kills", lambda: next(kills))
     deaths, life = CrashCounter(job(layout)), rows(layout)
     for death in range(1, MOST_DEATHS + 1):
         assert life.take() == 0

@@ -20,23 +20,23 @@ from polars import selectors as cs
 from real_spec import real_spec
 from warm import REAL, Warm
 
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.pages.overview import OVERVIEW
-from dashboards.data.user_errors import catch_user_error
-from grid import Measure
-from grid.errors import StoreError
-from runners.cli.app import execute
-from runners.slurm.submit.submit_lock import submit_lock
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker_records import worker_log
-from store.campaign import Campaign
-from store.files.annotations import annotate
-from store.files.atomic import make_directory, write_json
-from store.files.layout import Layout
-from store.files.saved_texts import VIEWS
-from store.files.shards import verify_shard
-from store.ingest import ingest as ingesting
-from store.store import Store
+from ablate.dashboards.app.campaigns import Campaigns
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.dashboards.data.user_errors import catch_user_error
+from ablate.grid import Measure
+from ablate.grid.errors import StoreError
+from ablate.runners.cli.app import execute
+from ablate.runners.slurm.submit.submit_lock import submit_lock
+from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker_records import worker_log
+from ablate.store.campaign import Campaign
+from ablate.store.files.annotations import annotate
+from ablate.store.files.atomic import make_directory, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.saved_texts import VIEWS
+from ablate.store.files.shards import verify_shard
+from ablate.store.ingest import ingest as ingesting
+from ablate.store.store import Store
 
 AFTER = """
 probing = Probing(probes=(AttentionEntropy(), AttentionMaps()))
@@ -47,11 +47,11 @@ endless = base.changed(training=Training(steps=10**6), execution=Execution(devic
 slow = Grid(name="slow", base=endless, seeds=range(1))
 del grid
 """
-IMPORTS = "from dataclasses import replace\nfrom grid import Measure\n"
-IMPORTS += "from runners import AttentionEntropy, AttentionMaps, Probing"
+IMPORTS = "from dataclasses import replace\nfrom ablate.grid import Measure\n"
+IMPORTS += "from ablate.runners import AttentionEntropy, AttentionMaps, Probing"
 SPEC = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=IMPORTS, after=AFTER)
 JUDGE = """
-from runners import DeviantInputs
+from ablate.runners import DeviantInputs
 evaluations = (DeviantInputs(sigma=(1.0, 10.0), functions=3, sequences=2, points=5, prompts=()),)
 """
 
@@ -129,7 +129,7 @@ UNPROMISED = {"later evaluation", "judged", "cancelled", "worker", "checkpoint",
 
 def ablate(*arguments: object, code: int = 0) -> str:
     """Run a command in a process of its own, which has ended when the files are read: what it printed."""
-    command = [sys.executable, "-P", "-m", "runners", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "ablate", *map(str, arguments)]
     with Warm(command, preload=REAL, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         printed = process.communicate()[0]
     assert process.returncode == code
@@ -138,7 +138,7 @@ def ablate(*arguments: object, code: int = 0) -> str:
 
 def kill_in_training(spec: Path, root: Path) -> None:
     """Run the grid `slow` in a process that is killed after its first checkpoint."""
-    command = [sys.executable, "-P", "-m", "runners", "run", str(spec), "--grid", "slow", "--campaign", str(root)]
+    command = [sys.executable, "-P", "-m", "ablate", "run", str(spec), "--grid", "slow", "--campaign", str(root)]
     with Warm([*command, "--on", "inline"], preload=REAL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             while not list(root.glob("trials/*/*/*/checkpoint/*.pt")):
@@ -318,7 +318,7 @@ def test_damage_is_told_everywhere_or_changes_nothing(
     sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: int, group: str, harm: str, rebuilt: bool
 ) -> None:
     """Each place either shows what it showed before, or names the files. Which place looks first differs by case."""
-    monkeypatch.setattr("runners.cli.results._MOST_INGEST_S", 600.0)  # on a busy machine a second is too short
+    monkeypatch.setattr("ablate.runners.cli.results._MOST_INGEST_S", 600.0)  # on a busy machine a second is too short
     root = copy(sound.root, tmp_path / sound.root.name, store=not rebuilt)
     kinds = [kind for kind in GROUPS[group] if not rebuilt or sound.files[kind].parts[0] != "store"]
     for kind in kinds:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from synthetic import write_campaign
 
-from runners.cli.app import execute
+from ablate.runners.cli.app import execute
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dashboard(*arguments: str, **environment: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The process, and the address that it prints."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command, pipe = [sys.executable, "-m", "runners", "dash", *arguments], subprocess.PIPE
+    command, pipe = [sys.executable, "-m", "ablate", "dash", *arguments], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**kept, **environment}) as process:
         try:
             yield process, process.stdout.readline().strip()

@@ -11,12 +11,12 @@ from batch_in_parts import numbers
 from torch import Tensor
 from torch.backends import cudnn
 
-from grid.errors import EnvironmentProblem
-from runners.tasks import Data, LinearFunctions
-from runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from runners.training.deterministic import deterministic, fix_workspace
-from runners.training.loop import train
-from runners.trial import Execution, Trial
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.tasks import Data, LinearFunctions
+from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.runners.training.deterministic import deterministic, fix_workspace
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Execution, Trial
 
 STRICT = Execution(deterministic=True)
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

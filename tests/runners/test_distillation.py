@@ -12,17 +12,17 @@ from teachers import learning_trial, prose, teacher, teaching_trial, write_finis
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from runners.optimisers import Training
-from runners.planning.duration import training_flops
-from runners.planning.preflight import METRICS
-from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
-from runners.tasks.distillation.distillation import divergence
-from runners.tasks.distillation.teacher import Teaching
-from runners.training.flops import Shape, count_flops
-from runners.training.loop import train
-from runners.trial import build_model
-from variants import Tokens, gpt2
+from ablate.grid.errors import SpecError
+from ablate.runners.optimisers import Training
+from ablate.runners.planning.duration import training_flops
+from ablate.runners.planning.preflight import METRICS
+from ablate.runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
+from ablate.runners.tasks.distillation.distillation import divergence
+from ablate.runners.tasks.distillation.teacher import Teaching
+from ablate.runners.training.flops import Shape, count_flops
+from ablate.runners.training.loop import train
+from ablate.runners.trial import build_model
+from ablate.variants import Tokens, gpt2
 
 
 def draw(*shape: int, spread: float = 3.0, seed: int = 0) -> Tensor:

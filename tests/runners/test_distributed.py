@@ -20,20 +20,20 @@ from rank_failures import FailsOnRankOne, TooBigForRankOne
 from rank_process import children
 from warm import REAL, Warm, warmed_up
 
-from grid import Grid
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Worker, WorkOrder
-from runners.provenance.specfile import import_spec_file
-from runners.training import rank_launcher as ranks
-from runners.training.failure import failure_of
-from runners.training.loop import train
-from runners.training.rank_launcher import RankFailed, RankOutOfMemory
-from runners.training.training_context import Diverged, NodeLost
-from runners.trial import Execution, Trial
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from variants import Operator
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
+from ablate.runners.attempts.worker import Worker, WorkOrder
+from ablate.runners.provenance.specfile import import_spec_file
+from ablate.runners.training import rank_launcher as ranks
+from ablate.runners.training.failure import failure_of
+from ablate.runners.training.loop import train
+from ablate.runners.training.rank_launcher import RankFailed, RankOutOfMemory
+from ablate.runners.training.training_context import Diverged, NodeLost
+from ablate.runners.trial import Execution, Trial
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.variants import Operator
 
 TESTS = Path(__file__).parent.parent
 SHORT = GENTLE.changed(steps=6, evaluate_every=4)
@@ -81,7 +81,11 @@ def test_a_run_goes_on_with_another_number_of_ranks(tiny: Trial, memory: Callabl
     assert [step for step, _ in parts.checkpoints] == [4, 7]
 
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS))), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join((str(TESTS.parent / "src"), str(TESTS))),
+    "OMP_NUM_THREADS": "1",
+}
 
 
 def script(trial: Trial, folder: Path, job: Mapping[str, object]) -> list[str]:
@@ -176,7 +180,7 @@ def test_a_rank_says_why_it_failed_and_is_not_waited_for(tiny: Trial, memory: Ca
 def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     kills = tmp_path / "kills"
     kills.touch()
-    monkeypatch.setattr("runners.training.rank_launcher.oom_kills", lambda: len(kills.read_text()))
+    monkeypatch.setattr("ablate.runners.training.rank_launcher.oom_kills", lambda: len(kills.read_text()))
     task = TooBigForRankOne(points=5, batch=8, evaluation=tiny.task.evaluation, end=end, kills=str(kills))
     base = split(tiny.changed(task=task, training={"steps": 2}), 1, gpus=2)
     layout, submission = Layout(tmp_path / "campaign"), submission_id()
@@ -219,8 +223,8 @@ def test_divergence_is_divergence_on_every_rank(tiny: Trial, memory: Callable) -
 
 OWN = """
 from typing import Literal
-from variants import Operator
-from variants.stages.scores import Exponential
+from ablate.variants import Operator
+from ablate.variants.stages.scores import Exponential
 
 class Doubled(Exponential):
     kind: Literal["doubled"] = "doubled"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli import doctor
-from runners.cli.app import execute
-from runners.cli.doctor import Check, examine
+from ablate.runners.cli import doctor
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.doctor import Check, examine
 
 
 def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path) -> None:
     error = "OSError('libcudart: no such file\\nmore')"
     (tmp_path / "torch.py").write_text(f"raise {error}\n")
-    command = [sys.executable, "-P", "-m", "runners", "doctor", "--campaign", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "ablate", "doctor", "--campaign", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (printed.returncode, printed.stderr) == (5, "")

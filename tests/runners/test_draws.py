@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from runners.tasks.counter_rng import Draws
-from variants.model.seeding import generator
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.variants.model.seeding import generator
 
 MASK = (1 << 64) - 1
 

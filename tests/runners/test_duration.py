@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from toy_campaign import toy_grid
 
-from grid import Grid, over
-from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
-from runners.planning.duration import (
+from ablate.grid import Grid, over
+from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
+from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
+from ablate.runners.planning.duration import (
     Estimate,
     PlannedWorkers,
     estimate,
     schedule_s,
 )
-from runners.planning.survey import survey, walk
-from runners.slurm.spec import Needs, Slurm
-from store.files.atomic import write_json
-from store.files.layout import Layout
-from variants import gpt2, softmax, ssa
+from ablate.runners.planning.survey import survey, walk
+from ablate.runners.slurm.spec import Needs, Slurm
+from ablate.store.files.atomic import write_json
+from ablate.store.files.layout import Layout
+from ablate.variants import gpt2, softmax, ssa
 
 
 def write_attempt(root: Path, key: str, wall_s: float, *, attempt: int = 1, status: str = "ok", **start: Any) -> None:

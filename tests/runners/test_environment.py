@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runners.provenance.environment import differences, record
+from ablate.runners.provenance.environment import differences, record
 
 
 def with_packages(recorded: dict[str, Any], **versions: str | None) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_the_node_s_own_properties_are_only_told() -> None:
 
 
 def test_what_the_user_s_code_imports_must_not_differ_either() -> None:
-    here = record(imports=("networkx", "json", "grid", "not_there"))
+    here = record(imports=("networkx", "json", "ablate", "not_there"))
     assert set(here["needed"]) - set(record()["needed"]) == {"networkx"}
     assert len(differences(with_packages(here, networkx="1.0"), here).forbidding) == 1
     assert len(differences(with_packages(record(), networkx="1.0"), record()).remarks) == 1

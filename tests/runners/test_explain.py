@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-import variants
-from grid import SpecError
-from runners.catalogue.explain import explain, explain_kind, families, find_named, presets, stage_kinds
-from runners.cli.app import execute
-from runners.cli.catalogue import STAGES
-from variants import Operator, Score, Transformer, attend
-from variants.model.transformer import Tokens
-from variants.papers.catalogue import PAPERS, catalogue, named_operator
+from ablate import variants
+from ablate.grid import SpecError
+from ablate.runners.catalogue.explain import explain, explain_kind, families, find_named, presets, stage_kinds
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.catalogue import STAGES
+from ablate.variants import Operator, Score, Transformer, attend
+from ablate.variants.model.transformer import Tokens
+from ablate.variants.papers.catalogue import PAPERS, catalogue, named_operator
 
 SCORE = '''"""A file with two choices."""
 
@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants import LogScore, Number
+from ablate.variants import LogScore, Number
 
 
 class Gentle(LogScore):
@@ -185,7 +185,7 @@ def test_the_nearest_is_told(arguments: list[str], code: int, words: str, capsys
 
 NAMED = '''
 
-from variants import Operator, named_operator
+from ablate.variants import Operator, named_operator
 
 
 @named_operator("beyond")
@@ -215,10 +215,10 @@ def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.C
 
 
 def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = Path(variants.__file__).parent.parent
+    root = Path(__file__).parents[2]
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     imports = (root / "variants" / "stages" / "scores.py").read_text(encoding="utf-8").splitlines()
-    guide_imports = "from variants import Limit, Operator, named_operator, softmax"
+    guide_imports = "from ablate.variants import Limit, Operator, named_operator, softmax"
     lines = [guide_imports, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")

@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import SpecError
-from runners.catalogue.choice_words import field_rows, measure_rows, spec_line, type_words
-from runners.catalogue.explain_choice import FAMILIES, explain_choice, is_ours, kinds, make_example, make_fixture_files
-from runners.tasks import Needle, Task
-from runners.tasks.text.text import Text
+from ablate.grid.errors import SpecError
+from ablate.runners.catalogue.choice_words import field_rows, measure_rows, spec_line, type_words
+from ablate.runners.catalogue.explain_choice import (
+    FAMILIES,
+    explain_choice,
+    is_ours,
+    kinds,
+    make_example,
+    make_fixture_files,
+)
+from ablate.runners.tasks import Needle, Task
+from ablate.runners.tasks.text.text import Text
 
 KINDS = [(row.of, row.name) for row in kinds(*FAMILIES) if is_ours(FAMILIES[row.of].members()[row.name])]
 
@@ -43,7 +50,7 @@ def test_fields_without_a_docstring_or_measurements_without_a_unit_fail(
 ) -> None:
     with pytest.raises(SpecError, match="blame"):
         measure_rows({"blame": [{}]}, Needle.units)
-    monkeypatch.setattr("runners.catalogue.choice_words.field_words", lambda _: {"batch": "Words."})
+    monkeypatch.setattr("ablate.runners.catalogue.choice_words.field_words", lambda _: {"batch": "Words."})
     with pytest.raises(SpecError, match=r"Needle\.context"):
         field_rows(Needle)
 
@@ -64,8 +71,8 @@ def test_types_are_written_in_words() -> None:
 
 OWN = '''"""A user's task."""
 from typing import Literal
-from runners import Needle
-from runners.tasks import Task
+from ablate.runners import Needle
+from ablate.runners.tasks import Task
 
 class Mine(Task):
     """Mine: it asks for what I want."""

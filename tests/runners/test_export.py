@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from synthetic import write_campaign
 
-from runners.cli.app import execute
-from store.files.layout import Layout
-from store.files.saved_texts import QUERIES
+from ablate.runners.cli.app import execute
+from ablate.store.files.layout import Layout
+from ablate.store.files.saved_texts import QUERIES
 
 
 @pytest.fixture(scope="module")

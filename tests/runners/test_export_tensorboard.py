@@ -11,9 +11,9 @@ import pytest
 from synthetic import write_campaign
 from tracked_campaign import scalar_name, write_tracked_campaign
 
-from runners.cli.app import execute
-from store import Campaign
-from store.store import Store
+from ablate.runners.cli.app import execute
+from ablate.store import Campaign
+from ablate.store.store import Store
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

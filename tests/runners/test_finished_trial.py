@@ -7,16 +7,16 @@ import torch
 from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 
-from grid import Grid
-from grid.errors import SpecError, StoreError
-from runners import run_campaign
-from runners.checkpoint import save_checkpoint
-from runners.provenance.code import Codes
-from runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
-from runners.trial import Trial, build_model
-from store.files.layout import Layout
-from variants import gpt2, softmax
-from variants.stages.visible import Prefix
+from ablate.grid import Grid
+from ablate.grid.errors import SpecError, StoreError
+from ablate.runners import run_campaign
+from ablate.runners.checkpoint import save_checkpoint
+from ablate.runners.provenance.code import Codes
+from ablate.runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
+from ablate.runners.trial import Trial, build_model
+from ablate.store.files.layout import Layout
+from ablate.variants import gpt2, softmax
+from ablate.variants.stages.visible import Prefix
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 from warm import warm_server
 
-from grid.errors import SpecError
-from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Listener, Outcome, WorkOrder
-from runners.child_lifetime import GROUP_SIGNALS
-from runners.execution import Local, Queue
-from runners.execution.fork_client import Forks, start_interpreter
-from store.files.layout import Layout
+from ablate.grid.errors import SpecError
+from ablate.runners.attempts.manifest import trial_lines, write_submission
+from ablate.runners.attempts.worker import Listener, Outcome, WorkOrder
+from ablate.runners.child_lifetime import GROUP_SIGNALS
+from ablate.runners.execution import Local, Queue
+from ablate.runners.execution.fork_client import Forks, start_interpreter
+from ablate.store.files.layout import Layout
 
 
 class Turns(Listener):

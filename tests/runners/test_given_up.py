@@ -6,15 +6,15 @@ import pytest
 from submission_files import FIRST, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission_record import Array
-from runners.cli.app import execute
-from runners.monitoring.failure_groups import worker_rejections
-from runners.monitoring.status_text import read_status, write_status
-from runners.monitoring.trial_locations import locate_trials
-from runners.slurm.scheduler import TaskStatus
-from runners.slurm.submit.job_arrays import MOST_REFUSALS
-from runners.slurm.worker_records import last_words, worker_log
-from store.store import Store
+from ablate.runners.attempts.submission_record import Array
+from ablate.runners.cli.app import execute
+from ablate.runners.monitoring.failure_groups import worker_rejections
+from ablate.runners.monitoring.status_text import read_status, write_status
+from ablate.runners.monitoring.trial_locations import locate_trials
+from ablate.runners.slurm.scheduler import TaskStatus
+from ablate.runners.slurm.submit.job_arrays import MOST_REFUSALS
+from ablate.runners.slurm.worker_records import last_words, worker_log
+from ablate.store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]
 AGAIN = """\

@@ -16,7 +16,7 @@ GROUP = 60
 MEMBERS = (1, 2)
 """Users that every system has, and a group that is neither's."""
 SPEC = """
-from runners import Slurm
+from ablate.runners import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid("submitted")
@@ -44,7 +44,7 @@ def be_member(shared: Path, uid: int, seeds: int) -> None:
     tests = Path(group_member.__file__).parent
     path = f"{shared / 'slurm' / 'bin'}:{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(home), "XDG_STATE_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    environ["PYTHONPATH"] = f"{tests}:{tests.parent}"
+    environ["PYTHONPATH"] = f"{tests}:{tests.parent}/src"
     (home / ".gitconfig").write_text("[safe]\n    directory = *\n")  # the work tree of the tests may be of root
     numbers = ",".join(map(str, range(seeds)))
     command = [sys.executable, group_member.__file__, str(uid), str(GROUP), str(shared / "c"), str(shared / "spec.py")]

@@ -56,10 +56,10 @@ def write_plans() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = GUIDE.read_text(encoding="utf-8")
         save_files(page, Path(folder))
-        environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+        environment = {**os.environ, "PYTHONPATH": str(DOCS.parent / "src")}
 
         def plan(found: re.Match[str]) -> str:
-            command = [sys.executable, "-m", "runners", *found[1].split()]
+            command = [sys.executable, "-m", "ablate", *found[1].split()]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             output = said_of_the_grids(done.stdout) or done.stderr.splitlines()[-1] + "\n"
             return f"```text\n$ ablate {found[1]}\n{output}```"

@@ -14,9 +14,9 @@ from hugging_face import SIZES, gpt2_config, llama_config, save_model
 from safetensors.torch import load_file, save_file
 from teachers import learning_trial, prose
 
-from grid.errors import SpecError
-from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text
-from runners.training.loop import train
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text
+from ablate.runners.training.loop import train
 
 
 @pytest.fixture(autouse=True)

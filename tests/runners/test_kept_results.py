@@ -12,10 +12,10 @@ from pretend_slurm import PretendSlurm
 from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 
-from grid.errors import SpecError
-from runners.planning.kept_results import ReplacesResults
-from store.files.layout import Layout
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.runners.planning.kept_results import ReplacesResults
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 
 def write_spec(path: Path, seeds: int, operators: str = "softmax(), ssa()") -> Path:
@@ -33,7 +33,7 @@ def answer(words: str, *command: str) -> tuple[int, str]:
     """Run a command at a terminal of its own and answer its question; its exit code and what it said."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "runners", *command], stdin=theirs, stdout=theirs, stderr=theirs
+        [sys.executable, "-m", "ablate", *command], stdin=theirs, stdout=theirs, stderr=theirs
     ) as run:
         os.close(theirs)
         os.write(ours, f"{words}\n".encode())

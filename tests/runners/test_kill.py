@@ -18,11 +18,11 @@ from toy_campaign import run_quietly, tables, toy_grid
 from waiting import wait_until
 from warm import REAL, Warm
 
-from runners.execution import Inline
-from runners.execution.run import RunOptions, run_campaign
-from runners.provenance.specfile import load_spec_file
-from store.files.layout import Layout
-from store.files.trial_status import process_started, trial_state
+from ablate.runners.execution import Inline
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLS = 4
@@ -198,8 +198,8 @@ def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str,
     script, go = tmp_path / "user.py", tmp_path / "go"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again
-        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nfrom runners.execution import Local\n"
-        "from toy_campaign import ENTRY, run_quietly, toy_grid\n"
+        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\n"
+        "from ablate.runners.execution import Local\nfrom toy_campaign import ENTRY, run_quietly, toy_grid\n"
         "entry = replace(ENTRY, preload=('torch', *ENTRY.preload))  # else every worker loads it to save\n"
         f"run_quietly(Path(sys.argv[1]), toy_grid(**{ {**GRID, 'held': str(go)}!r}), Local(2), entry=entry)\n"
     )
@@ -229,11 +229,11 @@ def resumed(root: Path) -> int:
 
 
 class Run:
-    """`python -m runners run`, in a process group of its own; `fresh`: in a new interpreter."""
+    """`python -m ablate run`, in a process group of its own; `fresh`: in a new interpreter."""
 
     def __init__(self, path: Path, root: Path, *, fresh: bool) -> None:
         self._layout = Layout(root)
-        command = [sys.executable, "-P", "-m", "runners", "run", str(path), "--workers", "2", "--campaign", str(root)]
+        command = [sys.executable, "-P", "-m", "ablate", "run", str(path), "--workers", "2", "--campaign", str(root)]
         self.said = root.with_suffix(".log")
         with self.said.open("ab") as said:
             begin = subprocess.Popen if fresh else partial(Warm, preload=REAL)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners import (
+from ablate.grid.errors import SpecError
+from ablate.runners import (
     BoundaryValues,
     DeviantInputs,
     Grammar,
@@ -23,11 +23,11 @@ from runners import (
     Stretch,
     Trial,
 )
-from runners.evaluations import Evaluation
-from runners.tasks import Measurements, Task
-from runners.tasks.synthetic.linear_functions import least_squares
-from runners.tasks.synthetic.quantifiers import Quantifier, running
-from variants import Scalars, gpt2
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.tasks import Measurements, Task
+from ablate.runners.tasks.synthetic.linear_functions import least_squares
+from ablate.runners.tasks.synthetic.quantifiers import Quantifier, running
+from ablate.variants import Scalars, gpt2
 
 BOUNDARY = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
 DEVIANT = DeviantInputs(sigma=(1, 10, 50), functions=40, sequences=5, points=7)

@@ -23,14 +23,14 @@ from row_fakes import Clock
 from synthetic import write_start
 from waiting import wait_until
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.leases import Leases, host_memory
-from store.files import trial_status
-from store.files.atomic import read_json
-from store.files.attempts import Heartbeat
-from store.files.layout import Layout
-from store.files.trial_status import progress_of
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.claims import Claim, Taken, claim
+from ablate.runners.attempts.leases import Leases, host_memory
+from ablate.store.files import trial_status
+from ablate.store.files.atomic import read_json
+from ablate.store.files.attempts import Heartbeat
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import progress_of
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -291,7 +291,7 @@ class Hosts(RuleBasedStateMachine):
 
 def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MOST_LOST", "MOST_FRUITLESS"):
-        monkeypatch.setattr(f"runners.attempts.claims.{limit}", 10**6)
+        monkeypatch.setattr(f"ablate.runners.attempts.claims.{limit}", 10**6)
     Hosts.root = tmp_path / "0"
     how = settings(
         max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-_ENDS = "import atexit, sys, threading, time\nfrom runners.cli.app import leave\n"
+_ENDS = "import atexit, sys, threading, time\nfrom ablate.runners.cli.app import leave\n"
 _BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 

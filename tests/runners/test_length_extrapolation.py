@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
-from runners.tasks import Batch, Data, Measurements, Predict, Task
-from runners.tasks.task import Items
-from runners.training.loop import train
-from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2
+from ablate.grid.errors import SpecError
+from ablate.runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
+from ablate.runners.tasks import Batch, Data, Measurements, Predict, Task
+from ablate.runners.tasks.task import Items
+from ablate.runners.training.loop import train
+from ablate.variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2
 
 SMALL = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)
 WORDS = Grammar(nouns=6, verbs=5, names=7, prepositions=3, topics=2, context=16)

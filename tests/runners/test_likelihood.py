@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from runners import MaskedText, MinimalPairs, Text
-from runners.evaluations.likelihood import generate
-from runners.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
-from runners.tasks.text.encoder import ByteEncoder
+from ablate.runners import MaskedText, MinimalPairs, Text
+from ablate.runners.evaluations.likelihood import generate
+from ablate.runners.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
+from ablate.runners.tasks.text.encoder import ByteEncoder
 
 TABLE = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
 

@@ -9,10 +9,10 @@ import pytest
 from submission_files import SMALL
 from synthetic import publish_grid, write_campaign
 
-from store.analysis.measurements import text_of
-from store.analysis.verdicts import verdicts
-from store.campaign import Campaign as Logged
-from store.store import Store
+from ablate.store.analysis.measurements import text_of
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.campaign import Campaign as Logged
+from ablate.store.store import Store
 
 OPERATORS = ("softmax", "SSA", "Integral", "Principled", "Affine", "linear")
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)

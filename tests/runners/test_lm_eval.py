@@ -18,17 +18,17 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import LmEval, Stretch
-from runners.evaluations.likelihood import generate
-from runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
-from runners.optimisers import Training
-from runners.tasks import LinearFunctions, Text
-from runners.tasks.task import Items, Measurements
-from runners.tasks.text.encoder import ByteEncoder
-from runners.training.loop import train
-from runners.trial import Trial
-from variants import Yarn, gpt2, llama2, softmax
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.evaluations import LmEval, Stretch
+from ablate.runners.evaluations.likelihood import generate
+from ablate.runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
+from ablate.runners.optimisers import Training
+from ablate.runners.tasks import LinearFunctions, Text
+from ablate.runners.tasks.task import Items, Measurements
+from ablate.runners.tasks.text.encoder import ByteEncoder
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Trial
+from ablate.variants import Yarn, gpt2, llama2, softmax
 
 MINE = """
 task: mine

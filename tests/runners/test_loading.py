@@ -8,9 +8,9 @@ from pathlib import Path
 import polars
 import pytest
 
-from runners.cli.app import execute
-from runners.provenance.code import sources_of_loading
-from runners.provenance.specfile import load_spec_file
+from ablate.runners.cli.app import execute
+from ablate.runners.provenance.code import sources_of_loading
+from ablate.runners.provenance.specfile import load_spec_file
 
 SPEC = """
 import json

@@ -9,13 +9,13 @@ import pytest
 from submission_files import FIRST
 from synthetic import Campaign, publish_grid, write_campaign, write_end, write_start
 
-from grid.errors import NotFoundError
-from runners.monitoring.logs import follow
-from runners.slurm.worker_records import worker_log
-from store.analysis.verdicts import verdicts
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, trial_state
-from store.store import Store
+from ablate.grid.errors import NotFoundError
+from ablate.runners.monitoring.logs import follow
+from ablate.runners.slurm.worker_records import worker_log
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, TrialState, trial_state
+from ablate.store.store import Store
 
 
 @pytest.fixture
@@ -146,10 +146,10 @@ def test_the_last_lines_of_an_attempt_are_read(campaign: Campaign, monkeypatch: 
         return state
 
     def find_first(layout: Layout, trial: str, _: object) -> AttemptState:
-        monkeypatch.setattr("runners.monitoring.logs.trial_state", state_then_text)
+        monkeypatch.setattr("ablate.runners.monitoring.logs.trial_state", state_then_text)
         return read(layout, trial).attempts[0]
 
-    monkeypatch.setattr("runners.monitoring.logs.find_attempt", find_first)
+    monkeypatch.setattr("ablate.runners.monitoring.logs.find_attempt", find_first)
     assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)).startswith(
         "first\nlate\nsecond\n"
     )

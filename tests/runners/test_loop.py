@@ -7,11 +7,11 @@ import pytest
 import torch
 from warm import Warm
 
-from runners.execution.worker_loop import TENSORS_OF_DEVICE, _limit_memory
+from ablate.runners.execution.worker_loop import TENSORS_OF_DEVICE, _limit_memory
 
 ORPHAN = """
 from multiprocessing.connection import Pipe
-from runners.execution.worker_loop import _Control, work
+from ablate.runners.execution.worker_loop import _Control, work
 ours, theirs = Pipe()
 {before}
 ours.close()

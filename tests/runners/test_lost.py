@@ -8,15 +8,15 @@ from pretend_slurm import PretendSlurm
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from grid import Measure
-from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import submission_records
-from runners.attempts.unreadable_results import find_unreadable, mark_unreadable
-from runners.cli.app import execute
-from runners.execution.run import RunOptions, run_campaign
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from store.store import Store
+from ablate.grid import Measure
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.submission_record import submission_records
+from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
+from ablate.runners.cli.app import execute
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.store import Store
 
 OPTIONS = RunOptions(entry=ENTRY, progress=False, land_every_s=None)
 
@@ -25,8 +25,8 @@ GRID = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma
 SPEC = """
 from dataclasses import replace
 
-from grid import Measure
-from runners import Slurm
+from ablate.grid import Measure
+from ablate.runners import Slurm
 from toy_campaign import toy_grid
 
 grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))

@@ -11,13 +11,13 @@ from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from toy_training import ENTRY
 from warm import warm_server
 
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.crash_counter import MOST_DEATHS
-from runners.execution import Inline, Local
-from runners.execution.run import RunOptions, run_campaign
-from runners.provenance.specfile import load_spec_file
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.crash_counter import MOST_DEATHS
+from ablate.runners.execution import Inline, Local
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, trial_state
 
 WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
 """For trials that save: the server loads torch once, and not every worker for itself."""
@@ -26,7 +26,7 @@ DESCRIBE = replace(ENTRY, train="toy_training:describe")
 SPEC = """
 import os
 from typing import Literal
-from grid import Grid
+from ablate.grid import Grid
 from toy_training import Execution, Falling, Toy, ToyTrial
 
 class Halving(Toy):

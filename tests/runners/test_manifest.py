@@ -9,12 +9,19 @@ from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ToyTrial
 
-from grid.errors import EnvironmentProblem, StoreError
-from runners.attempts.manifest import Manifest, read_lines, submission_id, trial_lines, write_grid, write_submission
-from runners.cli.app import execute
-from runners.planning.survey import publish, walk
-from store.files.atomic import parse_object, read_json
-from store.files.layout import Layout
+from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.runners.attempts.manifest import (
+    Manifest,
+    read_lines,
+    submission_id,
+    trial_lines,
+    write_grid,
+    write_submission,
+)
+from ablate.runners.cli.app import execute
+from ablate.runners.planning.survey import publish, walk
+from ablate.store.files.atomic import parse_object, read_json
+from ablate.store.files.layout import Layout
 
 
 def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None:

@@ -14,10 +14,10 @@ import pytest
 from submission_files import FIRST, SMALL, Scripted, submit
 from synthetic import Campaign, write_campaign
 
-from runners.cli.app import execute
-from runners.slurm.worker_records import read_cancelled
-from store.ingest.ingest import ingest
-from store.store import Store
+from ablate.runners.cli.app import execute
+from ablate.runners.slurm.worker_records import read_cancelled
+from ablate.store.ingest.ingest import ingest
+from ablate.store.store import Store
 
 CANCEL = """
 import json, sys
@@ -26,7 +26,7 @@ def note(event, arguments):
     if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str):
         seen.append(arguments[0])
 sys.addaudithook(note)
-from runners.cli.app import execute
+from ablate.runners.cli.app import execute
 code = execute(["cancel", "--campaign", sys.argv[1]])
 found = [each for each in seen if each.startswith(sys.argv[1])]
 print(json.dumps([code, found, "duckdb" in sys.modules]))
@@ -84,12 +84,12 @@ def test_status_reads_a_bounded_number_of_files_and_says_how_far_it_is_behind(
         campaign = write_campaign(tmp_path / f"c{factor}", seeds=range(8 * factor), **SMALL)
         if known == "plans":
             know_plans(campaign)
-        monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", Scripted)
+        monkeypatch.setattr("ablate.runners.slurm.scheduler.SlurmScheduler", Scripted)
         clock = itertools.count(0, 0.25)
         fake = SimpleNamespace(monotonic=lambda clock=clock: next(clock), time=time.time)
         with monkeypatch.context() as patched:
             for module in ("ingest", "ingest_records", "ingest_shards"):
-                patched.setattr(f"store.ingest.{module}.time", fake)
+                patched.setattr(f"ablate.store.ingest.{module}.time", fake)
             with opened.below(campaign.root):
                 assert execute(["status", "--campaign", str(campaign.root), "--json"]) == 0
         counts.append(opened.count)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from grid.errors import AblateError
-from grid.operator_view import OperatorCatalogue
-from runners.catalogue.operator_maths import OperatorMaths
-from runners.catalogue.weight_profile import LOGITS as ROW, SETTINGS, profiles
-from variants import Operator, principled, ssa
-from variants.papers.catalogue import catalogue
+from ablate.grid.errors import AblateError
+from ablate.grid.operator_view import OperatorCatalogue
+from ablate.runners.catalogue.operator_maths import OperatorMaths
+from ablate.runners.catalogue.weight_profile import LOGITS as ROW, SETTINGS, profiles
+from ablate.variants import Operator, principled, ssa
+from ablate.variants.papers.catalogue import catalogue
 
 LOGITS = (0.2, 4.0, 1.9, 2.0, -0.5, 0.1, -1.5, -3.0)
 MATHS: OperatorCatalogue = OperatorMaths()
@@ -152,8 +152,8 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
     spec = tmp_path / "mine.py"
     spec.write_text(
         '"""Mine."""\nfrom typing import ClassVar, Literal\n\nfrom torch import Tensor\n\n'
-        "from variants import Operator\nfrom variants.papers.catalogue import named_operator\n"
-        "from variants.stages.families import PlainScore\n\n\n"
+        "from ablate.variants import Operator\nfrom ablate.variants.papers.catalogue import named_operator\n"
+        "from ablate.variants.stages.families import PlainScore\n\n\n"
         'class Cube(PlainScore):\n    """The cube: f(a) = a^3."""\n\n    source: ClassVar[str] = "here"\n'
         '    range: ClassVar = "any"\n    kind: Literal["dash_cube"] = "dash_cube"\n\n'
         "    def score(self, a: Tensor) -> Tensor:\n        return a**3\n\n"
@@ -162,7 +162,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
         '    return Operator(name=name, score=Cube(), normaliser={"kind": "none"})\n'
     )
     script = (
-        "import sys; from pathlib import Path; from runners.catalogue.operator_maths import OperatorMaths; "
+        "import sys; from pathlib import Path; from ablate.runners.catalogue.operator_maths import OperatorMaths; "
         f"m = OperatorMaths(Path({str(spec)!r})); assert 'torch' not in sys.modules; "
         "print([each.name for each in m.list_operators()][-1]); "
         "print(m.weights('dash_cube', {}, {}, (1.0, 2.0))[0].keys); "

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from toy_campaign import QUIET, toy_grid
 
-from grid import Grid, Measure, over
-from grid.errors import SpecError
-from runners.cli.campaign_plan import plan_campaign
-from runners.evaluations import BoundaryValues
-from runners.execution import Inline
-from runners.execution.run import run_campaign
-from runners.planning.preflight import METRICS
-from runners.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
-from runners.trial import Trial
+from ablate.grid import Grid, Measure, over
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.campaign_plan import plan_campaign
+from ablate.runners.evaluations import BoundaryValues
+from ablate.runners.execution import Inline
+from ablate.runners.execution.run import run_campaign
+from ablate.runners.planning.preflight import METRICS
+from ablate.runners.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
+from ablate.runners.trial import Trial
 from tests.runners.test_task_laws import DRAWN, TEXTS
 
 
@@ -130,5 +130,5 @@ def test_a_measure_with_the_wrong_direction_is_refused(tiny: Trial, tmp_path: Pa
 
 def test_the_records_of_every_task_are_compared_with_what_it_declares() -> None:
     """By the laws of tasks and the tests of distillation."""
-    ours = {member for member in Task.members().values() if member.__module__.startswith("runners.")}
+    ours = {member for member in Task.members().values() if member.__module__.startswith("ablate.runners.")}
     assert ours == {Distillation, *map(type, DRAWN.values()), *(kind for kind, _ in TEXTS.values())}

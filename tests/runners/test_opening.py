@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import EnvironmentProblem, SpecError
-from runners.cli.app import execute
-from runners.cli.campaign_plan import PlanOptions, plan_campaign
-from runners.execution import Inline
-from runners.execution.run import RunOptions, run_campaign
-from runners.planning.preflight import Preflight
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.spec import Slurm
-from runners.tasks import Text
-from store.files.layout import Layout
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign
+from ablate.runners.execution import Inline
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.planning.preflight import Preflight
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.tasks import Text
+from ablate.store.files.layout import Layout
 
 SPEC = """
 from pathlib import Path
-from grid import Grid, over
-from runners import AdamW, BytePairs, MinimalPairs, Probing, Text, Training, Trial
-from variants import gpt2, softmax, ssa
+from ablate.grid import Grid, over
+from ablate.runners import AdamW, BytePairs, MinimalPairs, Probing, Text, Training, Trial
+from ablate.variants import gpt2, softmax, ssa
 
 here = Path(__file__).parent
 base = Trial(

@@ -10,14 +10,14 @@ import transformers
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
-from runners.optimisers.schedules import WSD, Constant, Cosine, Linear
-from runners.tasks import Induction
-from runners.training.flat_parameters import Flat
-from runners.training.loop import train
-from runners.trial import Trial, build_model
-from variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
-from variants.number import Matrix
+from ablate.runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
+from ablate.runners.optimisers.schedules import WSD, Constant, Cosine, Linear
+from ablate.runners.tasks import Induction
+from ablate.runners.training.flat_parameters import Flat
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Trial, build_model
+from ablate.variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
+from ablate.variants.number import Matrix
 
 SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))
 

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from grid.names import shorten
-from runners.cli.verdict_text import format_number, format_percent
-from runners.output import say, write, write_json, write_prose, write_table
+from ablate.grid.names import shorten
+from ablate.runners.cli.verdict_text import format_number, format_percent
+from ablate.runners.output import say, write, write_json, write_prose, write_table
 
 
 @pytest.mark.parametrize(

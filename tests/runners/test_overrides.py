@@ -9,10 +9,10 @@ import pytest
 from pretend_slurm import PretendSlurm
 from real_spec import STUMBLING, real_spec
 
-from runners.cli.app import execute
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.runners.cli.app import execute
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 SPEC = real_spec(
     "tried",

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, spec_of, write_gallery
 
-from runners.cli.app import execute
-from runners.cli.papers import item_states
-from runners.cli.resolve import locate_spec
-from store.files.atomic import write_json
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.papers import item_states
+from ablate.runners.cli.resolve import locate_spec
+from ablate.store.files.atomic import write_json
 
 ROOT = Path(__file__).parent.parent.parent
 

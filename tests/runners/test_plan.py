@@ -10,18 +10,18 @@ import pytest
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ToyTrial, train
 
-from grid import Grid, Measure, Spec, forbid, over
-from grid.durations import format_hours
-from grid.errors import NotFoundError, SpecError
-from runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
-from runners.planning.duration import MEASURED_STEPS, measure_seconds
-from runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
-from runners.training.training_context import TrainingContext, TrainingResult
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
-from store.statistics.paired_differences import summarise
-from store.statistics.verdict import judge
-from store.store import Store
+from ablate.grid import Grid, Measure, Spec, forbid, over
+from ablate.grid.durations import format_hours
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
+from ablate.runners.planning.duration import MEASURED_STEPS, measure_seconds
+from ablate.runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
+from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.statistics.paired_differences import summarise
+from ablate.store.statistics.verdict import judge
+from ablate.store.store import Store
 
 
 def files(root: Path) -> Iterator[Path]:

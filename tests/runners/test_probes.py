@@ -10,13 +10,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners import WeightSums
-from runners.probes import AttentionEntropy, EffectiveRank, FirstKey, FirstToken, SinkShare, TokenClasses
-from runners.probes.probe import ProbeInput
-from runners.tasks import Batch
+from ablate.runners import WeightSums
+from ablate.runners.probes import AttentionEntropy, EffectiveRank, FirstKey, FirstToken, SinkShare, TokenClasses
+from ablate.runners.probes.probe import ProbeInput
+from ablate.runners.tasks import Batch
+from ablate.variants import Operator, Uniform, integral, principled
+from ablate.variants.model.transformer import LayerTrace
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Uniform, integral, principled
-from variants.model.transformer import LayerTrace
 
 B, H, T = 4, 2, 6
 

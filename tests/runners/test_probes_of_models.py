@@ -9,22 +9,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners import QKLogits, SinkShare, TokenClasses
-from runners.probes import GateSparsity, GradientNorms, GroundMass, LearnedNumbers, MassiveActivation, PredictedNumbers
-from runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
-from runners.tasks import LinearFunctions
-from runners.tasks.task import Task
-from runners.training.loop import train
-from runners.trial import Trial
+from ablate.grid.errors import SpecError
+from ablate.runners import QKLogits, SinkShare, TokenClasses
+from ablate.runners.probes import (
+    GateSparsity,
+    GradientNorms,
+    GroundMass,
+    LearnedNumbers,
+    MassiveActivation,
+    PredictedNumbers,
+)
+from ablate.runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
+from ablate.runners.tasks import LinearFunctions
+from ablate.runners.tasks.task import Task
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Trial
+from ablate.variants import Operator, Transformer, differential, integral, softmax, ssa
+from ablate.variants.laws.examples import named_operators
+from ablate.variants.laws.inputs import LENGTH, model_of as smallest, sequences
+from ablate.variants.papers.affine_scaled import affine_scaled, gated_heads, learned_sink
+from ablate.variants.papers.principled import principled
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Transformer, differential, integral, softmax, ssa
-from variants.laws.examples import named_operators
-from variants.laws.inputs import LENGTH, model_of as smallest, sequences
-from variants.papers.affine_scaled import affine_scaled, gated_heads, learned_sink
-from variants.papers.principled import principled
 
-ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
+ALL = [member for member in Probe.members().values() if member.__module__.startswith("ablate.runners.probes.")]
 
 
 def ids(*shape: int) -> Tensor:

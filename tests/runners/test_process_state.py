@@ -19,26 +19,27 @@ from torch.nn import functional
 from toy_campaign import toy_grid
 from warm import real_server
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.worker import Outcome, WorkerEntry
-from runners.execution import Local
-from runners.execution.run import RunOptions, run_campaign
-from runners.optimisers.muon import _OrthogonalMomentum
-from runners.provenance.code import spec_module_name
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.worker.assignment import Arguments, Assignment
-from runners.slurm.worker.record_file import WorkerRecordFile
-from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.supervisor import _Supervisor
-from runners.slurm.worker.task_environment import here
-from runners.training.core_functions import CoreFunctions
-from runners.training.loop import train
-from runners.training.process_state import ProcessState
-from runners.training.training_context import NullContext
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from store.ingest.ingest import ingest
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.execution import Local
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.optimisers.muon import _OrthogonalMomentum
+from ablate.runners.provenance.code import spec_module_name
+from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.slurm.worker.assignment import Arguments, Assignment
+from ablate.runners.slurm.worker.record_file import WorkerRecordFile
+from ablate.runners.slurm.worker.signals import SignalState
+from ablate.runners.slurm.worker.supervisor import _Supervisor
+from ablate.runners.slurm.worker.task_environment import here
+from ablate.runners.training.core_functions import CoreFunctions
+from ablate.runners.training.loop import train
+from ablate.runners.training.process_state import ProcessState
+from ablate.runners.training.training_context import NullContext
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.ingest import ingest
+from ablate.store.store import Store
 
 ACTING = '''
 import os, signal, sys
@@ -48,8 +49,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.optimisers import Training
-from variants.stages.families import LogScore
+from ablate.runners.optimisers import Training
+from ablate.variants.stages.families import LogScore
 
 whole = F.linear
 
@@ -95,7 +96,7 @@ class Acting(LogScore):
         return math.exp(a)
 
 
-from variants import Operator
+from ablate.variants import Operator
 
 
 def acting(act):
@@ -115,7 +116,7 @@ CHANGES = {
     "kernels": "math attention",
     "folder": "working directory",
     "umask": "umask",
-    "schedule": "runners.optimisers.training_config.Training.lr",
+    "schedule": "ablate.runners.optimisers.training_config.Training.lr",
     "environment": "environment variable LEFT_BEHIND",
     "handler": "signal handler SIGUSR1",
     "hook": "global hooks",

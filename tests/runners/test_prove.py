@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import NotFoundError, SpecError
-from runners.catalogue.prove import each_choice_once, operators_of, prove
-from variants import Operator
-from variants.laws.battery import LAWS
-from variants.laws.examples import combinations_of_choices
-from variants.stages.stage import Stage
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.catalogue.prove import each_choice_once, operators_of, prove
+from ablate.variants import Operator
+from ablate.variants.laws.battery import LAWS
+from ablate.variants.laws.examples import combinations_of_choices
+from ablate.variants.stages.stage import Stage
 
 SOUND = '''
 import math
 from typing import ClassVar, Literal
 from torch import Tensor
-from variants import LogScore, Number, Operator, softmax
-from variants.papers.catalogue import named_operator
+from ablate.variants import LogScore, Number, Operator, softmax
+from ablate.variants.papers.catalogue import named_operator
 
 class Halved(LogScore):
     """Half the logit."""
@@ -39,9 +39,9 @@ def halved_operator() -> Operator:
 '''
 WRONG = SOUND.replace("math.exp(a * share)", "math.exp(a) * share")
 GRID = """
-from grid import Grid, over
-from runners import AdamW, LinearFunctions, Training, Trial
-from variants import gpt2, principled
+from ablate.grid import Grid, over
+from ablate.runners import AdamW, LinearFunctions, Training, Trial
+from ablate.variants import gpt2, principled
 
 small = Grid(
     name="small",
@@ -81,7 +81,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         labels.extend(operator.label for operator in found)
         return [operator for operator in found if operator.label in BESIDE]
 
-    monkeypatch.setattr("runners.catalogue.prove.combinations_of_choices", few)
+    monkeypatch.setattr("ablate.runners.catalogue.prove.combinations_of_choices", few)
     return labels
 
 
@@ -167,7 +167,7 @@ def test_by_default_each_choice_is_tried_once(
         assert not choices(operator) <= set().union(*map(choices, few[:place]))
     assert (len(every), len(few)) == (6, 5)
     assert further
-    monkeypatch.setattr("runners.catalogue.prove.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("ablate.runners.catalogue.prove.LINE_EVERY_S", 0.0)
     assert prove(path, None) == 0
     out, err = capsys.readouterr()
     *lines, end = out.splitlines()

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from grid.errors import SpecError
-from grid.path import value_at
-from runners.optimisers import Training, recipes
-from runners.optimisers.schedules import WSD
+from ablate.grid.errors import SpecError
+from ablate.grid.path import value_at
+from ablate.runners.optimisers import Training, recipes
+from ablate.runners.optimisers.schedules import WSD
 
 RECIPES = {
     name: make

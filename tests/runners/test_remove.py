@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from toy_campaign import run_quietly, tables, toy_grid
 
-from grid.errors import StoreError
-from runners.cli.app import execute
-from runners.monitoring.integrity import REMOVAL, check_campaign
-from store import Campaign
-from store.files.layout import Layout
-from store.files.removals import next_attempt, read_removals
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import StoreError
+from ablate.runners.cli.app import execute
+from ablate.runners.monitoring.integrity import REMOVAL, check_campaign
+from ablate.store import Campaign
+from ablate.store.files.layout import Layout
+from ablate.store.files.removals import next_attempt, read_removals
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 Ablate = Callable[..., Any]
 

@@ -15,18 +15,18 @@ import pytest
 from real_spec import real_spec
 from user_work_tree import copied_rooms, git
 
-from runners.cli.app import execute
-from runners.execution.repro import ValueAddress, differences, read_recorded
-from runners.rerun import rerun
-from runners.trial import Execution
-from store.files.atomic import parse_object, read_json
-from store.files.layout import Layout
-from store.files.trust import trust
+from ablate.runners.cli.app import execute
+from ablate.runners.execution.repro import ValueAddress, differences, read_recorded
+from ablate.runners.rerun import rerun
+from ablate.runners.trial import Execution
+from ablate.store.files.atomic import parse_object, read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trust import trust
 
 MINE = """
 from typing import ClassVar, Literal
 from helper import power
-from variants import LogScore, Operator
+from ablate.variants import LogScore, Operator
 
 class Mine(LogScore):
     source: ClassVar[str] = "mine"
@@ -63,7 +63,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(user, "commit", "-qm", "first")
     (user / "my.py").write_text(SPEC)
     (user / "helper.py").write_text("def power(a):\n    return 1.5 * a\n")
-    command = ("-m", "runners", "run", user / "my.py", "--campaign", place / "c", "--on", "inline")
+    command = ("-m", "ablate", "run", user / "my.py", "--campaign", place / "c", "--on", "inline")
     done = process(*command, path=f"{rooms}:{user}")
     assert done.returncode == 0, done.stderr
     change_record(place, environment={"cpu": "an abacus"})
@@ -111,7 +111,7 @@ def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         monkeypatch.delitem(sys.modules, "helper", raising=False)  # the user's, of another test
         rerun(request)
 
-    monkeypatch.setattr("runners.execution.repro._run", run)
+    monkeypatch.setattr("ablate.runners.execution.repro._run", run)
 
     def act(*flags: str | Path, key: str | None = None) -> Done:
         words = (key or one_key(place)).split()
@@ -135,10 +135,10 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     (place / "user" / "my.py").unlink()
     rooms = copied_rooms(place / "rooms")
-    training = rooms / "runners" / "training" / "loop.py"
+    training = rooms / "ablate" / "runners" / "training" / "loop.py"
     training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
     command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
-    done = process("-m", "runners", *command, path=f"{rooms}:{place / 'user'}")
+    done = process("-m", "ablate", *command, path=f"{rooms}:{place / 'user'}")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
     assert "was submitted with (commit " in done.stderr
     assert ", 1 file changed, 1 untracked)" in done.stderr
@@ -162,6 +162,13 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
     assert "another key, so it is another trial" in done.stderr
+
+
+def test_the_record_of_release_0_1_names_what_is_run(place: Path, repro: Repro) -> None:
+    entry = {"trial": "runners.trial:Trial", "train": "runners.training:train", "preload": ["runners.training.loop"]}
+    change_record(place, snapshot=None, job={"files": [str(place / "user" / "my.py")], "entry": entry})
+    done = repro()
+    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
 
 
 def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Repro) -> None:

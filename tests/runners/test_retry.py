@@ -13,15 +13,15 @@ from real_spec import STUMBLING, real_spec
 from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from grid.errors import NotFoundError, SpecError
-from runners.attempts.submission_record import read_submission_record
-from runners.cli.app import execute
-from runners.cli.retry import choose, last_submission, spec_of
-from runners.monitoring.trial_locations import locate_trials
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from store.files.trust import trust
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.retry import choose, last_submission, spec_of
+from ablate.runners.monitoring.trial_locations import locate_trials
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trust import trust
+from ablate.store.store import Store
 
 SPEC = real_spec(
     "tried",
@@ -132,7 +132,9 @@ def test_a_retry_on_a_cluster_is_followed_to_its_end_and_counts_its_own_trials(
     monkeypatch.setenv("PATH", slurm.path)
     words = ["retry", "seed=1", "--failed", "--campaign", str(root)]
     here = ["run", str(spec), "--retry", "--on", "inline", "--campaign", str(root)]
-    monkeypatch.setattr("runners.monitoring.watch.time", SimpleNamespace(monotonic=time.monotonic, sleep=train_once))
+    monkeypatch.setattr(
+        "ablate.runners.monitoring.watch.time", SimpleNamespace(monotonic=time.monotonic, sleep=train_once)
+    )
     code = execute([*words, "--on", "slurm", "--gpus", "0", "--time", "1h", "--wait"])
     said = capsys.readouterr().err
     assert (code, looks[0]) == (0, 0), said

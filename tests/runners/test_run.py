@@ -20,19 +20,19 @@ from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from warm import warm_server
 
-from grid import Grid
-from grid.durations import format_duration, format_hours
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.claims import Claim, claim
-from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import Outcome
-from runners.execution import Inline, Local, Machine
-from runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render
-from runners.execution.run import Interrupts, RunOptions, RunResult, run_campaign
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from store.store import Store
+from ablate.grid import Grid
+from ablate.grid.durations import format_duration, format_hours
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.execution import Inline, Local, Machine
+from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render
+from ablate.runners.execution.run import Interrupts, RunOptions, RunResult, run_campaign
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.store import Store
 
 
 def options(**changes: Any) -> RunOptions:
@@ -120,7 +120,7 @@ def test_grids_without_names_and_full_disks_are_refused(tmp_path: Path, monkeypa
 
 
 def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.ingest.ingest.ingest", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("ablate.store.ingest.ingest.ingest", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
     assert (result.ok, result.interrupted) == (6, False)
 
@@ -172,7 +172,7 @@ def test_clocks_that_differ_start_no_workers_over_and_over(tmp_path: Path, monke
 
     beat(0)
     monkeypatch.setattr(Inline, "run", count)
-    monkeypatch.setattr("runners.execution.run.time.sleep", beat)
+    monkeypatch.setattr("ablate.runners.execution.run.time.sleep", beat)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert beats >= 5
 
@@ -188,7 +188,7 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
             start = read_json(layout.start(first, 1))
             layout.start(first, 1).write_text(json.dumps({**start, "pid_started": 1}))
 
-    monkeypatch.setattr("runners.execution.run.time.sleep", end_it)
+    monkeypatch.setattr("ablate.runners.execution.run.time.sleep", end_it)
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert len(waits) == 2
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]
@@ -211,7 +211,7 @@ def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) 
 
 def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("ablate.runners.execution.progress.time.monotonic", lambda: now)
     for outcome, ended in (("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)):
         state = begun()
         state.begin(0, 0)
@@ -239,7 +239,7 @@ def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.Monke
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ablate.runners.execution.progress.time.monotonic", lambda: now[0])
 
     def act(progress: ProgressDisplay) -> None:
         for at in (1.0, 9.0, 10.0, 10.5, 19.0, 21.0, 71.0):

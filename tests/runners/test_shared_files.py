@@ -14,17 +14,17 @@ import duckdb
 import pytest
 from toy_campaign import run_quietly, tables, toy_grid
 
-from grid.errors import EnvironmentProblem, StoreError
-from runners.monitoring.integrity import check_campaign
-from store.campaign import Campaign
-from store.database.connection import DatabaseBroken, DatabaseHeld, translate_error
-from store.files.annotations import annotate
-from store.files.attempts import Heartbeat
-from store.files.layout import STORE_SCHEMA, Layout
-from store.ingest import ingest as ingesting
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.runners.monitoring.integrity import check_campaign
+from ablate.store.campaign import Campaign
+from ablate.store.database.connection import DatabaseBroken, DatabaseHeld, translate_error
+from ablate.store.files.annotations import annotate
+from ablate.store.files.attempts import Heartbeat
+from ablate.store.files.layout import STORE_SCHEMA, Layout
+from ablate.store.ingest import ingest as ingesting
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 TESTS = Path(__file__).parent.parent
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
@@ -63,7 +63,7 @@ def test_a_snapshot_that_a_notebook_holds_stops_no_command(tmp_path: Path) -> No
     for command in (["status", "--json"], ["sql", "FROM trial", "--json"]):
         with held(snapshot):
             answered = subprocess.run(
-                [sys.executable, "-m", "runners", *command, "--campaign", root], capture_output=True, text=True
+                [sys.executable, "-m", "ablate", *command, "--campaign", root], capture_output=True, text=True
             )
             assert answered.returncode == 0, answered.stderr
             assert "read_only=True" in answered.stderr

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from runners import output
-from runners.output import slow_notice
+from ablate.runners import output
+from ablate.runners.output import slow_notice
 
 
 def test_a_step_that_lasts_is_named_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

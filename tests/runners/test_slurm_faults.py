@@ -15,19 +15,20 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 from warm import warm_server
 
-from grid import Grid, over
-from grid.errors import EnvironmentProblem
-from runners.attempts.disk_space import disk_problem
-from runners.attempts.worker import Outcome, WorkerEntry
-from runners.execution import Inline, Local
-from runners.slurm.worker.exit_codes import ExitCode
-from runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
-from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker_records import WorkerRecord
-from runners.training.failure import Failure, breaks_process
-from store.files.atomic import environment_problem
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
+from ablate.grid import Grid, over
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.disk_space import disk_problem
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.execution import Inline, Local
+from ablate.runners.slurm.worker.exit_codes import ExitCode
+from ablate.runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
+from ablate.runners.slurm.worker.signals import SignalState
+from ablate.runners.slurm.worker_records import WorkerRecord
+from ablate.runners.training.failure import Failure, breaks_process
+from ablate.store.files.atomic import environment_problem
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, trial_state
 
 
 def entry_of(name: str) -> WorkerEntry:

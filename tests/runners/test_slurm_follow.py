@@ -9,24 +9,24 @@ from pretend_slurm import PretendSlurm
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
-from grid import Grid
-from runners.cli.app import execute
-from runners.cli.options import SlurmFlags
-from runners.cli.run_on_slurm import show_or_queue
-from runners.monitoring.follow import Following
-from runners.monitoring.watch import WatchView
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
-from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, SubmitOptions
-from store.files.layout import Layout
+from ablate.grid import Grid
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.options import SlurmFlags
+from ablate.runners.cli.run_on_slurm import show_or_queue
+from ablate.runners.monitoring.follow import Following
+from ablate.runners.monitoring.watch import WatchView
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions
+from ablate.store.files.layout import Layout
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read all the time; held jobs are not waited for."""
-    monkeypatch.setattr("runners.monitoring.watch._REST", 0.1)
-    monkeypatch.setattr("runners.monitoring.follow.LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr("runners.monitoring.follow._RELEASE_S", 0.0)
+    monkeypatch.setattr("ablate.runners.monitoring.watch._REST", 0.1)
+    monkeypatch.setattr("ablate.runners.monitoring.follow.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("ablate.runners.monitoring.follow._RELEASE_S", 0.0)
 
 
 def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: bool) -> int:

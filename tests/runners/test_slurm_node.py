@@ -21,15 +21,15 @@ from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 from waiting import wait_until
 
-from grid.errors import NotFoundError
-from runners.slurm.worker.assignment import Arguments
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker.exit_codes import ExitCode
-from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
-from runners.slurm.worker_records import WorkerRecord, cancelled_path, write_worker
-from store.files.atomic import write_json
-from store.files.trial_status import TrialState, process_started, trial_state
+from ablate.grid.errors import NotFoundError
+from ablate.runners.slurm.worker.assignment import Arguments
+from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker.exit_codes import ExitCode
+from ablate.runners.slurm.worker.signals import SignalState
+from ablate.runners.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
+from ablate.runners.slurm.worker_records import WorkerRecord, cancelled_path, write_worker
+from ablate.store.files.atomic import write_json
+from ablate.store.files.trial_status import TrialState, process_started, trial_state
 
 WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100}
@@ -221,7 +221,7 @@ def test_a_trial_whose_node_died_is_taken_over_by_the_other(tmp_path: Path) -> N
 
 
 def test_an_environment_or_a_spec_that_differs_is_refused_before_any_work(tmp_path: Path) -> None:
-    from runners.provenance.environment import record
+    from ablate.runners.provenance.environment import record
 
     recorded = record()
     wrong: list[tuple[dict[str, Any], str]] = [

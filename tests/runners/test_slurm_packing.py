@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from runners.execution import Local
-from runners.slurm.worker.assignment import (
+from ablate.runners.execution import Local
+from ablate.runners.slurm.worker.assignment import (
     CONTEXT_BYTES,
     MOST_SIDE_BY_SIDE,
     Packing,

@@ -5,9 +5,9 @@ import os
 import pytest
 from pretend_slurm import Fake
 
-from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import release, seconds, task_names, user
-from runners.slurm.submit.cluster_limits import (
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.slurm.scheduler import release, seconds, task_names, user
+from ablate.runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
     Partition,
@@ -50,7 +50,7 @@ def test_a_refused_order_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake, m
     with pytest.raises(EnvironmentProblem, match=r"scontrol release 7 was not carried out: .*permission denied"):
         release(7)
     fake("scontrol", "exec sleep 600")
-    monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
+    monkeypatch.setattr("ablate.runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
     with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
         release(7)
 

@@ -9,17 +9,17 @@ from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from grid.errors import SpecError
-from runners.cli.app import execute
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
-from runners.slurm.spec import Slurm
-from runners.slurm.submit import resource_classes
-from runners.slurm.submit.cluster_checks import warn_if_not_shared
-from runners.slurm.submit.resource_classes import START_S
-from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.app import execute
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit import resource_classes
+from ablate.runners.slurm.submit.cluster_checks import warn_if_not_shared
+from ablate.runners.slurm.submit.resource_classes import START_S
+from ablate.runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
 SPEC = """
-from runners import Slurm
+from ablate.runners import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid()

@@ -14,17 +14,17 @@ from row_fakes import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained,
 from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.claims import Claim, claim
-from runners.attempts.leases import Leases
-from runners.attempts.manifest import Manifest, trial_lines, write_submission
-from runners.attempts.worker import Outcome, WorkOrder
-from runners.checkpoint import save_checkpoint
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowState, RowStates
-from runners.slurm.worker.rows import RowShare
-from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
-from runners.slurm.worker_records import (
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.leases import Leases
+from ablate.runners.attempts.manifest import Manifest, trial_lines, write_submission
+from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.checkpoint import save_checkpoint
+from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.row_state import RowState, RowStates
+from ablate.runners.slurm.worker.rows import RowShare
+from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
+from ablate.runners.slurm.worker_records import (
     BudgetTracker,
     CalledOff,
     Cancellations,
@@ -35,8 +35,8 @@ from runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
-from store.files.atomic import read_json, write_json
-from store.files.layout import Layout
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.layout import Layout
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 9))
@@ -243,7 +243,7 @@ def test_a_task_knows_its_place() -> None:
 def test_a_wrong_end_time_is_not_believed(monkeypatch: pytest.MonkeyPatch, end: str | None, left: float) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
     monkeypatch.setattr(
-        "runners.slurm.worker.task_environment.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK")
+        "ablate.runners.slurm.worker.task_environment.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK")
     )
     monkeypatch.setattr(time, "clock_gettime", lambda _: 101.0)
     assert seconds_left(3600, environ, now=1000.0) == left
@@ -351,7 +351,7 @@ def test_keys_need_no_spec_and_stale_files_are_an_error(campaign: Layout, monkey
     keys = [seen.line(row)["trial"] for row in range(4)]
     monkeypatch.setattr(Manifest, "line", None)
     assert [seen.key(row) for row in range(4)] == keys
-    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    monkeypatch.setattr("ablate.store.files.atomic.PAUSES_S", (0,))
     monkeypatch.setattr(Path, "exists", stale)
     with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
         seen.begun(0)

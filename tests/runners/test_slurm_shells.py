@@ -14,16 +14,16 @@ from pretend_slurm import PretendSlurm, pretended
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
-from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
-from runners.slurm.spec import Slurm
-from runners.slurm.submit import already_queued, job_arrays
-from runners.slurm.submit.already_queued import let_go
-from runners.slurm.submit.job_arrays import Arrays
-from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
-from runners.slurm.submit.submit_lock import submit_lock
-from store.files.layout import Layout
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, release
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit import already_queued, job_arrays
+from ablate.runners.slurm.submit.already_queued import let_go
+from ablate.runners.slurm.submit.job_arrays import Arrays
+from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
+from ablate.runners.slurm.submit.submit_lock import submit_lock
+from ablate.store.files.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)
 
@@ -68,7 +68,7 @@ def test_what_another_shell_took_back_is_not_released(
         take_back(moment == "release" and len(found.jobs) == 3)
 
     during_sbatch(monkeypatch, lambda number: take_back(number == moment))
-    monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", write)
+    monkeypatch.setattr("ablate.runners.slurm.submit.submit.write_submission_record", write)
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
     assert slurm.jobs() == {}
@@ -78,7 +78,7 @@ def test_what_another_shell_took_back_is_not_released(
 
 
 def test_cancelled_jobs_are_no_submission(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.slurm.submit.submit.release", lambda job: release(job) and job != 2)
+    monkeypatch.setattr("ablate.runners.slurm.submit.submit.release", lambda job: release(job) and job != 2)
     with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}

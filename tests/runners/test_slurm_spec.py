@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from toy_campaign import toy_grid
 from toy_training import Execution
 
-from grid import spec_error
-from grid.errors import SpecError
-from runners.planning.survey import survey, walk
-from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
-from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.workload import Load, at_once, split, workers
-from store.files.layout import Layout
+from ablate.grid import spec_error
+from ablate.grid.errors import SpecError
+from ablate.runners.planning.survey import survey, walk
+from ablate.runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
+from ablate.runners.slurm.submit.resource_classes import Demands, Group
+from ablate.runners.slurm.submit.workload import Load, at_once, split, workers
+from ablate.store.files.layout import Layout
 
 TIMES = {"90m": 90, "8h": 480, "1d12h": 2160, "08:00:00": 480, "1-12:00:00": 2160, "00:00:30": 1, "1h30m": 90}
 MEMORY = {"500M": 500, "16G": 16384, "16GB": 16384, "1T": 1 << 20}

@@ -17,20 +17,20 @@ from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import read_submission_record, write_submission_record
-from runners.cli.app import execute
-from runners.cli.run_on_slurm import queued_line
-from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
-from runners.slurm.spec import Needs, Slurm, read_budget
-from runners.slurm.submit.job_arrays import in_words
-from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
-from store.files.layout import Layout
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.submission_record import read_submission_record, write_submission_record
+from ablate.runners.cli.app import execute
+from ablate.runners.cli.run_on_slurm import queued_line
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, release
+from ablate.runners.slurm.spec import Needs, Slurm, read_budget
+from ablate.runners.slurm.submit.job_arrays import in_words
+from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
+from ablate.store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
 SPEC = """
-from runners import Slurm
+from ablate.runners import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid()
@@ -98,7 +98,7 @@ def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> 
     assert "wckey" not in options
     assert script.index("trap 'ablate_end") < script.index("module load cuda") < script.index("ablate_began=yes")
     assert "--cpus-per-task=5" in command_of(script)
-    assert f"{sys.executable} -u -m runners.slurm.node '{tmp_path}/a campaign' " in command_of(script)
+    assert f"{sys.executable} -u -m ablate.runners.slurm.node '{tmp_path}/a campaign' " in command_of(script)
     assert subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False).stderr == ""
 
 
@@ -127,7 +127,7 @@ def test_a_queue_that_is_full_is_waited_for_for_a_while(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
-    monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
+    monkeypatch.setattr("ablate.runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
     with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
         submit(tmp_path / "campaign")
     assert Layout(tmp_path / "campaign").submission_ids() == []
@@ -200,7 +200,7 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
 
     assert "no trial matches Needs(where={'steps': 99})" in notes(needs=(Needs(where={"steps": 99}, mem="1G"),))
     for version, gpus in (("2.13.0+cpu", 1), ("2.13.0", 1), ("2.13.0+cpu", 0)):
-        monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
+        monkeypatch.setattr("ablate.runners.provenance.environment.version", lambda _, version=version: version)
         blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
         assert blind == (gpus > 0 and version.endswith("cpu"))
     monkeypatch.setenv("SBATCH_GRES", "lab")
@@ -273,9 +273,9 @@ def test_jobs_left_held_are_released_later(tmp_path: Path, monkeypatch: pytest.M
 
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.submit.release", kill_after)
+        monkeypatch.setattr("ablate.runners.slurm.submit.submit.release", kill_after)
         if released == 3:
-            monkeypatch.setattr("runners.slurm.submit.submit.replace", kill_when_released)
+            monkeypatch.setattr("ablate.runners.slurm.submit.submit.replace", kill_when_released)
         with contextlib.suppress(BaseException):
             submit(root, request, grid=grid)
         os._exit(1)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
+from user_work_tree import ROOT, SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.provenance.code_snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
-from runners.provenance.snapshot_contents import MOST_BYTES_OF_A_FILE, work_tree
-from store.files.layout import Layout
+from ablate import ROOMS
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.runners.provenance.code_snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
+from ablate.runners.provenance.snapshot_contents import MOST_BYTES_OF_A_FILE, work_tree
+from ablate.store.files.layout import Layout
 
 HELPER = "def factor():\n    return 2.0\n"
 
@@ -56,7 +57,7 @@ def test_the_record_names_dirty_files_and_the_tree_has_them(repository: Path, ro
     files = (".gitignore", "notes.txt", "specs/my.py", "tool.sh", "lib/extra.py", "lib/helper.py")
     packages = ("lib/package/__init__.py", "lib/package/later.py")
     assert users(names) == {f"user/{name}" for name in (*files, *packages)}
-    assert {"code/grid/key.py", "code/store/database/schema.sql", "code/runners/py.typed"} <= names
+    assert {"code/ablate/grid/key.py", "code/ablate/store/database/schema.sql", "code/ablate/py.typed"} <= names
     assert not any("__pycache__" in name for name in names)
     assert os.access(tmp_path / "tree" / "user" / "tool.sh", os.X_OK)
     git(repository, "add", ".")
@@ -117,14 +118,17 @@ def test_a_large_file_of_a_package_without_git_is_left_out_and_told(rooms: Path,
 
 
 def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(tmp_path: Path) -> None:
-    rooms = copied_rooms(tmp_path / "installed")
-    write_files(rooms, {"specs/my.py": SPEC, "helper.py": HELPER, "package.py": ""})
-    git(rooms, "init", "-q")
-    snapshot = of(take(tmp_path / "c", rooms / "specs" / "my.py", path=str(rooms)))
+    clone = tmp_path / "clone"
+    for name in ("src", *ROOMS):
+        shutil.copytree(ROOT / name, clone / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    write_files(clone, {"specs/my.py": SPEC, "helper.py": HELPER, "package.py": ""})
+    git(clone, "init", "-q")
+    git(clone, "add", ".")
+    snapshot = of(take(tmp_path / "c", clone / "specs" / "my.py", path=f"{clone / 'src'}:{clone}"))
     assert snapshot.paths == ("code", "user")
     found = members(tmp_path / "c", snapshot, tmp_path / "tree")
     assert users(found) == {"user/specs/my.py", "user/helper.py", "user/package.py"}
-    assert "code/grid/key.py" in found
+    assert "code/ablate/grid/key.py" in found
 
 
 def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, rooms: Path, tmp_path: Path) -> None:
@@ -238,12 +242,12 @@ def run_job(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> "s
 def test_a_job_runs_the_tree_that_was_submitted(submitted: Submitted, tmp_path: Path) -> None:
     """The edited rooms are the working directory and on the PYTHONPATH of the job; an editable install has others."""
     rooms, repository = tmp_path / "rooms", tmp_path / "repository"
-    for edited, names in ((rooms, ("grid", "runners")), (repository / "lib", ("helper", "package"))):
+    for edited, names in ((rooms, ("ablate",)), (repository / "lib", ("helper", "package"))):
         for name in names:
             (edited / name).mkdir(parents=True)
             (edited / name / "__init__.py").write_text("raise ValueError('edited')")
     changed = submitted._replace(rooms=rooms, repository=repository)
-    plain = [sys.executable, "-c", "import grid"]
+    plain = [sys.executable, "-c", "import ablate"]
     assert "edited" in subprocess.run(plain, cwd=rooms, capture_output=True, text=True, check=False).stderr
     then = f'"{sys.executable}" -c "$TAKE" "" "$ABLATE_TREE/{submitted.snapshot.spec[0]}"'
     for shell in ("sh", "bash -eu"):
@@ -330,7 +334,7 @@ def test_a_tree_that_was_damaged_on_the_node_is_passed_over_for_a_new_one(submit
         name = f"{submitted.snapshot.tar}{f'.{number}' if number else ''}"
         for _ in range(2):
             assert run_job(submitted, then, ABLATE_TREES=str(trees)).stdout == f"{name}\n"
-        victim = trees / name / "code" / "grid" / "key.py"
+        victim = trees / name / "code" / "ablate" / "grid" / "key.py"
         victim.parent.chmod(0o755)
         text = victim.read_text()
         victim.unlink()  # as a cleaner of old files does

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from grid import Grid
-from grid.errors import NotFoundError, SpecError
-from runners.provenance.code import spec_module_name
-from runners.provenance.specfile import import_spec_file, load_spec_file
+from ablate.grid import Grid
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.provenance.code import spec_module_name
+from ablate.runners.provenance.specfile import import_spec_file, load_spec_file
 
 GOOD = """
-from grid import Grid, over
+from ablate.grid import Grid, over
 from toy_training import ToyTrial, Falling
 
 class Odd(Falling):
@@ -26,8 +26,8 @@ _part = Grid(name="part", base=ToyTrial())
 
 
 TRIAL = """\
-from runners import LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax
+from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
+from ablate.variants import gpt2, softmax
 task = LinearFunctions(points=5, evaluation=ShiftGrid(points=5))
 model = gpt2(layers=1, heads=1, width=8, max_positions=16)
 trial = dict(task=task, model=model, operator=softmax(), training=Training(steps=2))
@@ -59,7 +59,9 @@ def test_the_grids_of_an_edited_file_are_found_by_name_and_private_ones_are_its_
 
 def test_a_file_has_one_module_name_in_every_process_and_no_two_files_share_one(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.format(name="named"), "my spec-1.py")
-    asked = "import sys; from runners.provenance.code import spec_module_name; print(spec_module_name(sys.argv[1]))"
+    asked = (
+        "import sys; from ablate.runners.provenance.code import spec_module_name; print(spec_module_name(sys.argv[1]))"
+    )
     other = subprocess.run([sys.executable, "-c", asked, path], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == spec_module_name(path)
     assert spec_module_name(path).isidentifier()
@@ -88,7 +90,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
         (
-            "from variants import LogScore, Number\nclass A(LogScore):\n    nu = Number(init=1.0)\n",
+            "from ablate.variants import LogScore, Number\nclass A(LogScore):\n    nu = Number(init=1.0)\n",
             2,
             "non-annotated attribute",
         ),
@@ -162,7 +164,7 @@ def test_a_failed_load_keeps_the_module_of_the_last_good_one(tmp_path: Path) -> 
 def test_what_is_no_python_file_with_grids_of_their_own_is_refused(tmp_path: Path) -> None:
     assert "defines at least one Grid" in refusal_of(write(tmp_path, "x = 1\n"))
     twice = (
-        "from grid import Grid\nfrom toy_training import ToyTrial\n"
+        "from ablate.grid import Grid\nfrom toy_training import ToyTrial\n"
         "a = Grid(name='same', base=ToyTrial())\nb = Grid(name='same', base=ToyTrial(steps=3))\n"
     )
     assert "two grids are named 'same'" in refusal_of(write(tmp_path, twice))

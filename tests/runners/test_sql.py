@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from synthetic import write_campaign
 
-from runners.cli.app import execute
-from store.files.layout import Layout
-from store.files.saved_texts import QUERIES
+from ablate.runners.cli.app import execute
+from ablate.store.files.layout import Layout
+from ablate.store.files.saved_texts import QUERIES
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +140,12 @@ def test_harlequin_reads(campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
-    monkeypatch.setattr("runners.cli.export.find_spec", lambda _: None)
+    monkeypatch.setattr("ablate.runners.cli.export.find_spec", lambda _: None)
     assert ask(campaign) == 5
     assert "pip install 'ablate[sql]'" in capsys.readouterr().err
-    monkeypatch.setattr("runners.cli.export.find_spec", lambda name: name)
+    monkeypatch.setattr("ablate.runners.cli.export.find_spec", lambda name: name)
     monkeypatch.setattr(
-        "runners.cli.export.subprocess.run",
+        "ablate.runners.cli.export.subprocess.run",
         lambda command, **_: started.append(command) or subprocess.CompletedProcess(command, 0),
     )
     assert ask(campaign) == 0

@@ -15,15 +15,15 @@ from real_spec import real_spec
 from toy_campaign import QUIET, toy_grid
 from warm import warm_server
 
-from runners.execution import Local, stall
-from runners.execution.fork_client import Forked
-from runners.execution.pool import WorkerPool, _PoolMember
-from runners.execution.run import RunOptions, run_campaign
-from runners.execution.stall import Stall
-from runners.trial import Execution
-from store.files.attempts import Heartbeat
-from store.files.layout import Layout
-from store.files.trial_status import progress_of, trial_state
+from ablate.runners.execution import Local, stall
+from ablate.runners.execution.fork_client import Forked
+from ablate.runners.execution.pool import WorkerPool, _PoolMember
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.stall import Stall
+from ablate.runners.trial import Execution
+from ablate.store.files.attempts import Heartbeat
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import progress_of, trial_state
 
 BLOCKING = '''
 from pathlib import Path
@@ -31,8 +31,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants import Operator
-from variants.stages.families import LogScore
+from ablate.variants import Operator
+from ablate.variants.stages.families import LogScore
 
 
 class Blocking(LogScore):
@@ -138,7 +138,7 @@ def test_a_heartbeat_tells_of_idle_time_and_of_the_usual_step(tmp_path: Path, mo
     path.parent.mkdir(parents=True)
     path.touch()
     now = [0.0]
-    monkeypatch.setattr("store.files.attempts.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("ablate.store.files.attempts.time", SimpleNamespace(monotonic=lambda: now[0]))
     heart = Heartbeat(path)
     for step in range(1, 8):
         now[0] += 0.25 if step != 4 else 30.0  # an evaluation lay between

@@ -15,8 +15,8 @@ import pytest
 from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission_record import Array, Submission, write_submission_record
-from runners.monitoring.status_text import (
+from ablate.runners.attempts.submission_record import Array, Submission, write_submission_record
+from ablate.runners.monitoring.status_text import (
     STATE_OF_COLUMN,
     Status,
     cells,
@@ -24,13 +24,13 @@ from runners.monitoring.status_text import (
     submission_lines,
     write_status,
 )
-from runners.monitoring.trial_locations import STATES, TrialLocations, locate_trials
-from runners.monitoring.watch import changes, look as view
-from runners.slurm.scheduler import Scheduler, TaskStatus
-from runners.slurm.worker_records import cancelled_path
-from store.files.atomic import read_json, write_json
-from store.files.trial_status import process_started
-from store.store import Store
+from ablate.runners.monitoring.trial_locations import STATES, TrialLocations, locate_trials
+from ablate.runners.monitoring.watch import changes, look as view
+from ablate.runners.slurm.scheduler import Scheduler, TaskStatus
+from ablate.runners.slurm.worker_records import cancelled_path
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.trial_status import process_started
+from ablate.store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
 
@@ -261,7 +261,9 @@ def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(campaign, Scripted({})).notes == ()
-    monkeypatch.setattr("runners.monitoring.trial_locations.disk_problem", lambda root: f"the disk of {root} is full")
+    monkeypatch.setattr(
+        "ablate.runners.monitoring.trial_locations.disk_problem", lambda root: f"the disk of {root} is full"
+    )
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
 
 

@@ -16,9 +16,9 @@ from synthetic import Campaign, write_campaign, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from grid.errors import SpecError, StoreError
-from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.submission_record import (
+from ablate.grid.errors import SpecError, StoreError
+from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
+from ablate.runners.attempts.submission_record import (
     Array,
     ResourceClass,
     Submission,
@@ -29,20 +29,20 @@ from runners.attempts.submission_record import (
     submission_records,
     write_submission_record,
 )
-from runners.attempts.worker import WorkOrder
-from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_locations import TrialLocations, locate_trials
-from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
-from runners.slurm.spec import Slurm, read_budget
-from runners.slurm.submissions import Standing, read_submission_status
-from runners.slurm.submit.already_queued import queued_elsewhere
-from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue_trials
-from runners.slurm.worker_records import Left
-from store.files.atomic import read_json, write_json
-from store.files.layout import Layout
-from store.files.trial_status import pid_space, process_started
-from store.store import Store
+from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.monitoring.cancel import Cancelling
+from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
+from ablate.runners.planning.survey import Surveyed
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
+from ablate.runners.slurm.spec import Slurm, read_budget
+from ablate.runners.slurm.submissions import Standing, read_submission_status
+from ablate.runners.slurm.submit.already_queued import queued_elsewhere
+from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue_trials
+from ablate.runners.slurm.worker_records import Left
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import pid_space, process_started
+from ablate.store.store import Store
 
 OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))
 
@@ -279,7 +279,7 @@ def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long
     (note,) = look(campaign).notes
     assert f"whether run {FIRST} on elsewhere is still at work is unknown: its last sign of life is 2 h" in note
     assert runs_at_work(campaign.layout) == []
-    monkeypatch.setattr("runners.attempts.submission_record._MOST_LOOK_S", -1.0)
+    monkeypatch.setattr("ablate.runners.attempts.submission_record._MOST_LOOK_S", -1.0)
     assert [run.submission for run in runs_at_work(campaign.layout)] == [FIRST]  # not all of its trials were read
     write_submission_record(campaign.layout, replace(record, ended=time.time() - 7000))
     assert look(campaign).notes == ()

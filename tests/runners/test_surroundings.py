@@ -18,7 +18,7 @@ subprocess.run(["echo", "said by a child"], check=True)
 """
 LATER = """
 import math
-from variants.papers.catalogue import named_operator
+from ablate.variants.papers.catalogue import named_operator
 
 print("printed at the end")
 
@@ -74,7 +74,7 @@ def test_what_a_spec_prints_is_not_among_the_results(place: Path, words: str) ->
 
 SEVERAL = """
 import contextlib, io, json, shlex, sys
-from runners.cli.app import execute
+from ablate.runners.cli.app import execute
 answers = []
 for words in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
@@ -149,7 +149,7 @@ def test_a_run_needs_no_stdout(place: Path) -> None:
 NO_PLACE = """
 import sys, tempfile
 tempfile._candidate_tempdir_list = list  # as where none can be written
-from runners.cli.app import main
+from ablate.runners.cli.app import main
 main()
 """
 

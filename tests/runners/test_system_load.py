@@ -8,14 +8,14 @@ import pynvml
 import pytest
 from known_campaign import Planted, plant
 
-from runners.attempts import system_load
-from runners.attempts.attempt import Attempt, Watch
-from runners.attempts.claims import Claim, claim
-from runners.attempts.system_load import SystemLoad
-from runners.execution.repro import values_of
-from store import Store
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from ablate.runners.attempts import system_load
+from ablate.runners.attempts.attempt import Attempt, Watch
+from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.system_load import SystemLoad
+from ablate.runners.execution.repro import values_of
+from ablate.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 
 
 def test_a_sample_is_due_after_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grid.errors import SpecError
-from grid.spec import cell_key
-from runners import (
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import cell_key
+from ablate.runners import (
     BytePairs,
     FixedToken,
     MaskedText,
@@ -23,13 +23,22 @@ from runners import (
     ShiftGrid,
     Text,
 )
-from runners.optimisers import Training
-from runners.probes.probe import probe_model as probe_batch
-from runners.tasks import AskedLengths, AssociativeRecall, Grammar, Induction, LengthGrid, LinearFunctions, Needle
-from runners.tasks.task import Batch, Task
-from runners.training.loop import parts, train
-from runners.trial import Execution, Trial
-from variants import Placement, Scalars, babyberta, gpt2, integral, softmax, ssa
+from ablate.runners.optimisers import Training
+from ablate.runners.probes.probe import probe_model as probe_batch
+from ablate.runners.tasks import (
+    AskedLengths,
+    AssociativeRecall,
+    Grammar,
+    Induction,
+    LengthGrid,
+    LinearFunctions,
+    Needle,
+)
+from ablate.runners.tasks.task import Batch, Task
+from ablate.runners.training.batch_parts import parts
+from ablate.runners.training.loop import train
+from ablate.runners.trial import Execution, Trial
+from ablate.variants import Placement, Scalars, babyberta, gpt2, integral, softmax, ssa
 
 GRID = AskedLengths(lengths=(21, 34), sequences=30)
 SHIFTS = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=4, sequences=2, points=7)

@@ -10,13 +10,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.associative_recall import AssociativeRecall
-from runners.tasks.synthetic.induction import Induction
-from runners.tasks.synthetic.needle import Needle
-from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
-from runners.tasks.synthetic.selective_copy import SelectiveCopy
-from runners.tasks.task import UNSCORED as UNASKED
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.runners.tasks.synthetic.associative_recall import AssociativeRecall
+from ablate.runners.tasks.synthetic.induction import Induction
+from ablate.runners.tasks.synthetic.needle import Needle
+from ablate.runners.tasks.synthetic.query_task import AskedLengths, QueryTask
+from ablate.runners.tasks.synthetic.selective_copy import SelectiveCopy
+from ablate.runners.tasks.task import UNSCORED as UNASKED
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
 RECALL = AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, power=0.5, batch=50, evaluation=GRID)

@@ -5,13 +5,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.optimisers import Training
-from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.synthetic.linear_functions import evaluation_points, least_squares as closed_form
-from runners.trial import Trial
-from variants import softmax
-from variants.model.named_backbones import tiny
+from ablate.grid.errors import SpecError
+from ablate.runners.optimisers import Training
+from ablate.runners.tasks import Curriculum, LinearFunctions, ShiftGrid
+from ablate.runners.tasks.synthetic.linear_functions import evaluation_points, least_squares as closed_form
+from ablate.runners.trial import Trial
+from ablate.variants import softmax
+from ablate.variants.model.named_backbones import tiny
 
 
 def nothing(inputs: Tensor) -> Tensor:

@@ -13,14 +13,14 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grid.errors import SpecError
-from runners import MaskedText, Probing, Trial
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.text import masked_text
-from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.text.masked_text import Masking, Sentences
-from runners.trial import build_model
-from variants import babyberta, softmax
+from ablate.grid.errors import SpecError
+from ablate.runners import MaskedText, Probing, Trial
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.text import masked_text
+from ablate.runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
+from ablate.runners.tasks.text.masked_text import Masking, Sentences
+from ablate.runners.trial import build_model
+from ablate.variants import babyberta, softmax
 
 COLOURS = ("red", "green", "blue", "grey")
 PROSE = "".join(f"the {COLOURS[n % 4]} box is {COLOURS[n % 4]}, {n * n}\n" for n in range(300))

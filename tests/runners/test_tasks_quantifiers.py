@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from runners.tasks import LengthGrid, Measurements, Quantifiers
-from runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy
-from variants import Operator, Scalars, affine_scaled, cosformer, gpt2
-from variants.model.transformer import Transformer
+from ablate.runners.tasks import LengthGrid, Measurements, Quantifiers
+from ablate.runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy
+from ablate.variants import Operator, Scalars, affine_scaled, cosformer, gpt2
+from ablate.variants.model.transformer import Transformer
 
 QUANTIFIERS: tuple[Quantifier, ...] = ("every", "some")
 PLAIN = {"every": all, "some": any}

@@ -8,12 +8,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
-from runners.optimisers import AdamW
-from runners.optimisers.schedules import Constant
-from runners.trial import build_model
-from variants import gpt2, softmax
-from variants.stages.visible import Prefix
+from ablate.runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
+from ablate.runners.optimisers import AdamW
+from ablate.runners.optimisers.schedules import Constant
+from ablate.runners.trial import build_model
+from ablate.variants import gpt2, softmax
+from ablate.variants.stages.visible import Prefix
 
 DOCUMENTS = [f"{number}: " + "ab cd "[: 1 + number % 6] * (1 + number % 5) for number in range(150)]
 UNSCORED = -100

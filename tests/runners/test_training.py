@@ -12,26 +12,26 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid import Grid, over
-from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import MinimalPairs
-from runners.execution import Inline
-from runners.execution.run import RunOptions, run_campaign
-from runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
-from runners.optimisers.optimiser import Optimiser
-from runners.optimisers.schedules import WSD, Cosine
-from runners.tasks import Batch, LinearFunctions, Text
-from runners.tasks.counter_rng import CPU
-from runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from runners.training import loop
-from runners.training.loop import _TrainingRun, train, train_as
-from runners.training.process_group import RankPlace, World
-from runners.training.step_values import STEPS_BEHIND, StepValues
-from runners.training.training_context import Diverged, NullContext
-from runners.trial import Execution, Trial, build_model
-from store.files.layout import Layout
-from store.store import Store
-from variants import Operator, Rotary, integral, llama2, principled, softmax, ssa
+from ablate.grid import Grid, over
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.evaluations import MinimalPairs
+from ablate.runners.execution import Inline
+from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
+from ablate.runners.optimisers.optimiser import Optimiser
+from ablate.runners.optimisers.schedules import WSD, Cosine
+from ablate.runners.tasks import Batch, LinearFunctions, Text
+from ablate.runners.tasks.counter_rng import CPU
+from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.runners.training import loop
+from ablate.runners.training.loop import _TrainingRun, train, train_as
+from ablate.runners.training.process_group import RankPlace, World
+from ablate.runners.training.step_values import STEPS_BEHIND, StepValues
+from ablate.runners.training.training_context import Diverged, NullContext
+from ablate.runners.trial import Execution, Trial, build_model
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
+from ablate.variants import Operator, Rotary, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 

@@ -11,11 +11,11 @@ import pytest
 from submission_files import SMALL
 from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from grid.names import label_of
-from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
-from runners.monitoring.trial_query import select
-from store.store import Store
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.grid.names import label_of
+from ablate.runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
+from ablate.runners.monitoring.trial_query import select
+from ablate.store.store import Store
 
 FINGERPRINTS = {"killed": "dd" * 8, "error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
 

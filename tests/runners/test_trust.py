@@ -9,10 +9,10 @@ import pytest
 from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 
-from store.database.connection import open_live
-from store.files.layout import Layout
-from store.files.trust import trusts
-from store.store import Store
+from ablate.store.database.connection import open_live
+from ablate.store.files.layout import Layout
+from ablate.store.files.trust import trusts
+from ablate.store.store import Store
 
 MARK = """
 from pathlib import Path

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from real_spec import real_spec
 
-from runners.cli.app import execute
-from store import Campaign
+from ablate.runners.cli.app import execute
+from ablate.store import Campaign
 
 OWN = '''
 from typing import Literal
@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from runners.evaluations import Evaluation
-from runners.probes import Probing
-from runners.probes.probe import Probe, Probed, ProbeArray
-from runners.tasks import Measurements
+from ablate.runners.evaluations import Evaluation
+from ablate.runners.probes import Probing
+from ablate.runners.probes.probe import Probe, Probed, ProbeArray
+from ablate.runners.tasks import Measurements
 
 ROWS = {
     "fine": Probed("value", torch.tensor(2.5), np.int64(0), torch.tensor(1), {"x": np.float32(2)}),
@@ -66,7 +66,7 @@ GRID = """
 base = grid.base.changed(probing=Probing(probes=(Mine(),)), evaluations=(Own(),))
 both = [*ROWS, *MEASURED]
 made = [(Probing(probes=(Mine(row=row),)), (Own(row=row),)) for row in dict.fromkeys(both)]
-from grid import zipped
+from ablate.grid import zipped
 probing = over("probing", [a for a, _ in made], labels=list(dict.fromkeys(both)))
 judged = over("evaluations", [b for _, b in made], labels=list(dict.fromkeys(both)))
 grid = Grid(name="grid", base=base, axes=[zipped(probing, judged)], seeds=range(1))

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from toy_campaign import run_quietly, toy_grid
 
-from grid.errors import EnvironmentProblem, NotFoundError
-from runners.attempts.manifest import trial_lines, write_grid, write_submission
-from store import Campaign
-from store.files.layout import Layout
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, NotFoundError
+from ablate.runners.attempts.manifest import trial_lines, write_grid, write_submission
+from ablate.store import Campaign
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 
 @pytest.fixture
 def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A campaign of six queued trials, a plan that is too large for a short look, as with 12,000 trials."""
-    monkeypatch.setattr("store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
+    monkeypatch.setattr("ablate.store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
     layout, grid = Layout(tmp_path / "campaign"), toy_grid()
     write_grid(layout, grid, trial_lines(grid))
     write_submission(layout, "20260101T000000-abcdef", list(trial_lines(grid))[:4])
@@ -41,7 +41,7 @@ def test_begun_trials_of_a_plan_that_is_not_read_are_counted(
     tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_quietly(tmp_path, toy_grid())
-    monkeypatch.setattr("store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
+    monkeypatch.setattr("ablate.store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
     data = json.loads(ablate("status", "--json", "--campaign", tmp_path).out)["data"]
     assert data["unread"] == [{"grid": "toy", "cells": 2, "planned": 6, "submitted": 6, "begun": 6}]
 

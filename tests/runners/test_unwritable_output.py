@@ -9,12 +9,12 @@ import pytest
 import toy_faults
 from toy_campaign import toy_grid
 
-from runners.training.failure import failure_of
-from runners.training.training_context import Diverged
-from store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
-from store.store import Store
+from ablate.runners.training.failure import failure_of
+from ablate.runners.training.training_context import Diverged
+from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.store import Store
 
 RUN = Path(toy_faults.__file__).with_name("toy_run.py")
 
@@ -29,7 +29,7 @@ def run(root: Path, train: str, workers: int, shell: str, seeds: int = 3, **envi
 def sys_environ() -> dict[str, str]:
     import os
 
-    return {**os.environ, "PYTHONPATH": f"{RUN.parent}:{RUN.parents[1]}"}
+    return {**os.environ, "PYTHONPATH": f"{RUN.parent}:{RUN.parents[1]}/src"}
 
 
 def states(root: Path) -> dict[int, list[TrialState]]:

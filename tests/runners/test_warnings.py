@@ -8,8 +8,8 @@ from real_spec import real_spec
 from submission_files import SMALL
 from synthetic import SUBMISSION, write_campaign
 
-from store.files.layout import Layout
-from store.ingest.ingest_lock import ingest_lock
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest_lock import ingest_lock
 
 SELECT = "select count(*) from trial"
 COMMANDS = (

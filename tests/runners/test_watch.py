@@ -12,10 +12,10 @@ from rich.console import Console
 from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.attempts.submission_record import Array
-from runners.cli.app import execute
-from runners.monitoring.trial_locations import STATES
-from runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
+from ablate.runners.attempts.submission_record import Array
+from ablate.runners.cli.app import execute
+from ablate.runners.monitoring.trial_locations import STATES
+from ablate.runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
 
 SSA = [("SSA", seed) for seed in range(4)]
 
@@ -67,7 +67,7 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("runners.monitoring.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ablate.runners.monitoring.watch.time.monotonic", lambda: now[0])
     asked = Scripted({"7_0": RUNS})
     seldom = RateLimitedScheduler(asked)
     for _ in range(90):  # a minute and a half of looks, a second apart
@@ -116,7 +116,7 @@ def test_views_follow_files_until_all_has_ended(campaign: Campaign, monkeypatch:
             for seed in (2, 3):
                 end(campaign, seed)
 
-    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
+    monkeypatch.setattr("ablate.runners.monitoring.watch.time.sleep", sleep)
     lines = list(changes(views(campaign.root, Scripted(), 1.0)))
     assert [re.findall(r"(\d+) (done|failed)", line)[:2] for line in lines] == [
         [("4", "done")],
@@ -160,13 +160,13 @@ def test_json_streams_an_object_per_look_and_ctrl_c_ends_it_well(
         yield
 
     here = ["--campaign", str(campaign.root)]
-    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
+    monkeypatch.setattr("ablate.runners.monitoring.watch.time.sleep", sleep)
     assert execute(["watch", "--json", *here]) == 0
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["schema"] == "ablate/watch/1"
     assert set(first["data"]["states"]) == set(STATES)
     assert last["data"]["states"]["done"] == 8
-    monkeypatch.setattr("runners.monitoring.watch.views", interrupted)
+    monkeypatch.setattr("ablate.runners.monitoring.watch.views", interrupted)
     assert execute(["watch", *here]) == 0
     assert execute(["watch", "--every", "0", *here]) == 2
     assert "--every is a number of seconds above 0" in capsys.readouterr().err

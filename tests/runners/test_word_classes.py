@@ -10,15 +10,15 @@ import torch
 from pydantic import ValidationError
 from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 
-from grid.errors import EnvironmentProblem
-from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
-from runners.probes import token_classes
-from runners.probes.probe import ProbeInput, look, probe_model as probe_batch
-from runners.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
-from runners.tasks.task import Task
-from runners.tasks.text.encoder import Encoder
-from runners.trial import build_model
-from variants import gpt2, softmax
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
+from ablate.runners.probes import token_classes
+from ablate.runners.probes.probe import ProbeInput, look, probe_model as probe_batch
+from ablate.runners.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
+from ablate.runners.tasks.task import Task
+from ablate.runners.tasks.text.encoder import Encoder
+from ablate.runners.trial import build_model
+from ablate.variants import gpt2, softmax
 
 SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."
 TAGGED = {

@@ -15,18 +15,19 @@ from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
 
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.attempt import CampaignUnwritable
-from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkerEntry, WorkOrder
-from runners.tasks.user_files import unreadable
-from runners.training.failure import Failure, failure_of
-from runners.training.training_context import Diverged, TrainingContext, TrainingResult
-from store.files.layout import Layout
-from store.files.shards import verify_shard
-from store.files.trial_status import trial_state
-from store.ingest.ingest import ingest
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.attempt import CampaignUnwritable
+from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
+from ablate.runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkOrder
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.tasks.user_files import unreadable
+from ablate.runners.training.failure import Failure, failure_of
+from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import verify_shard
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.ingest import ingest
+from ablate.store.store import Store
 
 
 def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
@@ -103,7 +104,7 @@ def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypa
 
     worker = worker_for(tmp_path, toy_lines(checkpoint_s=0.0))
     with monkeypatch.context() as patch:
-        patch.setattr("runners.attempts.attempt.save_checkpoint", full)
+        patch.setattr("ablate.runners.attempts.attempt.save_checkpoint", full)
         with pytest.raises(CampaignUnwritable, match="the disk is full"):
             worker.run(0)
     (key,) = Layout(tmp_path).trial_keys()
@@ -269,7 +270,7 @@ def test_on_a_cluster_a_file_may_appear_late(
         return original(trial, surroundings)
 
     monkeypatch.setattr("toy_training.train", train)
-    monkeypatch.setattr("runners.attempts.worker._WAITS_S", (0.01,) * 4)
+    monkeypatch.setattr("ablate.runners.attempts.worker._WAITS_S", (0.01,) * 4)
     worker = worker_for(tmp_path / "campaign", toy_lines(), place=place)
     waits = place is not None
     if case == "reads" and not (appears and waits):

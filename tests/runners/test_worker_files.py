@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 from row_fakes import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
-from runners.attempts.worker import Outcome
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.rows import RowShare
-from runners.slurm.worker_records import (
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.rows import RowShare
+from ablate.runners.slurm.worker_records import (
     BudgetTracker,
     Left,
     WorkerRecord,
@@ -26,9 +26,9 @@ from runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
-from runners.training.failure import failure_of
-from store.files.atomic import read_json
-from store.files.layout import Layout
+from ablate.runners.training.failure import failure_of
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
 
 LIFE = WorkerRecord(SUBMISSION, 0, 3, 0, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4, cpus=9)
 LEFTS: tuple[Left | None, ...] = (None, "time", "signal", "error", "refused")

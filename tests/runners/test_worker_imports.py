@@ -7,8 +7,8 @@ from pathlib import Path
 
 from real_spec import real_spec
 
-from runners.attempts.worker import WorkerEntry
-from runners.provenance.environment import NOT_IN_TRIALS
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.provenance.environment import NOT_IN_TRIALS
 
 LISTING = """
 import json
@@ -35,17 +35,18 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
     after = LISTING.format(folder=str(tmp_path))
     spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=2, after=after))
     words = ["run", spec, "--campaign", tmp_path / "c", "--workers", "1"]
-    subprocess.run([sys.executable, "-P", "-m", "runners", *map(str, words)], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-P", "-m", "ablate", *map(str, words)], check=True, stderr=subprocess.DEVNULL)
     second = set(json.loads((tmp_path / "1").read_text()))
     assert {"torch", "pyarrow.parquet", "pydantic"} <= second
     assert not NOT_IN_TRIALS & second
     optimiser = imported("import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])")
     assert HEAVY & second <= HEAVY & optimiser | {"torch"}
     assert "pandas" not in optimiser
-    assert set(WorkerEntry().preload) - {"pyarrow.parquet", "runners.training.loop"} <= optimiser
+    assert set(WorkerEntry().preload) - {"pyarrow.parquet", "ablate.runners.training.loop"} <= optimiser
 
 
 def test_a_process_that_trains_nothing_imports_little() -> None:
     """The supervisor of a worker task waits, and the fork server imports what it is told to."""
-    code = "import runners.slurm.worker.supervisor, runners.execution.fork_server, runners.provenance.environment as e"
-    assert not HEAVY & imported(f"{code}; e.record()")
+    code = "from ablate.runners.slurm.worker import supervisor; from ablate.runners.execution import fork_server"
+    code += "; from ablate.runners.provenance import environment; environment.record()"
+    assert not HEAVY & imported(code)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from synthetic import Campaign, write_campaign
 
-from store.files.layout import Layout
-from store.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 
 def small_campaign(root: Path) -> Campaign:

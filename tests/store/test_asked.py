@@ -8,8 +8,8 @@ import duckdb
 import pytest
 from synthetic import write_campaign
 
-from store.database.query_log import logged_queries, with_values
-from store.store import Store
+from ablate.store.database.query_log import logged_queries, with_values
+from ablate.store.store import Store
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from polars.testing import assert_frame_equal
 from synthetic import Campaign as Written, write_campaign
 
-from grid.errors import AblateError, NotFoundError, SpecError
-from store import Campaign, Store
-from store.analysis.effects import effects
-from store.analysis.verdicts import verdicts
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.store import Campaign, Store
+from ablate.store.analysis.effects import effects
+from ablate.store.analysis.verdicts import verdicts
 
 
 def tree(root: Path) -> dict[str, int]:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from toy_campaign import run_quietly, toy_grid
 
-from runners.monitoring.integrity import check_campaign
-from store.files.layout import Layout
-from store.ingest import ingest as ingesting
-from store.ingest.ingest import ingest
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_shards import ShardIngest
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.runners.monitoring.integrity import check_campaign
+from ablate.store.files.layout import Layout
+from ablate.store.ingest import ingest as ingesting
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_shards import ShardIngest
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 
 @pytest.fixture(scope="module")

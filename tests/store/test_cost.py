@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.files.layout import Layout
-from store.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 COST = {
     "steps": 10,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.database.schema_docs import Relation, column_types, example, meaning, relations
-from store.files.layout import STORE_SCHEMA
-from store.store import Store
+from ablate.store.database.schema_docs import Relation, column_types, example, meaning, relations
+from ablate.store.files.layout import STORE_SCHEMA
+from ablate.store.store import Store
 
 DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
@@ -76,7 +76,7 @@ def test_a_store_carries_the_meanings(reading: Store) -> None:
 def test_a_store_with_other_tables_views_or_macros_has_another_version(reading: Store) -> None:
     digest = blake2b(digest_size=16)
     for name in ("schema", "views", "macros"):
-        digest.update(files("store.database").joinpath(f"{name}.sql").read_bytes())
+        digest.update(files("ablate.store.database").joinpath(f"{name}.sql").read_bytes())
     for table in ("published", "published_note", "published_operator"):
         digest.update(str(reading.sql(f"FROM {table} ORDER BY ALL").rows()).encode())
     said = (

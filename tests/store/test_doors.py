@@ -13,13 +13,13 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from grid import Measure
-from grid.errors import SpecError
-from grid.values import MOST_NAME, require_text
-from store import Campaign
-from store.files.rows import check_row
-from store.files.shards import TABLES, encode_shard
-from variants import ssa
+from ablate.grid import Measure
+from ablate.grid.errors import SpecError
+from ablate.grid.values import MOST_NAME, require_text
+from ablate.store import Campaign
+from ablate.store.files.rows import check_row
+from ablate.store.files.shards import TABLES, encode_shard
+from ablate.variants import ssa
 
 NAMES: list[Any] = [
     *(0, None, b"loss", 1.5, ("loss",), "", " ", "loss ", "\tloss", "a\nb", "a\0b", "\x1b[31m", "\ud800", "a\u200bb"),

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 from synthetic import publish_grid, write_campaign, write_grid
 
-from grid import Grid, Spec, over, zipped
-from store.analysis.effects import analysis, effects
-from store.analysis.grid_results import read
-from store.statistics import variants_together
-from store.store import Store
+from ablate.grid import Grid, Spec, over, zipped
+from ablate.store.analysis.effects import analysis, effects
+from ablate.store.analysis.grid_results import read
+from ablate.store.statistics import variants_together
+from ablate.store.store import Store
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -158,10 +158,10 @@ def test_a_grid_of_a_union_does_not_move_the_levels_of_another(tmp_path: Path) -
 def test_too_many_levels_leave_the_comparison_of_all_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"rate": (0.1, 0.2, 0.3)})
     with Store.open(tmp_path) as store:
-        monkeypatch.setattr("store.analysis.effects.MOST_COEFFICIENTS", 3)
+        monkeypatch.setattr("ablate.store.analysis.effects.MOST_COEFFICIENTS", 3)
         levels, tests = effects(store, "quickstart"), analysis(store, "quickstart")
         assert (levels.effects.height, tests.terms.height) == (4, 2)
-        monkeypatch.setattr("store.analysis.effects.MOST_COEFFICIENTS", 2)
+        monkeypatch.setattr("ablate.store.analysis.effects.MOST_COEFFICIENTS", 2)
         together, none = effects(store, "quickstart"), analysis(store, "quickstart")
     assert together.effects.equals(levels.effects.filter(order=0))
     assert together.notes == none.notes == [*levels.notes, *set(together.notes) - {*levels.notes}]

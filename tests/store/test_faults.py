@@ -16,16 +16,16 @@ import polars as pl
 import pytest
 from synthetic import Campaign
 
-from grid.errors import StoreError
-from store.database.queries import damage
-from store.files.atomic import read_json, write_atomic, write_json
-from store.files.shards import ShardInfo
-from store.files.trial_status import trial_state
-from store.ingest.ingest import ingest
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_shards import ShardIngest
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import StoreError
+from ablate.store.database.queries import damage
+from ablate.store.files.atomic import read_json, write_atomic, write_json
+from ablate.store.files.shards import ShardInfo
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_shards import ShardIngest
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 
@@ -191,13 +191,13 @@ def test_a_damaged_database_is_named_and_no_shard_is_blamed_for_it(
 ABOUT_TO_DIE = """
 import json, os, signal, sys
 from pathlib import Path
-import store.ingest.ingest_shards
-from store.database.connection import _empty
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
+import ablate.store.ingest.ingest_shards
+from ablate.store.database.connection import _empty
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
 
 _empty()    # made once in a process, so that kills meet what comes after it
-summarise = store.ingest.ingest_shards.ShardIngest._summarise
+summarise = ablate.store.ingest.ingest_shards.ShardIngest._summarise
 
 def dies_inside(root, batch):
     calls = 0
@@ -207,8 +207,8 @@ def dies_inside(root, batch):
         if calls == batch:
             os.kill(os.getpid(), signal.SIGKILL)    # rows are inserted, the ledger is not
         summarise(self, table, first)
-    store.ingest.ingest_shards.BATCH_ROWS = 1
-    store.ingest.ingest_shards.ShardIngest._summarise = dying
+    ablate.store.ingest.ingest_shards.BATCH_ROWS = 1
+    ablate.store.ingest.ingest_shards.ShardIngest._summarise = dying
     ingest(Path(root))
 
 def rebuilds_for_ever(root):
@@ -284,7 +284,7 @@ def test_an_ingest_that_ends_between_attempts_and_states_is_made_up_for(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("store.ingest.ingest_records.derive_trials", killed)
+        patch.setattr("ablate.store.ingest.ingest_records.derive_trials", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest(campaign.root)
     ingest(campaign.root)

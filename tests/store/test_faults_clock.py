@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from synthetic import Campaign
 
-from store.database.connection import open_live
-from store.files import layout as layouts
-from store.files.atomic import write_atomic
-from store.files.shards import TABLES, encode_shard
-from store.ingest.ingest import ingest, ingest_into
-from store.ingest.ingest_counts import Ingested
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.store.database.connection import open_live
+from ablate.store.files import layout as layouts
+from ablate.store.files.atomic import write_atomic
+from ablate.store.files.shards import TABLES, encode_shard
+from ablate.store.ingest.ingest import ingest, ingest_into
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 
@@ -173,15 +173,15 @@ def test_a_shard_of_another_version_is_named_with_what_helps_and_served_by_its_o
 ) -> None:
     columns: dict[str, Any] = {"trial": ["ab" * 16], "attempt": [1], "step": [7], "name": ["loss"], "value": [0.5]}
     with monkeypatch.context() as patched:
-        patched.setattr("store.files.shards.FILE_SCHEMA", version)
+        patched.setattr("ablate.store.files.shards.FILE_SCHEMA", version)
         shard = encode_shard("metric", {**columns, "wall_s": [0.1]}, "20260102T030405-0a1b2c-0000-000000")
     path = write_atomic(campaign.layout.spool / shard.name, shard.data)
     assert ingest(campaign.root).bad_shards == 1
     reason = f"it has schema version {version}, and this ablate reads 1; {remedy}"
     assert opened(campaign.root).bad_shards().rows() == [(path.name, reason)]
     assert ingest(campaign.root) == Ingested()
-    monkeypatch.setattr("store.files.shards.FILE_SCHEMA", version)
-    monkeypatch.setattr("store.ingest.ingest_shards.file_signature", lambda _: "of another version")
+    monkeypatch.setattr("ablate.store.files.shards.FILE_SCHEMA", version)
+    monkeypatch.setattr("ablate.store.ingest.ingest_shards.file_signature", lambda _: "of another version")
     ingest(campaign.root)  # by a program of that version
     with Store.open(campaign.root, refresh=False) as store:
         assert path.name not in store.bad_shards()["file"].to_list()

@@ -17,13 +17,13 @@ root = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24M", "tmpfs", root], check=True)
 sys.path.insert(0, sys.argv[2])
 import os
-from grid.errors import EnvironmentProblem
-from store.files.atomic import read_json, write_json
-from store.ingest.ingest import ingest
-from store.files.layout import Layout
-from store.ingest.rebuild import rebuild
-from store.files.shards import ShardBuffer, verify_shard
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.ingest.ingest import ingest
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.files.shards import ShardBuffer, verify_shard
+from ablate.store.store import Store
 from synthetic import write_campaign
 
 ballast = root / "ballast"

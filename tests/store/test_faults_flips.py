@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, write_end, write_start
 
-from grid.errors import AblateError, StoreError
-from runners.attempts.manifest import write_submission
-from store.files.atomic import add_seal, is_broken, parse_object, read_json, write_json
-from store.files.attempt_records import read_attempt, read_evaluation
-from store.files.layout import Layout
-from store.files.plans import PlanFile, read_plan
-from store.files.shards import BadShard, verify_shard, write_shard
-from store.store import Store
+from ablate.grid.errors import AblateError, StoreError
+from ablate.runners.attempts.manifest import write_submission
+from ablate.store.files.atomic import add_seal, is_broken, parse_object, read_json, write_json
+from ablate.store.files.attempt_records import read_attempt, read_evaluation
+from ablate.store.files.layout import Layout
+from ablate.store.files.plans import PlanFile, read_plan
+from ablate.store.files.shards import BadShard, verify_shard, write_shard
+from ablate.store.store import Store
 
 KEY = "ab" * 16
 SUBMISSION = "20260102T030405-0a1b2c"

@@ -9,19 +9,19 @@ import pytest
 from power_loss import Left, recorded
 from synthetic import plan_lines
 
-from runners.attempts.claims import claim
-from runners.attempts.manifest import write_submission
-from store.database.connection import _create
-from store.files.atomic import make_directory, read_json, write_atomic, write_json
-from store.files.attempt_records import read_attempt
-from store.files.attempts import write_end
-from store.files.layout import Layout
-from store.files.plans import read_plan
-from store.files.shards import ShardBuffer, verify_shard
-from store.files.trial_status import trial_state
-from store.ingest.database_snapshot import publish
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import _replace
+from ablate.runners.attempts.claims import claim
+from ablate.runners.attempts.manifest import write_submission
+from ablate.store.database.connection import _create
+from ablate.store.files.atomic import make_directory, read_json, write_atomic, write_json
+from ablate.store.files.attempt_records import read_attempt
+from ablate.store.files.attempts import write_end
+from ablate.store.files.layout import Layout
+from ablate.store.files.plans import read_plan
+from ablate.store.files.shards import ShardBuffer, verify_shard
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.database_snapshot import publish
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import _replace
 
 KEY = "ab" * 16
 SUBMISSION = "20260102T030405-0a1b2c"

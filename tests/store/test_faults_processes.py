@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from synthetic import Campaign
 
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 Process = Callable[..., subprocess.Popen[str]]
 
 IN_PHASES = """
 import shutil, sys
 from pathlib import Path
-import store.ingest.ingest, store.ingest.ingest_shards, store.ingest.ingest_records, store.ingest.rebuild
-import store.ingest.database_snapshot
+import ablate.store.ingest.ingest, ablate.store.ingest.ingest_shards, ablate.store.ingest.ingest_records
+import ablate.store.ingest.rebuild, ablate.store.ingest.database_snapshot
 
 def stops(owner, name):
     plain = getattr(owner, name)
@@ -34,14 +34,14 @@ def stops(owner, name):
     setattr(owner, name, around)
 
 for owner, names in (
-    (store.ingest.ingest_records.RecordIngest, ["run"]),
-    (store.ingest.ingest_shards.ShardIngest, ["run", "_summarise"]),
-    (store.ingest.database_snapshot.shutil, ["copyfile"]),
+    (ablate.store.ingest.ingest_records.RecordIngest, ["run"]),
+    (ablate.store.ingest.ingest_shards.ShardIngest, ["run", "_summarise"]),
+    (ablate.store.ingest.database_snapshot.shutil, ["copyfile"]),
     (Path, ["rename"]),
 ):
     for name in names:
         stops(owner, name)
-getattr(getattr(store.ingest, sys.argv[2]), sys.argv[2])(Path(sys.argv[1]))
+getattr(getattr(ablate.store.ingest, sys.argv[2]), sys.argv[2])(Path(sys.argv[1]))
 print("done", flush=True)
 """
 
@@ -87,8 +87,8 @@ def test_in_every_phase_of_an_ingest_and_a_rebuild_a_reader_finds_what_was_or_wh
 BUSY = """
 import sys
 from pathlib import Path
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -123,13 +123,13 @@ def test_ingesters_and_a_rebuild_at_once_count_every_row_once(campaign: Campaign
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-import store.ingest.ingest_shards
-from store.ingest.ingest import ingest
-from store.files.layout import Layout
-from store.ingest.rebuild import rebuild
-from store.files.shards import ShardBuffer
+import ablate.store.ingest.ingest_shards
+from ablate.store.ingest.ingest import ingest
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.files.shards import ShardBuffer
 
-store.ingest.ingest_shards.BATCH_ROWS = 2
+ablate.store.ingest.ingest_shards.BATCH_ROWS = 2
 root, chance, killed = Path(sys.argv[1]), random.Random(int(sys.argv[2])), 0
 for sequence in range(14):
     buffer = ShardBuffer(Layout(root), submission="20270101T000000-aaaaaa", worker=sequence)

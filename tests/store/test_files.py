@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from grid.errors import EnvironmentProblem, StoreError
-from store.files.atomic import PAUSES_S, make_directory, read_json, set_retry_timeout, write_atomic, write_json
+from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.store.files.atomic import PAUSES_S, make_directory, read_json, set_retry_timeout, write_atomic, write_json
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits between tries, which take no time."""
     found: list[float] = []
-    monkeypatch.setattr("store.files.atomic.time.sleep", found.append)
+    monkeypatch.setattr("ablate.store.files.atomic.time.sleep", found.append)
     return found
 
 

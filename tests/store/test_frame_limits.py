@@ -5,8 +5,8 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from grid.errors import SpecError
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.store import Store
 
 BEYOND = (
     "'infinity'::date",

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
 
-from grid.errors import SpecError
-from store.database.grid_views import MOST
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.database.grid_views import MOST
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 Values = Mapping[str, Sequence[tuple[Mapping[str, float], float]]]

@@ -15,14 +15,14 @@ import duckdb
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from grid.errors import EnvironmentProblem, StoreError
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
-from store.ingest.ingest_counts import Ingested
-from store.ingest.ingest_lock import ingest_lock
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.store.files.atomic import read_json
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 
@@ -344,7 +344,7 @@ def test_an_ingest_whose_time_is_over_says_what_is_left_and_the_next_goes_on(cam
 def test_an_ingest_of_limited_time_leaves_large_plans_and_all_that_is_newer(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
+    monkeypatch.setattr("ablate.store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
     with Store.open(campaign.root, most_s=60) as store:
         assert store.grids() == []
         (warning,) = store.warnings()
@@ -360,7 +360,9 @@ def test_an_ingest_of_limited_time_leaves_large_plans_and_all_that_is_newer(
 def test_a_result_is_known_only_with_its_shards(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = campaign.layout.grid_names()[0]
     with monkeypatch.context() as late:
-        late.setattr("store.ingest.ingest_shards.time", SimpleNamespace(monotonic=lambda: math.inf, time=time.time))
+        late.setattr(
+            "ablate.store.ingest.ingest_shards.time", SimpleNamespace(monotonic=lambda: math.inf, time=time.time)
+        )
         with Store.open(campaign.root, most_s=60) as store:
             progress = store.progress(grid)
             assert (progress["planned"].sum(), progress["ok"].sum()) == (len(campaign.lines), 0)

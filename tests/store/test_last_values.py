@@ -10,10 +10,10 @@ from typing import Any
 import duckdb
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.files.layout import Layout
-from store.files.shards import write_shard
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import write_shard
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.rebuild import rebuild
 
 SUBMISSION = "20260102T030405-0a1b2c"
 NAMES = ("loss", "grad_norm")

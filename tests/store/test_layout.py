@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import EnvironmentProblem, SpecError
-from store.files.layout import Layout
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.store.files.layout import Layout
 
 KEY = "0123456789abcdef" * 2
 
@@ -74,7 +74,7 @@ def test_a_file_system_that_does_not_answer_is_a_problem_in_one_sentence(
     def stale(path: Path) -> None:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
-    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    monkeypatch.setattr("ablate.store.files.atomic.PAUSES_S", (0,))
     monkeypatch.setattr(os, "scandir", stale)
     layout = Layout(tmp_path)
     lists = (layout.grid_names, layout.submission_ids, lambda: [*layout.trial_keys()], layout.shards)

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from synthetic import Campaign, write_campaign
 
-from grid.errors import NotFoundError, SpecError
-from store.analysis.learning_curves import compare_learning, curve_points
-from store.analysis.pareto import pareto
-from store.files.atomic import read_json, write_json
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.store.analysis.learning_curves import compare_learning, curve_points
+from ablate.store.analysis.pareto import pareto
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.store import Store
 
 
 def planted(root: Path) -> Campaign:

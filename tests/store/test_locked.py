@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from synthetic import Campaign
 
-from grid.errors import EnvironmentProblem, SpecError
-from store.store import Store
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 READ_ONLY = "the store is read-only"
@@ -123,7 +123,7 @@ NOTEBOOK = """
 import sys, types
 shell = types.SimpleNamespace(config={"IPKernelApp": {}})  # what the engine takes a kernel of Jupyter by
 sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
-from store import Campaign
+from ablate.store import Campaign
 print(Campaign(sys.argv[1], refresh=False).sql("SELECT current_setting('enable_progress_bar') AS bar").item())
 """
 
@@ -187,7 +187,7 @@ def test_what_does_not_fit_into_memory_is_spilled_to_a_directory_that_goes(
     shared: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: OpenStore
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("store.database.readonly.OFFLINE", {"memory_limit": "40MB", "threads": 1})
+    monkeypatch.setattr("ablate.store.database.readonly.OFFLINE", {"memory_limit": "40MB", "threads": 1})
     store = opened(shared.root)
     assert list(tmp_path.iterdir()) == []
     query = "SELECT count(DISTINCT h) AS n FROM (SELECT hash(i) AS h FROM range(3000000) t(i))"

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from synthetic import write_campaign
 
-from dashboards import write_report
-from grid import Measure
-from grid.errors import EnvironmentProblem, SpecError
-from runners.cli.app import execute
-from store import Campaign
-from store.external_runs import logged_plans
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.files.trial_status import trial_state
-from store.ingest.rebuild import rebuild
+from ablate.dashboards import write_report
+from ablate.grid import Measure
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.cli.app import execute
+from ablate.store import Campaign
+from ablate.store.external_runs import logged_plans
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.rebuild import rebuild
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -122,7 +122,7 @@ def test_an_exception_is_a_failed_attempt_with_its_reason(campaign: Campaign) ->
 
 LOOP = """
 import os, signal, sys
-from store import Campaign
+from ablate.store import Campaign
 
 def main(root, grid, label, seed, end):
     run = Campaign(root).start(grid, label=label, seed=int(seed), config={"label": label}, steps=10)
@@ -379,7 +379,7 @@ def test_a_full_disk_does_not_end_the_training(campaign: Campaign, monkeypatch: 
     def full(self: ShardBuffer) -> list[Path]:
         raise EnvironmentProblem("the disk is full")
 
-    monkeypatch.setattr("store.external_runs.logged_run.FLUSH_S", 0.0)
+    monkeypatch.setattr("ablate.store.external_runs.logged_run.FLUSH_S", 0.0)
     monkeypatch.setattr(ShardBuffer, "flush", full)
     with pytest.warns(RuntimeWarning, match="the disk is full; the values are kept for another try"):
         run.log(0, loss=1.0)
@@ -403,7 +403,7 @@ def test_a_campaign_that_is_gone_is_not_built_again(campaign: Campaign) -> None:
 
 
 def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.files.attempts.BEAT_EVERY_S", 0.01)
+    monkeypatch.setattr("ablate.store.files.attempts.BEAT_EVERY_S", 0.01)
     layout = Layout(campaign.root)
     with campaign.start("a", label="x", seed=0, steps=20) as run:
         beat = layout.heartbeat(run.trial, run.attempt)
@@ -427,7 +427,7 @@ class Refuse:
             raise ImportError(f"{name} is blocked here")
 
 sys.meta_path.insert(0, Refuse())
-from store import Campaign
+from ablate.store import Campaign
 with Campaign(sys.argv[1]).grid("a", measure={"name": "mse"}).start("a", label="x", seed=0) as run:
     run.log(0, loss=1.0)
 """

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import SpecError
-from runners.cli.app import execute
-from store import Campaign
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid.errors import SpecError
+from ablate.runners.cli.app import execute
+from ablate.store import Campaign
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 
 def test_results_of_several_versions_of_the_code_get_no_verdict_until_they_are_logged_again(tmp_path: Path) -> None:
@@ -45,7 +45,9 @@ def test_logged_runs_are_for_their_own_program_to_start_again(
 ) -> None:
     campaign = Campaign(tmp_path)
     campaign.start("a", label="x", seed=0).fail(RuntimeError("out of memory"))
-    dies = f"import os; from store import Campaign; Campaign({str(campaign.root)!r}).start('a', label='x', seed=1)"
+    dies = (
+        f"import os; from ablate.store import Campaign; Campaign({str(campaign.root)!r}).start('a', label='x', seed=1)"
+    )
     subprocess.run([sys.executable, "-c", f"{dies}; os._exit(1)"], check=False)
 
     def asked(*words: str) -> tuple[int, str]:
@@ -70,7 +72,7 @@ def test_the_script_that_logs_is_recorded_with_its_hash(tmp_path: Path) -> None:
     told = []
     for line in ("pass", "pass  # again"):
         body = "Campaign(sys.argv[1]).start('a', label='x', seed=0).finish()"
-        script.write_text(f"import sys\nfrom store import Campaign\n{body}\n{line}\n", encoding="utf-8")
+        script.write_text(f"import sys\nfrom ablate.store import Campaign\n{body}\n{line}\n", encoding="utf-8")
         subprocess.run([sys.executable, script, tmp_path / "mine"], check=True)
         state = trial_state(Layout(tmp_path / "mine"), next(Layout(tmp_path / "mine").trial_keys()))
         told.append(state.attempts[-1].start["versions"]["script"])

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign, write_end
 
-from runners.posthoc.evaluation_records import forget
-from store.database import connection
-from store.files import attempts, change_tracker
-from store.files.layout import Layout
-from store.ingest.ingest import ingest
-from store.ingest.ingest_counts import Ingested
-from store.store import Store
+from ablate.runners.posthoc.evaluation_records import forget
+from ablate.store.database import connection
+from ablate.store.files import attempts, change_tracker
+from ablate.store.files.layout import Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_counts import Ingested
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 
@@ -174,7 +174,7 @@ def test_looks_of_limited_time_find_everything_in_the_end_and_lose_nothing(
     shutil.copytree(campaign.root, tmp_path / "whole")
     clock = itertools.count()
     monkeypatch.setattr(
-        "store.ingest.ingest_records.time", SimpleNamespace(monotonic=lambda: next(clock), time=time.time)
+        "ablate.store.ingest.ingest_records.time", SimpleNamespace(monotonic=lambda: next(clock), time=time.time)
     )
     known, left = 0, [len(campaign.lines)]
     while left[-1]:

@@ -9,10 +9,10 @@ from statistics import mean
 import pytest
 from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from grid.errors import SpecError
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.analysis.metrics import direction
-from store.published.tables import cells
+from ablate.store.analysis.metrics import direction
+from ablate.store.published.tables import cells
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from synthetic import Campaign
 
-from store.analysis.once import once
-from store.store import Store
+from ablate.store.analysis.once import once
+from ablate.store.store import Store
 
 
 def test_a_result_is_kept_for_its_store_and_arguments_and_an_error_is_not(

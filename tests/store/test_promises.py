@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from store.analysis.verdicts import verdicts
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 POINT = {"sigma_f": 5.0, "sigma_x": 1.0}
 EARLY, LATE = 3.0, 1.0

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from store.files.layout import STORE_SCHEMA
-from store.published.tables import PublishedCell, cells, file_hash, notes, operators
-from store.store import Store
-from variants.papers.catalogue import catalogue
+from ablate.store.files.layout import STORE_SCHEMA
+from ablate.store.published.tables import PublishedCell, cells, file_hash, notes, operators
+from ablate.store.store import Store
+from ablate.variants.papers.catalogue import catalogue
 
 
 def at(paper: str, table: str, row: str, column: str) -> PublishedCell:

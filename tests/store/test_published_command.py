@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import execute
+from ablate.runners.cli.app import execute
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def test_a_comparison_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[st
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from published_campaign import mse, planted
 
-    from variants import softmax, ssa
+    from ablate.variants import softmax, ssa
 
     root = tmp_path_factory.mktemp("compared")
     effects = {1: -1.0, 3: 1.0, 5: -1.0, 10: 0.0}

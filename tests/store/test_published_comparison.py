@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from published_campaign import Value, mse, planted
 
-from store.analysis.published_comparison import WORDS, compare_published
-from store.published.tables import operators
-from variants import principled, softcap, softmax, ssa, temperature
-from variants.papers.catalogue import catalogue
+from ablate.store.analysis.published_comparison import WORDS, compare_published
+from ablate.store.published.tables import operators
+from ablate.variants import principled, softcap, softmax, ssa, temperature
+from ablate.variants.papers.catalogue import catalogue
 
 AT = (2, 3, 5, 10)
 EFFECTS = {2: -1.0, 3: 1.0, 5: -1.0, 10: 0.0}

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grid.errors import EnvironmentProblem, SpecError
-from store.files.atomic import make_directory
-from store.files.layout import Layout
-from store.files.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.store.files.atomic import make_directory
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
 
 SUBMISSION = "20260102T030405-0a1b2c"
 KEY = "ab" * 16
@@ -115,7 +115,7 @@ def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr("store.files.atomic.sync_directory", refuse)
+        patched.setattr("ablate.store.files.atomic.sync_directory", refuse)
         with pytest.raises(EnvironmentProblem):
             buffer.flush()
     assert len(layout.shards()) == 1  # visible, but perhaps not after a crash

@@ -6,14 +6,14 @@ import duckdb
 import pytest
 from synthetic import Campaign
 
-from grid.errors import NotFoundError
-from store.files.layout import Layout
-from store.files.shards import write_shard
-from store.ingest.content_hash import content_hash
-from store.ingest.ingest import ingest
-from store.ingest.ingest_lock import ingest_lock
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import NotFoundError
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import write_shard
+from ablate.store.ingest.content_hash import content_hash
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from synthetic import Campaign, write_start
 
-from grid.errors import NotFoundError, SpecError
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 

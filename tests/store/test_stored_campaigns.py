@@ -15,12 +15,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from grid.errors import StoreError
-from store.files.layout import FILE_SCHEMA, STORE_SCHEMA, Layout
-from store.ingest.ingest import ingest
-from store.ingest.ingest_lock import ingest_lock
-from store.ingest.rebuild import rebuild
-from store.store import Store
+from ablate.grid.errors import StoreError
+from ablate.store.files.layout import FILE_SCHEMA, STORE_SCHEMA, Layout
+from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.ingest.rebuild import rebuild
+from ablate.store.store import Store
 
 STORED = Path(__file__).parent / "stored"
 WRITTEN = {"files_1": "9436e7f48470f5d1c2cbe27503f4e31d"}
@@ -135,7 +135,7 @@ def test_a_campaign_of_an_older_version_opens_and_one_line_says_that_its_store_i
 
 def test_an_upgrade_that_was_killed_is_finished_by_the_next_command(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("store.ingest.ingest.ingest_into", _killed)
+        patched.setattr("ablate.store.ingest.ingest.ingest_into", _killed)
         with pytest.raises(KeyboardInterrupt):
             Store.open(old)
     with pytest.raises(StoreError, match="older ablate"):  # the old snapshot is all there is
@@ -160,7 +160,7 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
                 return ingest(layout, wait=False)
         return ingest(layout, wait=True)
 
-    monkeypatch.setattr("store.store.ingest", busy_first)
+    monkeypatch.setattr("ablate.store.store.ingest", busy_first)
     with Store.open(old) as store:
         assert store.stale is None
     assert asked == [False, True]

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from synthetic import Campaign, publish_grid, write_campaign
 
-from grid.errors import NotFoundError, SpecError
-from store.analysis.explain_verdict import why
-from store.analysis.verdicts import failure_rates, verdicts
-from store.files.atomic import read_json, write_json
-from store.store import Store
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.store.analysis.explain_verdict import why
+from ablate.store.analysis.verdicts import failure_rates, verdicts
+from ablate.store.files.atomic import read_json, write_json
+from ablate.store.store import Store
 
 
 def by_label(found: pl.DataFrame) -> dict[str, dict[str, Any]]:

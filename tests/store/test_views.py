@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from store.files.layout import Layout
-from store.files.shards import ShardBuffer
-from store.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
+from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
 

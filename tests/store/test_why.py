@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
-from grid.errors import SpecError
-from store.analysis.explain_verdict import why, why_text
-from store.analysis.tuned_verdicts import selected_verdicts
-from store.analysis.verdicts import verdicts
-from store.files.shards import write_shard
-from store.statistics import item_bars
-from store.store import Store
+from ablate.grid.errors import SpecError
+from ablate.store.analysis.explain_verdict import why, why_text
+from ablate.store.analysis.tuned_verdicts import selected_verdicts
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.files.shards import write_shard
+from ablate.store.statistics import item_bars
+from ablate.store.store import Store
 
 
 def asked(campaign: Campaign, cell: str = "SSA", **how: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
-from variants.attend import attention
-from variants.laws.inputs import random_inputs
-from variants.model.named_backbones import tiny
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, find_path
+from ablate.variants import Heads, Operator, Tokens, Transformer, softmax, ssa
+from ablate.variants.attend import attention
+from ablate.variants.laws.inputs import random_inputs
+from ablate.variants.model.named_backbones import tiny
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, find_path
 
 P, LENGTH, DRAWS = 0.3, 5, 3000
 

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from grid.errors import SpecError
-from runners import LinearFunctions, Text, Training, Trial
-from variants import Backbone, Operator, Scalars, Tokens, Transformer, gpt2, softmax
-from variants.laws.examples import every_choice
-from variants.model import named_backbones
-from variants.model.named_backbones import FAMILIES, Family, tiny
-from variants.model.shapes import shapes_only
-from variants.papers.catalogue import catalogue
-from variants.stages.visible import Prefix
+from ablate.grid.errors import SpecError
+from ablate.runners import LinearFunctions, Text, Training, Trial
+from ablate.variants import Backbone, Operator, Scalars, Tokens, Transformer, gpt2, softmax
+from ablate.variants.laws.examples import every_choice
+from ablate.variants.model import named_backbones
+from ablate.variants.model.named_backbones import FAMILIES, Family, tiny
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.stages.visible import Prefix
 
 NAMED = {f"named {name}": known.make() for name, known in catalogue().items()}
 KNOWN = {operator.key for operator in NAMED.values()}

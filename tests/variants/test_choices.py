@@ -11,9 +11,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-import variants
-from grid import Grid, Spec, SpecError, over, spec_error
-from variants import (
+from ablate.grid import Grid, Spec, SpecError, over, spec_error
+from ablate.variants import (
     SSA,
     Exponential,
     LogScore,
@@ -29,10 +28,10 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.laws.examples import family
-from variants.operator import KINDS
-from variants.papers.catalogue import catalogue
-from variants.stages.positions import Positions
+from ablate.variants.laws.examples import family
+from ablate.variants.operator import KINDS
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.stages.positions import Positions
 
 MEMBERS = [
     pytest.param(member, id=f"{stage}-{kind}") for stage in KINDS for kind, member in family(stage).members().items()
@@ -42,7 +41,10 @@ MEMBERS = [
 def test_the_choices_of_a_stage_are_in_one_file() -> None:
     for stage in KINDS:
         homes = {member.__module__ for member in family(stage).members().values()}
-        assert len({home for home in homes if home.startswith("variants.")} - {"variants.stages.neutral"}) <= 1, stage
+        assert (
+            len({home for home in homes if home.startswith("ablate.variants.")} - {"ablate.variants.stages.neutral"})
+            <= 1
+        ), stage
 
 
 def names_in(code: CodeType) -> Iterator[str]:
@@ -157,7 +159,7 @@ KIND = 'kind: Literal["mine_of_test"] = "mine_of_test"'
         (KIND, "", 'Mine has no kind; add kind: Literal\\["mine"\\] = "mine"'),
         ("t: Number = Number(init=1.0)", "t: tuple[Number, ...] = ()", "holds a Number inside another type"),
         (KIND, 'kind: str = "x"', "kind of a choice is one fixed name"),
-        (KIND, 'kind: Literal["ssa"] = "ssa"', "kind 'ssa' is already variants.stages.scores.SSA"),
+        (KIND, 'kind: Literal["ssa"] = "ssa"', "kind 'ssa' is already ablate.variants.stages.scores.SSA"),
     ],
 )
 def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new: str, words: str) -> None:
@@ -188,7 +190,7 @@ def test_a_changed_operator_has_another_label(base: Operator, path: str, value: 
 
 
 def test_laws_that_an_operator_breaks_are_on_its_page_with_the_reason() -> None:
-    page = (Path(variants.__file__).parent.parent / "docs" / "operators.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text(encoding="utf-8")
     reasons = {reason for known in catalogue().values() for reason in known.make().breaks.values()}
     assert reasons
     assert not {reason for reason in reasons if reason not in page}

@@ -22,11 +22,11 @@ from path_outcomes import (
 )
 from torch import Tensor
 
-from variants import Heads, Operator, causal, principled
-from variants.laws.inputs import random_inputs
-from variants.papers.principled import principled_ground
-from variants.paths import cpu, linear
-from variants.paths.choose import PathName, find_path
+from ablate.variants import Heads, Operator, causal, principled
+from ablate.variants.laws.inputs import random_inputs
+from ablate.variants.papers.principled import principled_ground
+from ablate.variants.paths import cpu, linear
+from ablate.variants.paths.choose import PathName, find_path
 
 IDENTITY = {"score": {"kind": "identity"}}
 TILED = [*ONE_SCORE_OPERATORS, *PROJECTIONS, *FORGETTING]

@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.autograd import forward_ad, functional
 from torch.func import grad, hessian, jvp, vmap
 
-from grid.errors import SpecError
-from variants import Heads, Operator, Scalars, Transformer, differential, entmax15, fox, gpt2, ssa
-from variants.attend import prepare
-from variants.laws.examples import named_operators
-from variants.laws.inputs import Inputs, random_inputs
-from variants.paths import cpu, linear, sdpa, triton
-from variants.paths.choose import PathName
-from variants.stages.positions import NoPositions
+from ablate.grid.errors import SpecError
+from ablate.variants import Heads, Operator, Scalars, Transformer, differential, entmax15, fox, gpt2, ssa
+from ablate.variants.attend import prepare
+from ablate.variants.laws.examples import named_operators
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.paths import cpu, linear, sdpa, triton
+from ablate.variants.paths.choose import PathName
+from ablate.variants.stages.positions import NoPositions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),  # by forward mode

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants import AttentionWeights, Ground, Operator, Suppress, Total, Values
-from variants.laws.battery import LAWS, MAY_BREAK, LawBroken, find, prove
-from variants.laws.examples import around, every_choice, examples, family, named_operators
-from variants.laws.inputs import fit
-from variants.laws.law import NotFinite, near
-from variants.operator import KINDS
-from variants.papers.catalogue import catalogue
-from variants.score_map import Scores
-from variants.stages.families import LogScore, PlainScore
-from variants.stages.normalisers import Absolute
-from variants.stages.scores import SSA, Exponential, Square
+from ablate.grid.errors import SpecError
+from ablate.variants import AttentionWeights, Ground, Operator, Suppress, Total, Values
+from ablate.variants.laws.battery import LAWS, MAY_BREAK, LawBroken, find, prove
+from ablate.variants.laws.examples import around, every_choice, examples, family, named_operators
+from ablate.variants.laws.inputs import fit
+from ablate.variants.laws.law import NotFinite, near
+from ablate.variants.operator import KINDS
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.score_map import Scores
+from ablate.variants.stages.families import LogScore, PlainScore
+from ablate.variants.stages.normalisers import Absolute
+from ablate.variants.stages.scores import SSA, Exponential, Square
 
 EXAMPLES = examples()
 BY_NAME = {law.name: law for law in LAWS}

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from variants import stages
-from variants.laws.battery import LAWS, find
-from variants.laws.examples import examples
-from variants.operator import Operator
+from ablate.variants import stages
+from ablate.variants.laws.battery import LAWS, find
+from ablate.variants.laws.examples import examples
+from ablate.variants.operator import Operator
 
 
 class Fault(NamedTuple):
@@ -117,4 +117,4 @@ def find_laws(operator: Operator) -> list[str]:
 def test_every_law_and_every_stage_has_a_fault_that_is_planted() -> None:
     assert {fault.law for fault in FAULTS} == set(BY_NAME)
     folders = {path.name for path in Path(stages.__path__[0]).iterdir() if path.is_dir() and path.name[0] != "_"}
-    assert folders - {"positions"} <= {fault.where.split(".")[2] for fault in FAULTS if ".stages." in fault.where}
+    assert folders - {"positions"} <= {fault.where.split(".")[3] for fault in FAULTS if ".stages." in fault.where}

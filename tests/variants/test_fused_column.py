@@ -7,12 +7,12 @@ import torch
 from path_outcomes import outcome
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from variants import Heads, Operator
-from variants.laws.inputs import random_inputs
-from variants.paths import sdpa
-from variants.paths.choose import find_path
-from variants.paths.fused_column import KERNELS, find_kernel
-from variants.paths.running_sum import sum_in_blocks
+from ablate.variants import Heads, Operator
+from ablate.variants.laws.inputs import random_inputs
+from ablate.variants.paths import sdpa
+from ablate.variants.paths.choose import find_path
+from ablate.variants.paths.fused_column import KERNELS, find_kernel
+from ablate.variants.paths.running_sum import sum_in_blocks
 
 COLUMNS: list[dict[str, Any]] = [
     {"normaliser": {"kind": "sink"}},

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax, ssa
-from variants.model.named_backbones import babyberta_8m, tiny
-from variants.stages.positions import T5
+from ablate.variants import Backbone, Scalars, Tokens, Transformer, principled, softmax, ssa
+from ablate.variants.model.named_backbones import babyberta_8m, tiny
+from ablate.variants.stages.positions import T5
 
 LAYERS, WIDTH, INNER = 3, 64, 160
 

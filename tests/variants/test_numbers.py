@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
-from variants.laws.battery import prove
-from variants.model.parameters import NumberParameters
-from variants.model.placement import Placement
-from variants.model.running_means import BatchShare, RunningMeans
-from variants.model.shapes import shapes_only
-from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
-from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
-from variants.papers.integral import differential
-from variants.stages.output_gates import PerChannel, PerHead
-from variants.stages.readouts import ValueBias
+from ablate.variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
+from ablate.variants.laws.battery import prove
+from ablate.variants.model.parameters import NumberParameters
+from ablate.variants.model.placement import Placement
+from ablate.variants.model.running_means import BatchShare, RunningMeans
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
+from ablate.variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
+from ablate.variants.papers.integral import differential
+from ablate.variants.stages.output_gates import PerChannel, PerHead
+from ablate.variants.stages.readouts import ValueBias
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
 LAMBDA_INIT = {0: 0.2, 1: 0.3555, 2: 0.4707, 3: 0.5561, 10: 0.7701, 11: 0.7779}

@@ -9,16 +9,16 @@ from path_outcomes import outcome, turn
 from torch import Tensor
 from torch.nn import functional
 
-from grid.errors import SpecError
-from variants import Heads, Operator, attend, causal, differential, integral, principled, ssa
-from variants.attend import prepare
-from variants.laws.examples import named_operators
-from variants.laws.inputs import random_inputs
-from variants.operator import NumberValues
-from variants.paths import sdpa
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, find_path
-from variants.stages.positions import NoPositions
+from ablate.grid.errors import SpecError
+from ablate.variants import Heads, Operator, attend, causal, differential, integral, principled, ssa
+from ablate.variants.attend import prepare
+from ablate.variants.laws.examples import named_operators
+from ablate.variants.laws.inputs import random_inputs
+from ablate.variants.operator import NumberValues
+from ablate.variants.paths import sdpa
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, find_path
+from ablate.variants.stages.positions import NoPositions
 
 STAGES: dict[str, tuple[dict[str, Any], ...]] = {
     "extra": ({"kind": "none"}, {"kind": "key_value_bias"}),
@@ -71,7 +71,7 @@ def test_channels_of_a_sink_are_aligned_off_the_cpu(operator: Operator, monkeypa
     expected = run(operator, find_path(operator, "reference"), None)
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)
     monkeypatch.setattr(sdpa, "_align", lambda x: functional.pad(x, (0, -x.shape[-1] % 8)))
-    monkeypatch.setattr("variants.paths.sdpa.find_kernel", lambda *_: None)
+    monkeypatch.setattr("ablate.variants.paths.sdpa.find_kernel", lambda *_: None)
     assert_equal(run(operator, find_path(operator, "sdpa"), None), expected)
     monkeypatch.undo()
     monkeypatch.setattr(functional, "scaled_dot_product_attention", fused)

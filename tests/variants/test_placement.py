@@ -2,7 +2,7 @@
 
 import pytest
 
-from variants import Placement, integral, ssa
+from ablate.variants import Placement, integral, ssa
 
 THERE = ssa()
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, Yarn, softmax, ssa
-from variants.model.named_backbones import tiny
-from variants.operator import causal, distances
-from variants.papers.integral import differential
-from variants.stages.positions import T5, Alibi, Bucket, Positions, Sinusoidal
+from ablate.variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, Yarn, softmax, ssa
+from ablate.variants.model.named_backbones import tiny
+from ablate.variants.operator import causal, distances
+from ablate.variants.papers.integral import differential
+from ablate.variants.stages.positions import T5, Alibi, Bucket, Positions, Sinusoidal
 
 EVERY: list[Positions] = [
     NoPositions(),

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants import Ground, GroundValue, LogCount, Operator, attend, causal, principled, softmax
-from variants.papers.principled import principled_gate, principled_ground, principled_margin
+from ablate.variants import Ground, GroundValue, LogCount, Operator, attend, causal, principled, softmax
+from ablate.variants.papers.principled import principled_gate, principled_ground, principled_margin
 
 GATE = 4
 

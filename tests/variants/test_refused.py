@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-import variants as v
-from grid import SpecError
-from variants.model.named_backbones import tiny
+import ablate.variants as v
+from ablate.grid import SpecError
+from ablate.variants.model.named_backbones import tiny
 
 
 def operator(**kinds: str) -> v.Operator:

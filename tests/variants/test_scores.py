@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants import (
+from ablate.grid.errors import SpecError
+from ablate.variants import (
     Exponential,
     Ground,
     Normaliser,
@@ -19,11 +19,21 @@ from variants import (
     attend,
     causal,
 )
-from variants.laws.oracle import attend_in_floats
-from variants.papers.integral import cog
-from variants.papers.signed_averaging import four_scores
-from variants.stages.normalisers import Absolute, Count, NoNormaliser, Sink
-from variants.stages.scores import SSA, HeadGroups, Identity, Relu, Sigmoid, SignedExponential, Square, Tanh, Uniform
+from ablate.variants.laws.oracle import attend_in_floats
+from ablate.variants.papers.integral import cog
+from ablate.variants.papers.signed_averaging import four_scores
+from ablate.variants.stages.normalisers import Absolute, Count, NoNormaliser, Sink
+from ablate.variants.stages.scores import (
+    SSA,
+    HeadGroups,
+    Identity,
+    Relu,
+    Sigmoid,
+    SignedExponential,
+    Square,
+    Tanh,
+    Uniform,
+)
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

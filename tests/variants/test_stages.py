@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants import (
+from ablate.grid.errors import SpecError
+from ablate.variants import (
     SSA,
     Exponential,
     Number,
@@ -19,13 +19,13 @@ from variants import (
     gpt2,
     softmax,
 )
-from variants.number import HeadShape
-from variants.operator import distances
-from variants.papers.beyond import fox, fox_decay_times, ssmax
-from variants.stages.forgetting import ForgetGate
-from variants.stages.preparations import RMSNorm
-from variants.stages.products import CosFormer
-from variants.stages.scores import HeadGroups
+from ablate.variants.number import HeadShape
+from ablate.variants.operator import distances
+from ablate.variants.papers.beyond import fox, fox_decay_times, ssmax
+from ablate.variants.stages.forgetting import ForgetGate
+from ablate.variants.stages.preparations import RMSNorm
+from ablate.variants.stages.products import CosFormer
+from ablate.variants.stages.scores import HeadGroups
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 LENGTH, D = 13, 8

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from variants import Backbone, Operator, Scalars, Transformer, differential, fox, llama2, qk_norm, softmax
-from variants.model.block import Attention
+from ablate.variants import Backbone, Operator, Scalars, Transformer, differential, fox, llama2, qk_norm, softmax
+from ablate.variants.model.block import Attention
 
 LENGTH = 5
 

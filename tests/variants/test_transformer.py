@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants import (
+from ablate.grid.errors import SpecError
+from ablate.variants import (
     Backbone,
     NoPositions,
     Operator,
@@ -30,10 +30,10 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.model.block import FeedForward
-from variants.model.named_backbones import tiny
-from variants.paths.choose import PathName
-from variants.stages.positions import Alibi, Positions
+from ablate.variants.model.block import FeedForward
+from ablate.variants.model.named_backbones import tiny
+from ablate.variants.paths.choose import PathName
+from ablate.variants.stages.positions import Alibi, Positions
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
 

@@ -25,14 +25,14 @@ from path_outcomes import (
 )
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem, SpecError
-from variants import Heads, Operator, Scalars, Transformer, affine_scaled, causal, entmax15, gpt2
-from variants.laws.examples import family
-from variants.laws.inputs import InputFit, Inputs, fit, random_inputs
-from variants.operator import NumberValues
-from variants.paths import triton as path
-from variants.paths.case import Case
-from variants.paths.choose import choose
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.variants import Heads, Operator, Scalars, Transformer, affine_scaled, causal, entmax15, gpt2
+from ablate.variants.laws.examples import family
+from ablate.variants.laws.inputs import InputFit, Inputs, fit, random_inputs
+from ablate.variants.operator import NumberValues
+from ablate.variants.paths import triton as path
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import choose
 
 pytest.importorskip("triton")
 
@@ -211,7 +211,7 @@ def test_a_compiler_traces_the_path() -> None:
     ],
 )
 def test_pytorch_accepts_the_operations(score: str, normalised: str, gated: bool, masked: bool) -> None:
-    from variants.paths.triton_ops import score_attention
+    from ablate.variants.paths.triton_ops import score_attention
 
     there = (True, gated, score == "ssa", score == "sigmoid", normalised in ("ground", "sink"))
     factor, *numbers = (torch.rand(2, 17) if each else None for each in there)
@@ -274,7 +274,7 @@ def test_memory_is_linear_in_the_length() -> None:
 
 def compile_kernels(*arguments: str) -> dict[str, Any]:
     script = Path(__file__).parent.parent / "compile_kernels.py"
-    environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1] / "src")}
     command = [sys.executable, str(script), *arguments]
     compiled: dict[str, Any] = json.loads(
         subprocess.run(command, env=environment, capture_output=True, check=True).stdout
@@ -289,7 +289,7 @@ def test_kernels_fit_an_h100() -> None:
     Spilled registers are all that the kernels keep on the stack. Their use is on record; one is compiled here, and
     all are with another version of Triton.
     """
-    from variants.paths.triton_ops import TILES
+    from ablate.variants.paths.triton_ops import TILES
 
     record = json.loads((Path(__file__).parent / "h100_kernels.json").read_text())
     one = compile_kernels("5")

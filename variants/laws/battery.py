@@ -6,11 +6,22 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
-from variants.laws import gradients, layers, limits, models, precision, scores, starts, symmetry, values, visibility
-from variants.laws.inputs import fit
-from variants.laws.law import Law, LawBroken, NotFinite, NothingStated
-from variants.operator import Operator
-from variants.stages.stage import Stage
+from ablate.variants.laws import (
+    gradients,
+    layers,
+    limits,
+    models,
+    precision,
+    scores,
+    starts,
+    symmetry,
+    values,
+    visibility,
+)
+from ablate.variants.laws.inputs import fit
+from ablate.variants.laws.law import Law, LawBroken, NotFinite, NothingStated
+from ablate.variants.operator import Operator
+from ablate.variants.stages.stage import Stage
 
 LAWS: tuple[Law, ...] = (
     visibility.FINITE,

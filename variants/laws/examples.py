@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain, combinations, product
 
-from grid.errors import SpecError
-from variants.laws.inputs import fit
-from variants.operator import KINDS, Operator
-from variants.papers.catalogue import catalogue
-from variants.papers.principled import principled
-from variants.stages.stage import Stage
+from ablate.grid.errors import SpecError
+from ablate.variants.laws.inputs import fit
+from ablate.variants.operator import KINDS, Operator
+from ablate.variants.papers.catalogue import catalogue
+from ablate.variants.papers.principled import principled
+from ablate.variants.stages.stage import Stage
 
 
 def family(stage: str) -> type[Stage]:

@@ -7,11 +7,11 @@ line crosses a kink and the law draws other inputs. An operator that is smooth n
 import torch
 from torch import Tensor
 
-from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import Law, LawBroken, NothingStated, near
-from variants.laws.visibility import gradients, output
-from variants.number import Matrix
-from variants.operator import Operator, by_stage
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.laws.law import Law, LawBroken, NothingStated, near
+from ablate.variants.laws.visibility import gradients, output
+from ablate.variants.number import Matrix
+from ablate.variants.operator import Operator, by_stage
 
 _STEP = 2e-4
 _SEEDS = 7

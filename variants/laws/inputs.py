@@ -7,14 +7,14 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants.granularity import Axis
-from variants.model.backbone import Backbone, gpt2, llama2
-from variants.model.block import Attention, Block
-from variants.model.transformer import Scalars, Transformer
-from variants.number import HeadShape, Matrix, Number
-from variants.operator import Operator, head_shape
-from variants.stages.positions import NoPositions, Rotary
+from ablate.grid.errors import SpecError
+from ablate.variants.granularity import Axis
+from ablate.variants.model.backbone import Backbone, gpt2, llama2
+from ablate.variants.model.block import Attention, Block
+from ablate.variants.model.transformer import Scalars, Transformer
+from ablate.variants.number import HeadShape, Matrix, Number
+from ablate.variants.operator import Operator, head_shape
+from ablate.variants.stages.positions import NoPositions, Rotary
 
 LAYERS, LENGTH = 2, 11
 """Layers and tokens of the models."""

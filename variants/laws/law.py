@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from variants.operator import Operator
+from ablate.variants.operator import Operator
 
 
 class LawBroken(Exception):

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
-from variants.laws.law import Law, equal, near
-from variants.laws.oracle import AddedLogits, attend_in_floats
-from variants.links import Link
-from variants.model.backbone import Backbone
-from variants.model.block import Attention, LayerPosition
-from variants.number import Contrast, Matrix
-from variants.operator import Operator, causal
-from variants.stages.positions import Rotary
+from ablate.grid.errors import SpecError
+from ablate.variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
+from ablate.variants.laws.law import Law, equal, near
+from ablate.variants.laws.oracle import AddedLogits, attend_in_floats
+from ablate.variants.links import Link
+from ablate.variants.model.backbone import Backbone
+from ablate.variants.model.block import Attention, LayerPosition
+from ablate.variants.number import Contrast, Matrix
+from ablate.variants.operator import Operator, causal
+from ablate.variants.stages.positions import Rotary
 
 _TOKENS = 5
 _CHANGED = 7

@@ -6,12 +6,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from variants.attend import attend
-from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import Law, NothingStated, near, require
-from variants.number import Vector
-from variants.operator import Operator, head_shape
-from variants.papers.catalogue import Limit, Where, catalogue
+from ablate.variants.attend import attend
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.laws.law import Law, NothingStated, near, require
+from ablate.variants.number import Vector
+from ablate.variants.operator import Operator, head_shape
+from ablate.variants.papers.catalogue import Limit, Where, catalogue
 
 
 @lru_cache(maxsize=1024)

@@ -2,11 +2,20 @@
 
 import torch
 
-from variants.laws.inputs import LAYERS, attentions, fit, granularity_levels, model_of, own_heads, sequences, table
-from variants.laws.law import Law, LawBroken, NothingStated, near, require
-from variants.model.transformer import Transformer
-from variants.number import Contrast, KeyVector, Matrix, Vector
-from variants.operator import Operator, head_shape
+from ablate.variants.laws.inputs import (
+    LAYERS,
+    attentions,
+    fit,
+    granularity_levels,
+    model_of,
+    own_heads,
+    sequences,
+    table,
+)
+from ablate.variants.laws.law import Law, LawBroken, NothingStated, near, require
+from ablate.variants.model.transformer import Transformer
+from ablate.variants.number import Contrast, KeyVector, Matrix, Vector
+from ablate.variants.operator import Operator, head_shape
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")

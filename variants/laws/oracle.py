@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
-from variants.number import Matrix, Vector
-from variants.operator import Operator
-from variants.stages.positions import Rotary
+from ablate.variants.number import Matrix, Vector
+from ablate.variants.operator import Operator
+from ablate.variants.stages.positions import Rotary
 
 Row = list[float]
 Rows = list[Row]

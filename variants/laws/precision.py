@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from variants.attend import attend
-from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import Law, NothingStated, near, require
-from variants.laws.symmetry import run_path
-from variants.operator import Operator
-from variants.paths.case import Case
-from variants.paths.choose import PATHS
+from ablate.variants.attend import attend
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.laws.law import Law, NothingStated, near, require
+from ablate.variants.laws.symmetry import run_path
+from ablate.variants.operator import Operator
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS
 
 
 class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from variants.laws.inputs import random_inputs
-from variants.laws.law import Law, LawBroken, NothingStated, near, require
-from variants.operator import Operator
-from variants.score_map import Scores
-from variants.stages.families import Range, Score
+from ablate.variants.laws.inputs import random_inputs
+from ablate.variants.laws.law import Law, LawBroken, NothingStated, near, require
+from ablate.variants.operator import Operator
+from ablate.variants.score_map import Scores
+from ablate.variants.stages.families import Range, Score
 
 _LOGITS = (-1.3, 1.3, -0.4, 0.4, -1.0, 1.0, -3.1, 3.1, 0.0, -1e-3, 1e-3, -6.0, 6.0, -30.0, 30.0)
 """The most informative first."""

@@ -6,12 +6,12 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from variants.laws.inputs import LAYERS, attentions, fit, model_of, predict_numbers, table
-from variants.laws.law import Law, NothingStated, near, require
-from variants.model.block import Attention
-from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
-from variants.operator import Operator
-from variants.stages.forgetting import HeadDecay
+from ablate.variants.laws.inputs import LAYERS, attentions, fit, model_of, predict_numbers, table
+from ablate.variants.laws.law import Law, NothingStated, near, require
+from ablate.variants.model.block import Attention
+from ablate.variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
+from ablate.variants.operator import Operator
+from ablate.variants.stages.forgetting import HeadDecay
 
 _SEEDS = 8
 _BATCH, _LENGTH = 3, 7

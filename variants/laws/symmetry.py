@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from variants.attend import Heads, attend, prepare
-from variants.laws.inputs import Inputs, fit, random_inputs
-from variants.laws.law import Law, equal, finite, near, require
-from variants.laws.visibility import gradients, output
-from variants.operator import Operator, causal
-from variants.paths.case import Case
-from variants.paths.choose import PATHS
-from variants.stages.positions import NoPositions
+from ablate.variants.attend import Heads, attend, prepare
+from ablate.variants.laws.inputs import Inputs, fit, random_inputs
+from ablate.variants.laws.law import Law, equal, finite, near, require
+from ablate.variants.laws.visibility import gradients, output
+from ablate.variants.operator import Operator, causal
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS
+from ablate.variants.stages.positions import NoPositions
 
 
 def _sequences(operator: Operator) -> None:

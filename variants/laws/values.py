@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants.attend import Heads, attention, prepare
-from variants.laws.inputs import Inputs, fit, random_inputs, with_number
-from variants.laws.law import Law, NothingStated, equal, require
-from variants.laws.oracle import AddedLogits, attend_in_floats
-from variants.laws.visibility import output
-from variants.links import Link
-from variants.number import Matrix
-from variants.operator import Operator, causal
-from variants.stages.positions import Alibi, NoPositions
+from ablate.grid.errors import SpecError
+from ablate.variants.attend import Heads, attention, prepare
+from ablate.variants.laws.inputs import Inputs, fit, random_inputs, with_number
+from ablate.variants.laws.law import Law, NothingStated, equal, require
+from ablate.variants.laws.oracle import AddedLogits, attend_in_floats
+from ablate.variants.laws.visibility import output
+from ablate.variants.links import Link
+from ablate.variants.number import Matrix
+from ablate.variants.operator import Operator, causal
+from ablate.variants.stages.positions import Alibi, NoPositions
 
 _EXTREMES: dict[Link, tuple[float, ...]] = {
     "identity": (-10.0, 0.0, 10.0),

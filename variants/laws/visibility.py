@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from variants.attend import attend
-from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import Law, LawBroken, NothingStated, finite, near
-from variants.operator import Operator, by_stage, causal
+from ablate.variants.attend import attend
+from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.laws.law import Law, LawBroken, NothingStated, finite, near
+from ablate.variants.operator import Operator, by_stage, causal
 
 _LENGTH = 13
 _HIDDEN = 9

@@ -1,16 +1,16 @@
 """The host Transformer as a spec, and the families it comes in.
 
 Any operator goes into any backbone. Sizes are free; a function only fixes what makes the family. The papers' models,
-with their sizes, are in `variants.model.named_backbones`.
+with their sizes, are in `ablate.variants.model.named_backbones`.
 """
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from grid.spec import Added, Label, Spec
-from variants.operator import Operator
-from variants.stages.positions import Learned, Positions, Rotary
+from ablate.grid.spec import Added, Label, Spec
+from ablate.variants.operator import Operator
+from ablate.variants.stages.positions import Learned, Positions, Rotary
 
 FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu", "none"]
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare
-from variants.model.backbone import Backbone
-from variants.model.parameters import NumberParameters
-from variants.operator import NumberValues, Operator, head_shape
-from variants.paths.case import Case
-from variants.paths.choose import PATHS, Path, PathName, choose, devices_of
+from ablate.grid.errors import SpecError
+from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare
+from ablate.variants.model.backbone import Backbone
+from ablate.variants.model.parameters import NumberParameters
+from ablate.variants.operator import NumberValues, Operator, head_shape
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PATHS, Path, PathName, choose, devices_of
 
 _COMPILED_LENGTHS = (4096, 4096)
 """A compiled model chooses its path as for so many queries and keys, whatever the true length."""

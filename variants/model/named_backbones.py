@@ -6,8 +6,8 @@ A backbone has no vocabulary, which is the task's; each docstring says the one i
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from grid.errors import SpecError
-from variants.model.backbone import Backbone, babyberta, gpt2, llama2, llama3, pythia, qwen2
+from ablate.grid.errors import SpecError
+from ablate.variants.model.backbone import Backbone, babyberta, gpt2, llama2, llama3, pythia, qwen2
 
 
 def icl() -> Backbone:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from variants.attend import without_autocast
-from variants.model.seeding import generator
-from variants.number import HeadShape, Matrix, Number, RunningMean, Vector, noise
-from variants.operator import Operator
+from ablate.variants.attend import without_autocast
+from ablate.variants.model.seeding import generator
+from ablate.variants.number import HeadShape, Matrix, Number, RunningMean, Vector, noise
+from ablate.variants.operator import Operator
 
 
 class NumberParameters(nn.Module):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from grid.spec import Spec
-from variants.operator import Operator
+from ablate.grid.spec import Spec
+from ablate.variants.operator import Operator
 
 _SOFTMAX = Operator()
 

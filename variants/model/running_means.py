@@ -11,8 +11,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from variants.model.block import Block, present_tokens
-from variants.model.transformer import Transformer
+from ablate.variants.model.block import Block, present_tokens
+from ablate.variants.model.transformer import Transformer
 
 Pooled = Callable[[Tensor], Tensor]
 """From the sum over this process's parts to the sum over all parts of the batch."""

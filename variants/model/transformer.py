@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants.model.backbone import Backbone
-from variants.model.block import Attention, AttentionTrace, Block, LayerPosition, normalisation
-from variants.model.parameters import NumberParameters
-from variants.model.seeding import generator
-from variants.model.shapes import shapes_only
-from variants.operator import Operator, causal, distances
-from variants.paths.choose import PathName
-from variants.stages.positions import Positions
+from ablate.grid.errors import SpecError
+from ablate.variants.model.backbone import Backbone
+from ablate.variants.model.block import Attention, AttentionTrace, Block, LayerPosition, normalisation
+from ablate.variants.model.parameters import NumberParameters
+from ablate.variants.model.seeding import generator
+from ablate.variants.model.shapes import shapes_only
+from ablate.variants.operator import Operator, causal, distances
+from ablate.variants.paths.choose import PathName
+from ablate.variants.stages.positions import Positions
 
 
 class Scalars(NamedTuple):

@@ -3,13 +3,13 @@
 import math
 from typing import Literal
 
-from grid.errors import SpecError
-from variants.number import Number, RunningMean, Vector
-from variants.operator import Operator
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.normalisers import Sink
-from variants.stages.output_gates import PerChannel, PerHead
-from variants.stages.rescales import Affine
+from ablate.grid.errors import SpecError
+from ablate.variants.number import Number, RunningMean, Vector
+from ablate.variants.operator import Operator
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.normalisers import Sink
+from ablate.variants.stages.output_gates import PerChannel, PerHead
+from ablate.variants.stages.rescales import Affine
 
 
 def _per_channel(projection_std: float) -> PerChannel:

@@ -3,18 +3,18 @@
 import math
 from typing import Literal
 
-from variants.granularity import PerVector
-from variants.number import KeyVector, Matrix, Number, Vector
-from variants.operator import Operator
-from variants.papers.affine_scaled import off_by_one
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.extras import KeyBias, KeyValueBias
-from variants.stages.normalisers import Clamped, NoNormaliser
-from variants.stages.products import MLP, LinearELU
-from variants.stages.readouts import ValueBias
-from variants.stages.rescales import Scale
-from variants.stages.scores import EluPlusOne, Identity, Sigmoid, Uniform
-from variants.stages.visible import Prefix, Window
+from ablate.variants.granularity import PerVector
+from ablate.variants.number import KeyVector, Matrix, Number, Vector
+from ablate.variants.operator import Operator
+from ablate.variants.papers.affine_scaled import off_by_one
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.extras import KeyBias, KeyValueBias
+from ablate.variants.stages.normalisers import Clamped, NoNormaliser
+from ablate.variants.stages.products import MLP, LinearELU
+from ablate.variants.stages.readouts import ValueBias
+from ablate.variants.stages.rescales import Scale
+from ablate.variants.stages.scores import EluPlusOne, Identity, Sigmoid, Uniform
+from ablate.variants.stages.visible import Prefix, Window
 
 
 @named_operator("004", limits=(Limit("alpha = 1", {"rescale.factor": 1.0}, softmax),))

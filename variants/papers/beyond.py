@@ -3,17 +3,17 @@
 import math
 from typing import Literal
 
-from grid.errors import SpecError
-from variants.granularity import PerScalar, PerVector
-from variants.number import Number
-from variants.operator import Operator
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.forgetting import DecayTimes, ForgetGate, HeadDecay, Selective
-from variants.stages.margins import SSMax
-from variants.stages.normalisers import AgainstCount
-from variants.stages.preparations import RMSNorm
-from variants.stages.scores import Uniform
-from variants.stages.transforms import Softcap
+from ablate.grid.errors import SpecError
+from ablate.variants.granularity import PerScalar, PerVector
+from ablate.variants.number import Number
+from ablate.variants.operator import Operator
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.forgetting import DecayTimes, ForgetGate, HeadDecay, Selective
+from ablate.variants.stages.margins import SSMax
+from ablate.variants.stages.normalisers import AgainstCount
+from ablate.variants.stages.preparations import RMSNorm
+from ablate.variants.stages.scores import Uniform
+from ablate.variants.stages.transforms import Softcap
 
 
 def _equal() -> Operator:

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs, CoreConfig, SchemaValidator
 
-from grid.docstrings import docstring
-from grid.errors import SpecError
-from grid.suggestions import MAKERS, not_an_argument
-from grid.validation import refuse_text, spec_error
-from variants.operator import Operator
+from ablate.grid.docstrings import docstring
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import MAKERS, not_an_argument
+from ablate.grid.validation import refuse_text, spec_error
+from ablate.variants.operator import Operator
 
 Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
 

@@ -3,15 +3,15 @@
 import math
 from typing import Literal
 
-from variants.number import ByDepth, Contrast, Number
-from variants.operator import Operator
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.head_norms import RMS
-from variants.stages.merges import Difference, MeanWeights
-from variants.stages.normalisers import Absolute
-from variants.stages.scores import SignedExponential
-from variants.stages.signals import Signals
-from variants.stages.transforms import Temperature
+from ablate.variants.number import ByDepth, Contrast, Number
+from ablate.variants.operator import Operator
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.head_norms import RMS
+from ablate.variants.stages.merges import Difference, MeanWeights
+from ablate.variants.stages.normalisers import Absolute
+from ablate.variants.stages.scores import SignedExponential
+from ablate.variants.stages.signals import Signals
+from ablate.variants.stages.transforms import Temperature
 
 
 @named_operator(

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from variants.granularity import PerScalar, PerVector
-from variants.operator import Operator
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.gates import Suppress
-from variants.stages.margins import LogCount
-from variants.stages.normalisers import Ground
-from variants.stages.readouts import GroundValue
+from ablate.variants.granularity import PerScalar, PerVector
+from ablate.variants.operator import Operator
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.gates import Suppress
+from ablate.variants.stages.margins import LogCount
+from ablate.variants.stages.normalisers import Ground
+from ablate.variants.stages.readouts import GroundValue
 
 Dims = Literal["add", "split"]
 

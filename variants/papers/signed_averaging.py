@@ -3,14 +3,14 @@
 import math
 from typing import Literal
 
-from variants.granularity import PerScalar
-from variants.number import Number
-from variants.operator import Operator
-from variants.papers.catalogue import Limit, named_operator, softmax
-from variants.stages.normalisers import Absolute, Count, Entmax15, SelfAdjusted, Sparsemax
-from variants.stages.products import CosFormer, ReluFeatures
-from variants.stages.scores import SSA, Exponential, HeadGroups, Identity, Relu, Square, Tanh, Uniform
-from variants.stages.transforms import Temperature
+from ablate.variants.granularity import PerScalar
+from ablate.variants.number import Number
+from ablate.variants.operator import Operator
+from ablate.variants.papers.catalogue import Limit, named_operator, softmax
+from ablate.variants.stages.normalisers import Absolute, Count, Entmax15, SelfAdjusted, Sparsemax
+from ablate.variants.stages.products import CosFormer, ReluFeatures
+from ablate.variants.stages.scores import SSA, Exponential, HeadGroups, Identity, Relu, Square, Tanh, Uniform
+from ablate.variants.stages.transforms import Temperature
 
 _EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
 

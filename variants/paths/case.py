@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from variants.attend import Heads, Keywords
-from variants.operator import Operator
+from ablate.variants.attend import Heads, Keywords
+from ablate.variants.operator import Operator
 
 
 class Case(NamedTuple):

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants.attend import Heads, definition
-from variants.operator import NumberValues, Operator
-from variants.paths import cpu, linear, sdpa, triton
-from variants.paths.case import Case
+from ablate.grid.errors import SpecError
+from ablate.variants.attend import Heads, definition
+from ablate.variants.operator import NumberValues, Operator
+from ablate.variants.paths import cpu, linear, sdpa, triton
+from ablate.variants.paths.case import Case
 
 PathName = Literal["auto", "reference", "sdpa", "linear", "triton", "cpu"]
 

@@ -1,4 +1,4 @@
-"""Operators of one score on the CPU: `variants.paths.score_rows` by `variants.paths.tiles`.
+"""Operators of one score on the CPU: `ablate.variants.paths.score_rows` by `ablate.variants.paths.tiles`.
 
 All is float32 or more, and only the output is rounded to the precision of the values.
 """
@@ -6,12 +6,12 @@ All is float32 or more, and only the output is rounded to the precision of the v
 import torch
 from torch import Tensor
 
-from variants.attend import Heads, Keywords, definition, without_autocast
-from variants.operator import NumberValues, Operator, by_stage
-from variants.paths.case import Case
-from variants.paths.linear import count_seen, find_seen
-from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
-from variants.paths.tiles import ROWS, Given, attend_by_tiles
+from ablate.variants.attend import Heads, Keywords, definition, without_autocast
+from ablate.variants.operator import NumberValues, Operator, by_stage
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.linear import count_seen, find_seen
+from ablate.variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
+from ablate.variants.paths.tiles import ROWS, Given, attend_by_tiles
 
 
 def cannot(operator: Operator) -> str | None:

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from variants.derivatives import first_only, refuse_transforms
-from variants.stages.normalisers import Sink
+from ablate.variants.derivatives import first_only, refuse_transforms
+from ablate.variants.stages.normalisers import Sink
 
 _ATEN: Final = torch.ops.aten
 WIDEST: Final = 128

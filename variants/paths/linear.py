@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, definition, postprocess, without_autocast
-from variants.operator import NumberValues, Operator, by_stage, causal
-from variants.paths.case import Case, refuse_kinds, row_factor
-from variants.paths.running_sum import sum_in_blocks
-from variants.stages.families import FeatureProduct
-from variants.stages.products import CosFormer, Dot
+from ablate.variants.attend import Heads, definition, postprocess, without_autocast
+from ablate.variants.operator import NumberValues, Operator, by_stage, causal
+from ablate.variants.paths.case import Case, refuse_kinds, row_factor
+from ablate.variants.paths.running_sum import sum_in_blocks
+from ablate.variants.stages.families import FeatureProduct
+from ablate.variants.stages.products import CosFormer, Dot
 
 CHUNK = 64
 """Tokens of a chunk."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn import functional
 
-from variants.attend import Heads, Keywords, postprocess
-from variants.operator import Operator
-from variants.paths.case import refuse_kinds
-from variants.paths.tiles import POWERS, Normalised, Rule
-from variants.stages.products import Dot
+from ablate.variants.attend import Heads, Keywords, postprocess
+from ablate.variants.operator import Operator
+from ablate.variants.paths.case import refuse_kinds
+from ablate.variants.paths.tiles import POWERS, Normalised, Rule
+from ablate.variants.stages.products import Dot
 
 GATED = ("forget_gate", "decay_times")
 """Forgetting by a gate of every token."""

@@ -22,15 +22,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, Keywords, postprocess, without_autocast
-from variants.derivatives import scaled_dot_product
-from variants.operator import NumberValues, Operator, by_stage
-from variants.paths.case import refuse_kinds, row_factor
-from variants.paths.fused_column import Column, attend_with_column, find_kernel
-from variants.paths.running_sum import sum_in_blocks
-from variants.stages.families import split_signals
-from variants.stages.products import Dot
-from variants.stages.rescales import Affine
+from ablate.variants.attend import Heads, Keywords, postprocess, without_autocast
+from ablate.variants.derivatives import scaled_dot_product
+from ablate.variants.operator import NumberValues, Operator, by_stage
+from ablate.variants.paths.case import refuse_kinds, row_factor
+from ablate.variants.paths.fused_column import Column, attend_with_column, find_kernel
+from ablate.variants.paths.running_sum import sum_in_blocks
+from ablate.variants.stages.families import split_signals
+from ablate.variants.stages.products import Dot
+from ablate.variants.stages.rescales import Affine
 
 _DOT = Dot()
 _KINDS = {

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from variants.derivatives import first_only, refuse_transforms
+from ablate.variants.derivatives import first_only, refuse_transforms
 
 TILE = 1 << 17
 """Entries of one array of a tile: with half a dozen of them, what a core's cache holds."""

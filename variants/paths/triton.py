@@ -1,4 +1,4 @@
-"""Operators of one score on GPUs: `variants.paths.score_rows` by `variants.paths.triton_ops`.
+"""Operators of one score on GPUs: `ablate.variants.paths.score_rows` by `ablate.variants.paths.triton_ops`.
 
 Memory is linear in T without a window or a mask, which are [T, T].
 
@@ -11,12 +11,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem, SpecError
-from variants.attend import Heads, definition, without_autocast
-from variants.operator import NumberValues, Operator, by_stage
-from variants.paths.case import Case
-from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
-from variants.paths.tiles import Given
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.variants.attend import Heads, definition, without_autocast
+from ablate.variants.operator import NumberValues, Operator, by_stage
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
+from ablate.variants.paths.tiles import Given
 
 WIDEST = 128
 """Channels of the widest head, and of the widest gate."""
@@ -74,7 +74,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
             "path 'triton' needs the package triton, which the CUDA build of torch brings; install it, "
             "or use path='auto'"
         )
-    from variants.paths.triton_ops import attend_by_triton
+    from ablate.variants.paths.triton_ops import attend_by_triton
 
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))

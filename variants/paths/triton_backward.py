@@ -1,6 +1,6 @@
 """The backward kernels for operators of one score, in Triton: one for queries, one for keys, without atomics.
 
-With a, l, w, L, t of `variants.paths.triton_kernels`, and D from `variants.paths.triton_ops`:
+With a, l, w, L, t of `ablate.variants.paths.triton_kernels`, and D from `ablate.variants.paths.triton_ops`:
 
     dl = |w| (sign(f) dp - A D)             dp = do.v - dground      A = 1 if l >= t or there is no t
     dl = |w| (sign(f) do.v - D)             with a sink
@@ -15,7 +15,7 @@ Each gradient has one writer, which adds in the same order every time.
 import triton
 import triton.language as tl
 
-from variants.paths.triton_kernels import (
+from ablate.variants.paths.triton_kernels import (
     LN2,
     head_of,
     load,

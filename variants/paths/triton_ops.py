@@ -23,10 +23,10 @@ import torch
 import triton
 from torch import Tensor
 
-from variants.derivatives import first_only, refuse_transforms
-from variants.paths.tiles import Given, Rule
-from variants.paths.triton_backward import backward_keys, backward_queries
-from variants.paths.triton_kernels import forward
+from ablate.variants.derivatives import first_only, refuse_transforms
+from ablate.variants.paths.tiles import Given, Rule
+from ablate.variants.paths.triton_backward import backward_keys, backward_queries
+from ablate.variants.paths.triton_kernels import forward
 
 LN2 = 0.6931471805599453
 

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 from torch import Tensor
 
-from variants.number import KeyVector, Vector
-from variants.stages.families import Extra, QueryKey
+from ablate.variants.number import KeyVector, Vector
+from ablate.variants.stages.families import Extra, QueryKey
 
 
 class KeyBias(Extra):

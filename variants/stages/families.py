@@ -1,7 +1,7 @@
 """The families of choices that make an operator, with the methods that every member must define.
 
-A member holds no weights: `variants.model.parameters` turns its `Number` fields into parameters. Methods get them as
-keyword tensors. Scalars [1|B, 1|H, 1|T, 1] broadcast against maps [..., B, H, T, T], vectors against values
+A member holds no weights: `ablate.variants.model.parameters` turns its `Number` fields into parameters. Methods get
+them as keyword tensors. Scalars [1|B, 1|H, 1|T, 1] broadcast against maps [..., B, H, T, T], vectors against values
 [B, H, T, D]. A leading axis of maps may hold signals. Every method has an `oracle` in plain floats for one query.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from variants.score_map import Scores
-from variants.stages.stage import Stage, Tends
+from ablate.variants.score_map import Scores
+from ablate.variants.stages.stage import Stage, Tends
 
 Rows = list[list[float]]
 """A matrix in plain floats."""

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants.granularity import Axis, Granularity
-from variants.links import LINKS, Link
-from variants.number import HeadShape, Number, require_link
-from variants.stages.families import Forgetting
+from ablate.grid.errors import SpecError
+from ablate.variants.granularity import Axis, Granularity
+from ablate.variants.links import LINKS, Link
+from ablate.variants.number import HeadShape, Number, require_link
+from ablate.variants.stages.families import Forgetting
 
 
 class GatedForgetting(Forgetting):

@@ -7,8 +7,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.number import Number
-from variants.stages.families import Gate
+from ablate.variants.number import Number
+from ablate.variants.stages.families import Gate
 
 
 class Suppress(Gate):

@@ -6,8 +6,8 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from variants.number import ByDepth, Vector
-from variants.stages.families import HeadNorm
+from ablate.variants.number import ByDepth, Vector
+from ablate.variants.stages.families import HeadNorm
 
 
 class RMS(HeadNorm):

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.spec import Added
-from variants.number import Number
-from variants.stages.families import Margin
+from ablate.grid.spec import Added
+from ablate.variants.number import Number
+from ablate.variants.stages.families import Margin
 
 
 class LogCount(Margin):

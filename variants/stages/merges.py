@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.number import Contrast
-from variants.stages.families import AttentionWeights, Merge
+from ablate.variants.number import Contrast
+from ablate.variants.stages.families import AttentionWeights, Merge
 
 
 class Difference(Merge):

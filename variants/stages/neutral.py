@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.stages.families import (
+from ablate.variants.stages.families import (
     AttentionWeights,
     Extra,
     Forgetting,

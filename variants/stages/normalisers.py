@@ -8,9 +8,9 @@ import torch
 from entmax.activations import Entmax15Function  # type: ignore[import-untyped]
 from torch import Tensor
 
-from variants.number import Number
-from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, FloatScore, Normaliser
+from ablate.variants.number import Number
+from ablate.variants.score_map import Scores
+from ablate.variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Absolute(Normaliser):

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.number import Number, Vector
-from variants.stages.families import OutputGate
+from ablate.variants.number import Number, Vector
+from ablate.variants.stages.families import OutputGate
 
 
 class PerChannel(OutputGate):

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.spec import Choice
+from ablate.grid.spec import Choice
 
 
 class Positions(Choice):

@@ -6,8 +6,8 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from variants.number import KeyVector
-from variants.stages.families import Preparation
+from ablate.variants.number import KeyVector
+from ablate.variants.stages.families import Preparation
 
 
 class RMSNorm(Preparation):

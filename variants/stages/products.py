@@ -8,9 +8,9 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.errors import SpecError
-from variants.number import Matrix
-from variants.stages.families import FeatureProduct, Product, Rows
+from ablate.grid.errors import SpecError
+from ablate.variants.number import Matrix
+from ablate.variants.stages.families import FeatureProduct, Product, Rows
 
 
 class CosFormer(Product):

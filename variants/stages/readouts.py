@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.number import Vector
-from variants.stages.families import AttentionWeights, Readout, Rows
+from ablate.variants.number import Vector
+from ablate.variants.stages.families import AttentionWeights, Readout, Rows
 
 
 class GroundValue(Readout):

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from variants.number import Number, RunningMean
-from variants.stages.families import AttentionWeights, Rescale
+from ablate.variants.number import Number, RunningMean
+from ablate.variants.stages.families import AttentionWeights, Rescale
 
 
 class Affine(Rescale):

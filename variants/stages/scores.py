@@ -11,10 +11,10 @@ from pydantic import model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.number import Number, PositiveNumber, require_link
-from variants.score_map import Scores, block
-from variants.stages.families import LogScore, PlainScore, Range, Score
-from variants.stages.stage import Tends
+from ablate.variants.number import Number, PositiveNumber, require_link
+from ablate.variants.score_map import Scores, block
+from ablate.variants.stages.families import LogScore, PlainScore, Range, Score
+from ablate.variants.stages.stage import Tends
 
 
 class EluPlusOne(LogScore):

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
-from grid.spec import Spec
+from ablate.grid.spec import Spec
 
 
 class Signals(Spec):

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
-from grid.errors import SpecError
-from grid.spec import Choice
-from variants.number import Matrix, Number, RunningMean, Vector
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice
+from ablate.variants.number import Matrix, Number, RunningMean, Vector
 
 
 class Stage(Choice):
@@ -47,7 +47,7 @@ class Stage(Choice):
 
     @property
     def breaks(self) -> Mapping[str, str]:
-        """Laws that it breaks, each with the reason: "causality", "prefix", "heads" (see `variants.laws`)."""
+        """Laws that it breaks, each with the reason: "causality", "prefix", "heads" (see `ablate.variants.laws`)."""
         return {}
 
     @property

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from variants.number import Number, PositiveNumber
-from variants.stages.families import Transform
+from ablate.variants.number import Number, PositiveNumber
+from ablate.variants.stages.families import Transform
 
 
 class Softcap(Transform):

@@ -7,7 +7,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from variants.stages.families import Visible
+from ablate.variants.stages.families import Visible
 
 
 class Everything(Visible):

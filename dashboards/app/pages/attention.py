@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
-from dashboards.data.formatting import count, join_words, number
-from dashboards.data.grid_context import GridContext, averages
-from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import attention
-from dashboards.figures.attention import MOST_TOKENS, Maps
-from store.analysis.artefacts import StoredArray, artefacts, with_artefacts
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
+from ablate.dashboards.data.formatting import count, join_words, number
+from ablate.dashboards.data.grid_context import GridContext, averages
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
+from ablate.dashboards.figures import attention
+from ablate.dashboards.figures.attention import MOST_TOKENS, Maps
+from ablate.store.analysis.artefacts import StoredArray, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
 

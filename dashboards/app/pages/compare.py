@@ -6,19 +6,19 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app import measures
-from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
-from dashboards.data import captions
-from dashboards.data.formatting import NO_MARGIN, count
-from dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
-from dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
-from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures import forest, seed_pairs
-from dashboards.figures.canvas import rope_of
-from dashboards.theme.styles import shared_style
-from store.analysis.explain_verdict import why, why_text
-from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
+from ablate.dashboards.app import measures
+from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
+from ablate.dashboards.data import captions
+from ablate.dashboards.data.formatting import NO_MARGIN, count
+from ablate.dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
+from ablate.dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error
+from ablate.dashboards.figures import forest, seed_pairs
+from ablate.dashboards.figures.canvas import rope_of
+from ablate.dashboards.theme.styles import shared_style
+from ablate.store.analysis.explain_verdict import why, why_text
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 

@@ -6,15 +6,15 @@ from typing import ClassVar, Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app import run_groups
-from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
-from dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
-from dashboards.data.formatting import count, join_words, number, numbers_apart
-from dashboards.data.seed_averages import Band, Scale, average_words, band_words
-from dashboards.data.user_errors import require
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
-from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
-from store.analysis.metrics import direction
+from ablate.dashboards.app import run_groups
+from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
+from ablate.dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
+from ablate.dashboards.data.formatting import count, join_words, number, numbers_apart
+from ablate.dashboards.data.seed_averages import Band, Scale, average_words, band_words
+from ablate.dashboards.data.user_errors import require
+from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
+from ablate.dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
+from ablate.store.analysis.metrics import direction
 
 _ALONG: Final[dict[str, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _Metrics = Mapping[str, tuple[Reduced, Scale]]  # by name

@@ -6,17 +6,17 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, options
-from dashboards.app.pages.diff_code import compare_code
-from dashboards.app.pages.diff_pairs import pair_cells
-from dashboards.app.pages.run import environment
-from dashboards.app.table_columns import BY_SIZE, columns
-from dashboards.data.formatting import count, point
-from dashboards.data.result_table import flat
-from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import Unknown
-from store import Store
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, options
+from ablate.dashboards.app.pages.diff_code import compare_code
+from ablate.dashboards.app.pages.diff_pairs import pair_cells
+from ablate.dashboards.app.pages.run import environment
+from ablate.dashboards.app.table_columns import BY_SIZE, columns
+from ablate.dashboards.data.formatting import count, point
+from ablate.dashboards.data.result_table import flat
+from ablate.dashboards.data.run_keys import key_of, shorten_keys
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store import Store
 
 MOST: Final = 20  # runs beside each other
 MISSING: Final = "–"

@@ -10,11 +10,11 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.app.page import Component, SlotContent, html
-from dashboards.data.formatting import count
-from dashboards.data.user_errors import Unknown
-from store import Layout, Store
-from store.files.atomic import read_json
+from ablate.dashboards.app.page import Component, SlotContent, html
+from ablate.dashboards.data.formatting import count
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store import Layout, Store
+from ablate.store.files.atomic import read_json
 
 MOST_LINES: Final = 2_000  # lines on the page; the rest is cut
 _LARGEST: Final = 512 * 1024  # bytes of a file that is compared

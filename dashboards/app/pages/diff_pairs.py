@@ -5,14 +5,14 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from dashboards.app.page import PageView, SlotContent
-from dashboards.app.table_columns import BY_SIZE, columns
-from dashboards.data.formatting import count, number, point as at_point
-from dashboards.data.user_errors import Unknown
-from store.analysis.measurements import text_of
-from store.database.queries import agrees
-from store.statistics import Paired, t_interval
-from store.statistics.paired_differences import or_null
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.table_columns import BY_SIZE, columns
+from ablate.dashboards.data.formatting import count, number, point as at_point
+from ablate.dashboards.data.user_errors import Unknown
+from ablate.store.analysis.measurements import text_of
+from ablate.store.database.queries import agrees
+from ablate.store.statistics import Paired, t_interval
+from ablate.store.statistics.paired_differences import or_null
 
 _SHARED: Final = """
     SELECT a.grid, a.cell AS one, b.cell AS other, a.label AS one_label, b.label AS other_label

@@ -6,20 +6,31 @@ from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app import measures
-from dashboards.app.address import entries
-from dashboards.app.page import AppPage, Control, Key, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
-from dashboards.app.table_columns import WRAP, columns, link
-from dashboards.data.captions import effects_words, n_words, rank_axes
-from dashboards.data.formatting import count, join_words, p_value
-from dashboards.data.seed_averages import average_words, interval_words
-from dashboards.data.user_errors import Unknown, catch_user_error, join_sentences, require
-from dashboards.figures import forest, interactions, pivot
-from dashboards.figures.canvas import is_cut
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.theme.styles import level_styles
-from store.analysis.effects import MOST_COEFFICIENTS, analysis
-from store.statistics import Factorial, SeedContrasts
+from ablate.dashboards.app import measures
+from ablate.dashboards.app.address import entries
+from ablate.dashboards.app.page import (
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Pick,
+    Slot,
+    SlotContent,
+    grid_of,
+    memoise,
+    options,
+)
+from ablate.dashboards.app.table_columns import WRAP, columns, link
+from ablate.dashboards.data.captions import effects_words, n_words, rank_axes
+from ablate.dashboards.data.formatting import count, join_words, p_value
+from ablate.dashboards.data.seed_averages import average_words, interval_words
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, join_sentences, require
+from ablate.dashboards.figures import forest, interactions, pivot
+from ablate.dashboards.figures.canvas import is_cut
+from ablate.dashboards.figures.heat import draw_heat, heat_ramp
+from ablate.dashboards.theme.styles import level_styles
+from ablate.store.analysis.effects import MOST_COEFFICIENTS, analysis
+from ablate.store.statistics import Factorial, SeedContrasts
 
 
 @memoise

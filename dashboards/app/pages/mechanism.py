@@ -5,22 +5,33 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app import measures
-from dashboards.app.address import entries
-from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
-from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words, look_of
-from dashboards.data.captions import describe_selection, n_words, name_cells
-from dashboards.data.formatting import capitalise, count, join_words, number
-from dashboards.data.grid_context import MOST_CURVES, CellLook, averages, worth_drawing
-from dashboards.data.probe_labels import PROBES, clip_interval, probe_label
-from dashboards.data.seed_averages import interval_words
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures import probe_curves
-from dashboards.figures.canvas import is_cut
-from dashboards.figures.forest import draw_values
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.lines import Drawing, draw_lines, of_cells
-from dashboards.theme.styles import REST
+from ablate.dashboards.app import measures
+from ablate.dashboards.app.address import entries
+from ablate.dashboards.app.page import (
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    cell_key,
+    grid_of,
+    memoise,
+    options,
+)
+from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen_words, look_of
+from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
+from ablate.dashboards.data.formatting import capitalise, count, join_words, number
+from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, averages, worth_drawing
+from ablate.dashboards.data.probe_labels import PROBES, clip_interval, probe_label
+from ablate.dashboards.data.seed_averages import interval_words
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures import probe_curves
+from ablate.dashboards.figures.canvas import is_cut
+from ablate.dashboards.figures.forest import draw_values
+from ablate.dashboards.figures.heat import draw_heat, heat_ramp
+from ablate.dashboards.figures.lines import Drawing, draw_lines, of_cells
+from ablate.dashboards.theme.styles import REST
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """Shown first among probes that tell cells apart equally well."""

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import polars as pl
 
-from dashboards.app.address import Address, entries, write_query
-from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
-from dashboards.app.table_columns import WRAP, columns
-from dashboards.data.formatting import capitalise, count, number
-from dashboards.data.grid_context import CellLook
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures.weights import (
+from ablate.dashboards.app.address import Address, entries, write_query
+from ablate.dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
+from ablate.dashboards.app.table_columns import WRAP, columns
+from ablate.dashboards.data.formatting import capitalise, count, number
+from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures.weights import (
     LEARNED_KEY,
     SOFTMAX,
     draw_scores,
@@ -23,9 +23,9 @@ from dashboards.figures.weights import (
     score_rows,
     weight_rows,
 )
-from dashboards.html.typeset import Piece, display, inline, typeset
-from dashboards.theme.styles import INK, shared_style
-from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
+from ablate.dashboards.html.typeset import Piece, display, inline, typeset
+from ablate.dashboards.theme.styles import INK, shared_style
+from ablate.grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
 LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"  # a clear winner, a near tie and distractors
 OWN: Final = "grid:"  # begins the names of operators of the campaign's grids; those of papers have no colon

@@ -7,22 +7,22 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
-from dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
-from dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
-from dashboards.app.table_columns import WIDE, WRAP, columns, link
-from dashboards.data.captions import count_words, lead_by_axes, name_best, progress_words, rank_axes
-from dashboards.data.formatting import change, count, entry
-from dashboards.data.grid_context import GridContext
-from dashboards.data.seed_averages import rope_words
-from dashboards.data.user_errors import catch_user_error, sentence
-from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
-from dashboards.theme.styles import shared_style
-from store.analysis.noise_floor import noise_floor
-from store.files.attempt_records import DIVERGED_ADVICE
-from store.statistics.arms import more_seeds_help
-from store.statistics.verdict import UNAFFORDABLE, seeds_outlook
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
+from ablate.dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
+from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
+from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
+from ablate.dashboards.data.captions import count_words, lead_by_axes, name_best, progress_words, rank_axes
+from ablate.dashboards.data.formatting import change, count, entry
+from ablate.dashboards.data.grid_context import GridContext
+from ablate.dashboards.data.seed_averages import rope_words
+from ablate.dashboards.data.user_errors import catch_user_error, sentence
+from ablate.dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
+from ablate.dashboards.theme.styles import shared_style
+from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.files.attempt_records import DIVERGED_ADVICE
+from ablate.store.statistics.arms import more_seeds_help
+from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 _MOST_STEPS: Final = 8
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"

@@ -6,20 +6,31 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.table_columns import columns
-from dashboards.data.formatting import change, count
-from dashboards.data.seed_averages import Scale
-from dashboards.data.user_errors import require
-from dashboards.figures.canvas import value_axis
-from dashboards.figures.table import Sheet, TableText, table_sheet
-from dashboards.papers import paper_tables
-from dashboards.papers.item import Drawn, Item
-from dashboards.papers.items import ITEMS
-from store.analysis.published_comparison import WORDS, compare_published
-from store.files.result_files import find_published
-from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    grid_of,
+    html,
+    memoise,
+)
+from ablate.dashboards.app.table_columns import columns
+from ablate.dashboards.data.formatting import change, count
+from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.data.user_errors import require
+from ablate.dashboards.figures.canvas import value_axis
+from ablate.dashboards.figures.table import Sheet, TableText, table_sheet
+from ablate.dashboards.papers import paper_tables
+from ablate.dashboards.papers.item import Drawn, Item
+from ablate.dashboards.papers.items import ITEMS
+from ablate.store.analysis.published_comparison import WORDS, compare_published
+from ablate.store.files.result_files import find_published
+from ablate.store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
 

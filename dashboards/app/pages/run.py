@@ -11,19 +11,19 @@ from urllib.parse import quote, urlencode
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, options
-from dashboards.app.pages.curves import CurvesAddress, draw_curves
-from dashboards.app.pages.run_system import show_system
-from dashboards.app.pages.runs import ICONS
-from dashboards.app.table_columns import columns
-from dashboards.data.formatting import count, duration, join_words, number, point
-from dashboards.data.grid_context import grid_context
-from dashboards.data.result_table import flat
-from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import Unknown, require
-from store.export.plain import escape_control
-from store.files.layout import Layout
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, options
+from ablate.dashboards.app.pages.curves import CurvesAddress, draw_curves
+from ablate.dashboards.app.pages.run_system import show_system
+from ablate.dashboards.app.pages.runs import ICONS
+from ablate.dashboards.app.table_columns import columns
+from ablate.dashboards.data.formatting import count, duration, join_words, number, point
+from ablate.dashboards.data.grid_context import grid_context
+from ablate.dashboards.data.result_table import flat
+from ablate.dashboards.data.run_keys import key_of, shorten_keys
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.store.export.plain import escape_control
+from ablate.store.files.layout import Layout
 
 LINES: Final = 200
 _BYTES: Final = 256 * 1024  # the part at the end that is read

@@ -4,11 +4,11 @@ from typing import Final
 
 import polars as pl
 
-from dashboards.app.page import PageView, SlotContent
-from dashboards.data.formatting import count, duration, number
-from dashboards.figures.lines import Drawing, Panel, Series, draw_panels
-from dashboards.theme.styles import MUTED, shared_style
-from store import Store
+from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.data.formatting import count, duration, number
+from ablate.dashboards.figures.lines import Drawing, Panel, Series, draw_panels
+from ablate.dashboards.theme.styles import MUTED, shared_style
+from ablate.store import Store
 
 PARTS: Final = 60  # points of a line
 _LINE: Final = shared_style(MUTED)
@@ -38,7 +38,7 @@ QUANTITIES: Final = {
     "system.cpu_cores": ("processor cores in use", 1.0),
     "system.memory_bytes": ("memory (GiB)", 2.0**-30),
 }
-"""Title and unit of the metrics that `runners.attempts.system_load` samples, in the order of their panels."""
+"""Title and unit of the metrics that `ablate.runners.attempts.system_load` samples, in the order of their panels."""
 
 
 def show_system(view: PageView, key: str) -> SlotContent:

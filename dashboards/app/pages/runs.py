@@ -6,19 +6,19 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
-from dashboards.app.table_columns import columns, link
-from dashboards.data.captions import describe_measure
-from dashboards.data.formatting import BETWEEN, count, join_words, number
-from dashboards.data.grid_context import GridContext, in_order
-from dashboards.data.row_filter import HELP, keep_rows
-from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import catch_user_error, require
-from grid.names import label_of
-from store.analysis.measurements import measurements, text_of
-from store.database import quoting
-from store.database.queries import agrees
+from ablate.dashboards.app.address import Address
+from ablate.dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
+from ablate.dashboards.app.table_columns import columns, link
+from ablate.dashboards.data.captions import describe_measure
+from ablate.dashboards.data.formatting import BETWEEN, count, join_words, number
+from ablate.dashboards.data.grid_context import GridContext, in_order
+from ablate.dashboards.data.row_filter import HELP, keep_rows
+from ablate.dashboards.data.run_keys import key_of, shorten_keys
+from ablate.dashboards.data.user_errors import catch_user_error, require
+from ablate.grid.names import label_of
+from ablate.store.analysis.measurements import measurements, text_of
+from ablate.store.database import quoting
+from ablate.store.database.queries import agrees
 
 ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")

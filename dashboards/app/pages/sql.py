@@ -6,18 +6,18 @@ from urllib.parse import quote
 
 import polars as pl
 
-from dashboards.app.address import LONGEST, Address, write_query
-from dashboards.app.navigation import saved_queries
-from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
-from dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
-from dashboards.data import result_table
-from dashboards.data.formatting import count, duration
-from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures import chart
-from dashboards.theme.styles import REST, Style
-from store import Store
-from store.database.schema_docs import example, meaning, relations
-from store.files.saved_texts import QUERIES
+from ablate.dashboards.app.address import LONGEST, Address, write_query
+from ablate.dashboards.app.navigation import saved_queries
+from ablate.dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
+from ablate.dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
+from ablate.dashboards.data import result_table
+from ablate.dashboards.data.formatting import count, duration
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error
+from ablate.dashboards.figures import chart
+from ablate.dashboards.theme.styles import REST, Style
+from ablate.store import Store
+from ablate.store.database.schema_docs import example, meaning, relations
+from ablate.store.files.saved_texts import QUERIES
 
 SHOWN_ROWS: Final = 1_000
 FILE_ROWS: Final = 200_000

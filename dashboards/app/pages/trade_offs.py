@@ -5,24 +5,35 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from dashboards.app import measures
-from dashboards.app.address import entries
-from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
-from dashboards.app.run_groups import look_of
-from dashboards.app.table_columns import FOLD, WRAP, columns, link
-from dashboards.data.captions import n_words, name_cells
-from dashboards.data.formatting import count, join_words
-from dashboards.data.grid_context import MOST_CURVES, CellLook, in_order
-from dashboards.data.seed_averages import average_words
-from dashboards.data.user_errors import Unknown, require
-from dashboards.figures import parallel
-from dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, trade_offs
-from dashboards.figures.pivot import table
-from dashboards.theme.styles import REST
-from store.analysis.measurements import measurements, text_of
-from store.analysis.pareto import Quantity, Way, known_costs, rule
-from store.database.queries import agrees
-from store.statistics import STANDINGS
+from ablate.dashboards.app import measures
+from ablate.dashboards.app.address import entries
+from ablate.dashboards.app.page import (
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    cell_key,
+    grid_of,
+    memoise,
+    options,
+)
+from ablate.dashboards.app.run_groups import look_of
+from ablate.dashboards.app.table_columns import FOLD, WRAP, columns, link
+from ablate.dashboards.data.captions import n_words, name_cells
+from ablate.dashboards.data.formatting import count, join_words
+from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, in_order
+from ablate.dashboards.data.seed_averages import average_words
+from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.figures import parallel
+from ablate.dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, trade_offs
+from ablate.dashboards.figures.pivot import table
+from ablate.dashboards.theme.styles import REST
+from ablate.store.analysis.measurements import measurements, text_of
+from ablate.store.analysis.pareto import Quantity, Way, known_costs, rule
+from ablate.store.database.queries import agrees
+from ablate.store.statistics import STANDINGS
 
 COST_WORDS: Final = {
     "train_s": "seconds of training",

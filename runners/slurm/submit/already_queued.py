@@ -9,17 +9,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from grid.errors import EnvironmentProblem, StoreError
-from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import Submission, submission_records, write_submission_record
-from runners.output import format_count
-from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import Scheduler, release
-from runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
-from runners.slurm.worker_records import read_cancelled
-from store.files.layout import Layout
-from store.files.plans import read_plan
-from store.files.trial_status import local_process, trial_state
+from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.submission_record import Submission, submission_records, write_submission_record
+from ablate.runners.output import format_count
+from ablate.runners.planning.survey import Surveyed
+from ablate.runners.slurm.scheduler import Scheduler, release
+from ablate.runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
+from ablate.runners.slurm.worker_records import read_cancelled
+from ablate.store.files.layout import Layout
+from ablate.store.files.plans import read_plan
+from ablate.store.files.trial_status import local_process, trial_state
 
 _ABANDONED_S = 600.0
 """A shell on another host whose record is older than this is dead; long, as locks are not enforced everywhere."""

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grid.durations import format_duration
-from grid.errors import SpecError
-from grid.suggestions import suggest_name
-from runners.output import format_count
-from runners.planning.survey import Surveyed
-from runners.slurm.spec import Resources, Slurm
-from runners.slurm.submit.cluster_limits import Limits, Partition
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid.durations import format_duration
+from ablate.grid.errors import SpecError
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.output import format_count
+from ablate.runners.planning.survey import Surveyed
+from ablate.runners.slurm.spec import Resources, Slurm
+from ablate.runners.slurm.submit.cluster_limits import Limits, Partition
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 _LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 

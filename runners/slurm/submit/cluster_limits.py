@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
-from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import ENDED, ask, seconds, user
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.slurm.scheduler import ENDED, ask, seconds, user
 
 
 @final

@@ -7,33 +7,33 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, final
 
-from grid import Grid
-from grid.errors import EnvironmentProblem, SpecError
-from runners.attempts.disk_space import require_disk_space
-from runners.attempts.manifest import encode_line, submission_id
-from runners.attempts.submission_record import Array, ResourceClass
-from runners.attempts.unreadable_results import find_unreadable
-from runners.attempts.worker import WorkerEntry
-from runners.output import format_count
-from runners.planning.kept_results import require_kept
-from runners.planning.survey import Surveyed, survey, walk
-from runners.provenance.code_snapshot import pack, shell_lines
-from runners.provenance.environment import torch_without_cuda
-from runners.slurm.scheduler import Scheduler
-from runners.slurm.spec import Slurm
-from runners.slurm.submit import workload
-from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
-from runners.slurm.submit.cluster_checks import (
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.disk_space import require_disk_space
+from ablate.runners.attempts.manifest import encode_line, submission_id
+from ablate.runners.attempts.submission_record import Array, ResourceClass
+from ablate.runners.attempts.unreadable_results import find_unreadable
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.output import format_count
+from ablate.runners.planning.kept_results import require_kept
+from ablate.runners.planning.survey import Surveyed, survey, walk
+from ablate.runners.provenance.code_snapshot import pack, shell_lines
+from ablate.runners.provenance.environment import torch_without_cuda
+from ablate.runners.slurm.scheduler import Scheduler
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit import workload
+from ablate.runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
+from ablate.runners.slurm.submit.cluster_checks import (
     choose_excluded,
     count_lost,
     partitions_of,
     require_allowed,
     warn_if_not_shared,
 )
-from runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
-from runners.slurm.submit.job_arrays import Arrays, require_commands
-from runners.slurm.submit.resource_classes import Demands, Group
-from store.files.layout import Layout
+from ablate.runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
+from ablate.runners.slurm.submit.job_arrays import Arrays, require_commands
+from ablate.runners.slurm.submit.resource_classes import Demands, Group
+from ablate.store.files.layout import Layout
 
 
 @final

@@ -17,12 +17,12 @@ from typing import final
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.attempts.submission_record import Array, job_name
-from runners.slurm.scheduler import ask
-from runners.slurm.spec import Resources, Slurm
-from runners.slurm.worker_records import logs
-from store.files.layout import Layout
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
+from ablate.runners.attempts.submission_record import Array, job_name
+from ablate.runners.slurm.scheduler import ask
+from ablate.runners.slurm.spec import Resources, Slurm
+from ablate.runners.slurm.worker_records import logs
+from ablate.store.files.layout import Layout
 
 MOST_DEATHS = 10
 """A task is not queued again after so many deaths and refusals since its worker last left in good order.
@@ -97,7 +97,7 @@ class Arrays(SlurmExecutor):
         self.parameters.pop("map_count", None)
         if not self._single:
             self.parameters["map_count"] = array.tasks
-        words = [*_interpreter(slurm), "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
+        words = [*_interpreter(slurm), "-u", "-m", "ablate.runners.slurm.node", str(self._root), self._submission]
         text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 

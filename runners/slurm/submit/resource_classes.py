@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
-from grid import Planned, Spec
-from grid.errors import SpecError
-from grid.path import value_at
-from runners.output import format_count
-from runners.planning.survey import Surveyed
-from runners.provenance.environment import torch_without_cuda
-from runners.slurm.spec import MemoryFactors, Resources, Slurm, mebibytes, memory_factors, minutes
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from ablate.grid import Planned, Spec
+from ablate.grid.errors import SpecError
+from ablate.grid.path import value_at
+from ablate.runners.output import format_count
+from ablate.runners.planning.survey import Surveyed
+from ablate.runners.provenance.environment import torch_without_cuda
+from ablate.runners.slurm.spec import MemoryFactors, Resources, Slurm, mebibytes, memory_factors, minutes
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 START_S = 15.0
 """Least time that a worker needs to start: it loads Python and torch from a shared disk."""
@@ -55,7 +55,7 @@ class Group:
 
 @final
 class Demands:
-    """Requirements of every cell; `add_cell` is a visitor for `runners.planning.survey.walk`.
+    """Requirements of every cell; `add_cell` is a visitor for `ablate.runners.planning.survey.walk`.
 
     `most_cpus` returns the cores of the largest node of a partition; 0: unknown.
     """

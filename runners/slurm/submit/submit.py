@@ -13,20 +13,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.manifest import write_grid, write_submission
-from runners.attempts.submission_record import Submission, new_record, write_submission_record
-from runners.attempts.unreadable_results import mark_unreadable
-from runners.attempts.worker import WorkOrder
-from runners.provenance.code_snapshot import write
-from runners.slurm.scheduler import ask, release, user
-from runners.slurm.submit.already_queued import half_submitted, let_go
-from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
-from runners.slurm.submit.submit_lock import submit_lock
-from runners.slurm.worker_records import logs
-from store.files.atomic import make_directory
-from store.files.layout import Layout
-from store.files.trust import trust_new
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.manifest import write_grid, write_submission
+from ablate.runners.attempts.submission_record import Submission, new_record, write_submission_record
+from ablate.runners.attempts.unreadable_results import mark_unreadable
+from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.provenance.code_snapshot import write
+from ablate.runners.slurm.scheduler import ask, release, user
+from ablate.runners.slurm.submit.already_queued import half_submitted, let_go
+from ablate.runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
+from ablate.runners.slurm.submit.submit_lock import submit_lock
+from ablate.runners.slurm.worker_records import logs
+from ablate.store.files.atomic import make_directory
+from ablate.store.files.layout import Layout
+from ablate.store.files.trust import trust_new
 
 __all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 

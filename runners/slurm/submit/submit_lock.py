@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from store.files.atomic import environment_problem, make_directory
-from store.files.layout import Layout
+from ablate.store.files.atomic import environment_problem, make_directory
+from ablate.store.files.layout import Layout
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 

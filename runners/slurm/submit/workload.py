@@ -5,11 +5,11 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from grid import Grid
-from runners.planning.duration import PlannedWorkers, estimate
-from runners.planning.survey import Survey, Surveyed
-from runners.slurm.spec import Slurm
-from runners.slurm.submit.resource_classes import Demands, Group
+from ablate.grid import Grid
+from ablate.runners.planning.duration import PlannedWorkers, estimate
+from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit.resource_classes import Demands, Group
 
 MOST_CELLS = 12
 """Cells of a class that are estimated: counting the work of one takes a while."""

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, final
 
 from pydantic import ValidationError
 
-from grid.errors import StoreError
-from runners.attempts.submission_record import read_submission_record
-from runners.attempts.worker import WorkerEntry, WorkOrder
-from runners.provenance.environment import ask_gpus
-from runners.slurm.spec import Resources, Slurm
-from runners.slurm.worker.task_environment import TaskEnvironment
-from store.files.layout import Layout
+from ablate.grid.errors import StoreError
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.provenance.environment import ask_gpus
+from ablate.runners.slurm.spec import Resources, Slurm
+from ablate.runners.slurm.worker.task_environment import TaskEnvironment
+from ablate.store.files.layout import Layout
 
 MOST_SIDE_BY_SIDE = 16
 USED_OF_DEVICE = 0.9
@@ -62,13 +63,10 @@ class Assignment:
         """The job of its worker processes; spec files are those of the extracted tree."""
         tree = Path(os.environ.get("ABLATE_TREE", "/"))
         job = self.record.job
-        entry = dict(job.get("entry") or {})
-        if "preload" in entry:
-            entry["preload"] = tuple(entry["preload"])
         data: dict[str, Any] = job | {
             "root": self.layout.root,
             "submission": self.task.submission,
-            "entry": WorkerEntry(**entry),
+            "entry": WorkerEntry(**(job.get("entry") or {})),
             "files": tuple(tree / file for file in job.get("files", ())),
             "place": self.place.record,
         }

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import final
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from runners.attempts.attempt import require_there
-from store.files.atomic import is_temporary, read_json, write_json
-from store.files.layout import FILE_SCHEMA, Layout
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.runners.attempts.attempt import require_there
+from ablate.store.files.atomic import is_temporary, read_json, write_json
+from ablate.store.files.layout import FILE_SCHEMA, Layout
 
 _SHARE_EVERY_S = 60.0
 _READ_S_PER_FILE = 0.1

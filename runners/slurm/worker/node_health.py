@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import final
 
-from runners.attempts.worker import Outcome
-from runners.slurm.scheduler import ask
-from runners.slurm.worker_records import WorkerRecord
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.slurm.scheduler import ask
+from ablate.runners.slurm.worker_records import WorkerRecord
 
 MOST_FAILURES = 3
 """Failures in a row, for reasons unknown elsewhere, that stop a node without a finished trial."""

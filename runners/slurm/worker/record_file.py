@@ -1,4 +1,4 @@
-"""The record file and the log of this worker task. `runners.slurm.worker_records` reads the records of all tasks."""
+"""The record file and log of this worker task; `ablate.runners.slurm.worker_records` reads the records of all tasks."""
 
 import os
 import socket
@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from typing import final
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.attempt import require_there
-from runners.attempts.worker import Outcome
-from runners.slurm.worker.assignment import Assignment
-from runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.attempt import require_there
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.slurm.worker.assignment import Assignment
+from ablate.runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 
 _WRITE_EVERY_S = 60.0
 

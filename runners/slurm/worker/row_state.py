@@ -4,17 +4,17 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import EnvironmentProblem
-from runners.attempts.attempt import is_of_one_trial, is_there
-from runners.attempts.claims import record_death
-from runners.attempts.leases import Leases, earlier_life
-from runners.attempts.manifest import Manifest
-from runners.attempts.micro_batches import wants_smaller
-from runners.attempts.worker import WorkOrder
-from runners.checkpoint import checkpointed_step, discard_forgotten
-from runners.training.failure import out_of_memory
-from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
+from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.attempt import is_of_one_trial, is_there
+from ablate.runners.attempts.claims import record_death
+from ablate.runners.attempts.leases import Leases, earlier_life
+from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.micro_batches import wants_smaller
+from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.checkpoint import checkpointed_step, discard_forgotten
+from ablate.runners.training.failure import out_of_memory
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
 
 class RowState(NamedTuple):

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple, final
 
-from runners.attempts.worker import Outcome
-from runners.execution import RowSource
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker.row_state import RowStates
+from ablate.runners.attempts.worker import Outcome
+from ablate.runners.execution import RowSource
+from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker.row_state import RowStates
 
 _LOOK_S = 0.1
 """Longest time that one call reads files: between calls, the task looks after its processes."""

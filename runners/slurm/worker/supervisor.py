@@ -7,24 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from runners.attempts.disk_space import disk_problem
-from runners.attempts.worker import NodeUnsuitable, Outcome
-from runners.execution import Local, Overseer
-from runners.execution.fork_client import CannotStart, ServerDied
-from runners.execution.machine import describe_changes
-from runners.output import format_count
-from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker.exit_codes import ExitCode
-from runners.slurm.worker.node_health import NodeHealth, only_node
-from runners.slurm.worker.record_file import WorkerRecordFile
-from runners.slurm.worker.row_state import RowStates
-from runners.slurm.worker.rows import NodeRows, RowShare
-from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
-from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
-from store.files.atomic import environment_problem, read_json, set_retry_timeout
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from ablate.runners.attempts.disk_space import disk_problem
+from ablate.runners.attempts.worker import NodeUnsuitable, Outcome
+from ablate.runners.execution import Local, Overseer
+from ablate.runners.execution.fork_client import CannotStart, ServerDied
+from ablate.runners.execution.machine import describe_changes
+from ablate.runners.output import format_count
+from ablate.runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
+from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker.exit_codes import ExitCode
+from ablate.runners.slurm.worker.node_health import NodeHealth, only_node
+from ablate.runners.slurm.worker.record_file import WorkerRecordFile
+from ablate.runners.slurm.worker.row_state import RowStates
+from ablate.runners.slurm.worker.rows import NodeRows, RowShare
+from ablate.runners.slurm.worker.signals import SignalState
+from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
+from ablate.runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
+from ablate.store.files.atomic import environment_problem, read_json, set_retry_timeout
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
@@ -169,7 +169,7 @@ class _Supervisor(Overseer):
 
     def _check_environment(self) -> str | None:
         """Return why this node's environment must not train these trials; note other differences."""
-        from runners.provenance.environment import differences, record, torch_without_cuda
+        from ablate.runners.provenance.environment import differences, record, torch_without_cuda
 
         if self._assignment.resources.gpus and torch_without_cuda():
             self.note("torch is a build for the CPU, so nothing is trained on the GPUs that were asked for")

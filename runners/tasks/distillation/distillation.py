@@ -23,10 +23,10 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.counter_rng import CPU
-from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
-from runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
-from variants import Backbone, Operator, Tokens
+from ablate.runners.tasks.counter_rng import CPU
+from ablate.runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
+from ablate.runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
+from ablate.variants import Backbone, Operator, Tokens
 
 _NUMBERS = 1 << 24
 """Logits of one forward pass of an evaluation."""

@@ -10,18 +10,24 @@ import torch
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import OutsideKey, Spec
-from grid.validation import spec_error
-from runners.checkpoint import Saved, read_checkpoint
-from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
-from runners.tasks.model_fit import require_model_fits, require_operator_fits
-from runners.tasks.task import Task
-from runners.tasks.text.encoder import Encodes
-from runners.tasks.user_files import absolute_path, require_hash
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
-from variants import Backbone, Operator, Placement, Transformer
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import OutsideKey, Spec
+from ablate.grid.validation import spec_error
+from ablate.runners.checkpoint import Saved, read_checkpoint
+from ablate.runners.tasks.distillation.teacher import (
+    Teacher,
+    Teaching,
+    require_positions,
+    require_tokenizer,
+    require_tokens,
+)
+from ablate.runners.tasks.model_fit import require_model_fits, require_operator_fits
+from ablate.runners.tasks.task import Task
+from ablate.runners.tasks.text.encoder import Encodes
+from ablate.runners.tasks.user_files import absolute_path, require_hash
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.variants import Backbone, Operator, Placement, Transformer
 
 Hash = Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")]
 

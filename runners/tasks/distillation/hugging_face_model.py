@@ -16,13 +16,19 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem, SpecError
-from grid.spec import OutsideKey
-from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
-from runners.tasks.optional_packages import require_package
-from runners.tasks.task import Task
-from runners.tasks.text.corpus import content_hash
-from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.spec import OutsideKey
+from ablate.runners.tasks.distillation.teacher import (
+    Teacher,
+    Teaching,
+    require_positions,
+    require_tokenizer,
+    require_tokens,
+)
+from ablate.runners.tasks.optional_packages import require_package
+from ablate.runners.tasks.task import Task
+from ablate.runners.tasks.text.corpus import content_hash
+from ablate.runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 
@@ -137,7 +143,7 @@ def _window(config: Any) -> int | None:
 
 
 def _encoder(path: Path) -> Any:
-    from runners.tasks.text.tokenizers import LibraryEncoder, library
+    from ablate.runners.tasks.text.tokenizers import LibraryEncoder, library
 
     try:
         found = library("tokenizer_file").Tokenizer.from_file(str(path))

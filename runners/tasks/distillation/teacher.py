@@ -10,12 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from grid.errors import SpecError
-from grid.spec import Choice
-from runners.tasks.counter_rng import CPU
-from runners.tasks.task import Batch, Task
-from runners.tasks.text.encoder import Encoder, Encodes
-from variants import Backbone, Operator, Tokens
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice
+from ablate.runners.tasks.counter_rng import CPU
+from ablate.runners.tasks.task import Batch, Task
+from ablate.runners.tasks.text.encoder import Encoder, Encodes
+from ablate.variants import Backbone, Operator, Tokens
 
 _TRIED = 8
 """Number of predicted tokens that a teacher is tried on."""

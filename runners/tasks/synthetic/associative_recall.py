@@ -18,10 +18,10 @@ from typing import Annotated, Literal, final
 import torch
 from pydantic import PositiveFloat, PositiveInt
 
-from grid.validation import INCREASING
-from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.query_task import KeyValues, Point, asking
-from runners.tasks.task import Batch
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.runners.tasks.synthetic.query_task import KeyValues, Point, asking
+from ablate.runners.tasks.task import Batch
 
 
 @final

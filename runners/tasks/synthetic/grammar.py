@@ -24,10 +24,17 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.validation import INCREASING
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample, odds, unigrams
-from runners.tasks.task import Batch, Measurements, Predict, TokenData, in_chunks, over_items, token_losses
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.synthetic.grammar_sentences import (
+    STOP,
+    GrammarProcess,
+    Sampler,
+    SentenceSample,
+    odds,
+    unigrams,
+)
+from ablate.runners.tasks.task import Batch, Measurements, Predict, TokenData, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""

@@ -25,9 +25,9 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.counter_rng import Draws
-from runners.tasks.task import Task
-from variants import Tokens
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.runners.tasks.task import Task
+from ablate.variants import Tokens
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field, FiniteFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.spec import Spec
-from grid.validation import INCREASING
-from runners.tasks.task import Task
-from variants import Scalars
+from ablate.grid.spec import Spec
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.task import Task
+from ablate.variants import Scalars
 
 SCORED_FROM = 3
 """Position, counted from 0, from which errors enter the measures of the paper's code."""

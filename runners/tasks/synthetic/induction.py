@@ -13,9 +13,9 @@ from typing import Annotated, Literal, final
 import torch
 from pydantic import Field
 
-from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.query_task import Point, QueryTask, asking
-from runners.tasks.task import Batch
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.runners.tasks.synthetic.query_task import Point, QueryTask, asking
+from ablate.runners.tasks.task import Batch
 
 
 @final

@@ -21,10 +21,10 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.spec import Spec
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
-from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
+from ablate.grid.spec import Spec
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
+from ablate.runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
 
 _ROWS = 128
 """Sequences per forward pass of an evaluation."""

@@ -25,11 +25,11 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from grid.spec import Spec
-from grid.validation import INCREASING
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
-from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
+from ablate.grid.spec import Spec
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
+from ablate.runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
 
 Quantifier = Literal["every", "some"]
 

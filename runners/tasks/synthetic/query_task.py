@@ -19,11 +19,11 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.spec import Spec
-from grid.validation import INCREASING
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, Task, TokenData, in_chunks, over_items
-from variants import Tokens
+from ablate.grid.spec import Spec
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.task import UNSCORED, Batch, Measurements, Predict, Task, TokenData, in_chunks, over_items
+from ablate.variants import Tokens
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grid.errors import SpecError
+from ablate.grid.errors import SpecError
 
 
 class Origin(NamedTuple):

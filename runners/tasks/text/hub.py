@@ -13,12 +13,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
-from grid.spec import Spec
-from runners.tasks.optional_packages import require_package
-from runners.tasks.text.corpus import Origin, content_hash
-from runners.tasks.text.local_files import as_document, local_files
-from store.files.atomic import environment_problem, temporary_name
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
+from ablate.grid.spec import Spec
+from ablate.runners.tasks.optional_packages import require_package
+from ablate.runners.tasks.text.corpus import Origin, content_hash
+from ablate.runners.tasks.text.local_files import as_document, local_files
+from ablate.store.files.atomic import environment_problem, temporary_name
 
 
 class HubText(Spec):

@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar, Final, Literal, final
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import Choice
-from grid.validation import INCREASING
-from runners.tasks.counter_rng import Draws
-from runners.tasks.text.encoder import Encoder
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice
+from ablate.grid.validation import INCREASING
+from ablate.runners.tasks.counter_rng import Draws
+from ablate.runners.tasks.text.encoder import Encoder
 
 _UNNAMED: Final = (
     "the fixed token is by default the one that hides others; this tokenizer has none; name it: intervention.token"

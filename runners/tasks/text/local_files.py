@@ -19,10 +19,10 @@ from typing import Final
 import pyarrow
 from pyarrow import parquet
 
-from grid.errors import SpecError
-from runners.tasks.text.corpus import Origin, content_hash, decode, parse_object
-from runners.tasks.text.encoder import END, SUBSTITUTE
-from runners.tasks.user_files import cache_by_file, unreadable
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks.text.corpus import Origin, content_hash, decode, parse_object
+from ablate.runners.tasks.text.encoder import END, SUBSTITUTE
+from ablate.runners.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 _COLUMN = "text"

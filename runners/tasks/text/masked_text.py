@@ -28,13 +28,13 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.tasks.counter_rng import CPU, Draws, map_below, unit
-from runners.tasks.synthetic.query_task import score_answers
-from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, move, over_ratio, spread_evenly
-from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
-from runners.tasks.text.encoder import Encoder
-from runners.tasks.text.text_source import TextTask
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks.counter_rng import CPU, Draws, map_below, unit
+from ablate.runners.tasks.synthetic.query_task import score_answers
+from ablate.runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, move, over_ratio, spread_evenly
+from ablate.runners.tasks.text.corpus import Corpus, count_repeated, documents_of
+from ablate.runners.tasks.text.encoder import Encoder
+from ablate.runners.tasks.text.text_source import TextTask
 
 _TOKENS = 1 << 13
 """Tokens per forward pass of an evaluation."""

@@ -27,9 +27,9 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import (
+from ablate.grid.errors import SpecError
+from ablate.runners.tasks.counter_rng import CPU, Draws
+from ablate.runners.tasks.task import (
     UNSCORED,
     Batch,
     Measurements,
@@ -39,10 +39,10 @@ from runners.tasks.task import (
     spread_evenly,
     token_losses,
 )
-from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
-from runners.tasks.text.encoder import Encoder
-from runners.tasks.text.interventions import Intervention, NoIntervention
-from runners.tasks.text.text_source import Stream, TextTask
+from ablate.runners.tasks.text.corpus import Corpus, count_repeated, documents_of
+from ablate.runners.tasks.text.encoder import Encoder
+from ablate.runners.tasks.text.interventions import Intervention, NoIntervention
+from ablate.runners.tasks.text.text_source import Stream, TextTask
 
 _ROWS = 32
 """Windows per forward pass of an evaluation."""

@@ -12,16 +12,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from grid.errors import SpecError
-from grid.spec import OutsideKey
-from runners.tasks.task import Task
-from runners.tasks.text.corpus import Corpus, Origin, documents_of, split
-from runners.tasks.text.encoder import Encoder
-from runners.tasks.text.hub import HubText, hub_text
-from runners.tasks.text.local_files import local_files, python_documentation
-from runners.tasks.text.tokenizers import Bytes, Tokenizer
-from runners.tasks.user_files import absolute_path, require_hash
-from variants import Tokens
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import OutsideKey
+from ablate.runners.tasks.task import Task
+from ablate.runners.tasks.text.corpus import Corpus, Origin, documents_of, split
+from ablate.runners.tasks.text.encoder import Encoder
+from ablate.runners.tasks.text.hub import HubText, hub_text
+from ablate.runners.tasks.text.local_files import local_files, python_documentation
+from ablate.runners.tasks.text.tokenizers import Bytes, Tokenizer
+from ablate.runners.tasks.user_files import absolute_path, require_hash
+from ablate.variants import Tokens
 
 
 class TextTask(Task):

@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, final
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import SpecError
-from grid.spec import Choice, OutsideKey
-from runners.tasks.optional_packages import require_package
-from runners.tasks.text.corpus import content_hash, decode
-from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder, sizes_of_spans
-from runners.tasks.user_files import absolute_path, require_hash, unreadable
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import Choice, OutsideKey
+from ablate.runners.tasks.optional_packages import require_package
+from ablate.runners.tasks.text.corpus import content_hash, decode
+from ablate.runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder, sizes_of_spans
+from ablate.runners.tasks.user_files import absolute_path, require_hash, unreadable
 
 Texts = Callable[[], Sequence[str]]
 """Reads the documents of the training part."""

@@ -9,11 +9,19 @@ from scipy import stats
 from store_export_reader import rows
 from synthetic import write_campaign, write_grid
 
-from grid import Grid, Spec, over
-from grid.errors import NotFoundError, SpecError
-from store.export import tables
-from store.export.cells import CellTable, ExportColumn, ExportEntry, cells, latex_cells, markdown_cells, within_noise
-from store.store import Store
+from ablate.grid import Grid, Spec, over
+from ablate.grid.errors import NotFoundError, SpecError
+from ablate.store.export import tables
+from ablate.store.export.cells import (
+    CellTable,
+    ExportColumn,
+    ExportEntry,
+    cells,
+    latex_cells,
+    markdown_cells,
+    within_noise,
+)
+from ablate.store.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +104,7 @@ def test_what_is_not_there_is_named(store: Store, monkeypatch: pytest.MonkeyPatc
         cells(store, "quickstart", ("mes",), {}, "interval")
     with pytest.raises(NotFoundError, match=r"'mse' has no point with \{'sigma_f': 3.0\}; it has 2"):
         cells(store, "quickstart", ("mse",), {"sigma_f": 3.0}, "interval")
-    monkeypatch.setattr("store.export.cells.MOST_COLUMNS", 5)
+    monkeypatch.setattr("ablate.store.export.cells.MOST_COLUMNS", 5)
     with pytest.raises(SpecError, match="at most 5 columns, not 6"):
         cells(store, "quickstart", ("mse", "mse:lower", "mse:higher"), {}, "interval")
     with pytest.raises(SpecError, match="shown once; mse came several times"):

@@ -6,11 +6,11 @@ from hypothesis import given, settings, strategies as st
 from markdown_it import MarkdownIt
 from store_export_reader import rows, shown, tokens
 
-from grid.errors import SpecError
-from store.export import latex, markdown
-from store.export.cells import round_to_spread
-from store.export.formats import encode, escape_number
-from store.export.plain import escape_control
+from ablate.grid.errors import SpecError
+from ablate.store.export import latex, markdown
+from ablate.store.export.cells import round_to_spread
+from ablate.store.export.formats import encode, escape_number
+from ablate.store.export.plain import escape_control
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import balanced_means
+from ablate.store.statistics import balanced_means
 
 
 def frame(values: np.ndarray, group: str = "g") -> pl.DataFrame:

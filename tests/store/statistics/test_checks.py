@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.analysis.explain_verdict import why_text
-from store.statistics import compare
-from store.statistics.compare import CHECKS as SCHEMA, checks
+from ablate.store.analysis.explain_verdict import why_text
+from ablate.store.statistics import compare
+from ablate.store.statistics.compare import CHECKS as SCHEMA, checks
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9, 1.2]
 CELL = [0.7, 0.9, 0.62, 0.71, 0.66, 0.8]

@@ -5,11 +5,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from grid.errors import NotFoundError, SpecError, StoreError
-from store.statistics import compare
-from store.statistics.compare import SCHEMA
-from store.statistics.scales import response
-from store.statistics.verdict import UNAFFORDABLE, VERDICTS, seeds_outlook
+from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.store.statistics import compare
+from ablate.store.statistics.compare import SCHEMA
+from ablate.store.statistics.scales import response
+from ablate.store.statistics.verdict import UNAFFORDABLE, VERDICTS, seeds_outlook
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])

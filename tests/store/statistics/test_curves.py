@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from grid.errors import SpecError
-from store.statistics.curves import Curve, CurveRule, compare_curves, cost_to_reach, mean_until, value_at
+from ablate.grid.errors import SpecError
+from ablate.store.statistics.curves import Curve, CurveRule, compare_curves, cost_to_reach, mean_until, value_at
 
 STEPS = Curve(np.array([10.0, 20.0, 40.0]), np.array([3.0, 2.0, 1.0]))
 LINEAR = CurveRule("linear")

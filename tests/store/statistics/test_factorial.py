@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from scipy import special, stats
 
-from grid.errors import SpecError
-from store.statistics.design import build, read_factors
-from store.statistics.factorial import Factorial, factorial, omega_interval, partial_omega_squared
-from store.statistics.least_squares import fit, wald
+from ablate.grid.errors import SpecError
+from ablate.store.statistics.design import build, read_factors
+from ablate.store.statistics.factorial import Factorial, factorial, omega_interval, partial_omega_squared
+from ablate.store.statistics.least_squares import fit, wald
 
 AXES = {"gate": ["constant", "head", "query"], "sink": ["off", "on"], "norm": ["l1", "l2", "sum"]}
 GATE = {"constant": 0.3, "head": -0.1, "query": -0.2}

@@ -3,8 +3,8 @@ import math
 import pytest
 from scipy import stats
 
-from store.statistics import failures, holm
-from store.statistics.failures import fisher_p, wilson_interval
+from ablate.store.statistics import failures, holm
+from ablate.store.statistics.failures import fisher_p, wilson_interval
 
 COUNTS = [(0, 1), (0, 5), (1, 5), (5, 5), (3, 8), (17, 40)]
 

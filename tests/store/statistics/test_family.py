@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from store.statistics import Paired, holm, judge, p_zero, t_interval
-from store.statistics.verdict import holm_levels
+from ablate.store.statistics import Paired, holm, judge, p_zero, t_interval
+from ablate.store.statistics.verdict import holm_levels
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from store.statistics.error_bars import item_bars
+from ablate.store.statistics.error_bars import item_bars
 
 
 def crossed(reps: int, seeds: int, items: int, *, sd_seed: float, sd_item: float) -> np.ndarray:

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import compare, judge, p_zero, summarise, t_interval
-from store.statistics.power import power
-from store.statistics.verdict import Judgement
+from ablate.store.statistics import compare, judge, p_zero, summarise, t_interval
+from ablate.store.statistics.power import power
+from ablate.store.statistics.verdict import Judgement
 
 REPS = 4000
 ALPHA = 0.05

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from store.statistics import Paired, p_zero, summarise, t_interval
-from store.statistics.paired_differences import (
+from ablate.store.statistics import Paired, p_zero, summarise, t_interval
+from ablate.store.statistics.paired_differences import (
     hedges_g,
     p_beyond,
     p_within,

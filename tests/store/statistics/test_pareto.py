@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics.pareto import Objective, pareto
+from ablate.store.statistics.pareto import Objective, pareto
 
 TWO = [Objective("loss", "lower", "linear"), Objective("seconds", "lower", "linear")]
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from store.statistics import detectable
-from store.statistics.paired_differences import Floats
-from store.statistics.power import power, seeds_needed
+from ablate.store.statistics import detectable
+from ablate.store.statistics.paired_differences import Floats
+from ablate.store.statistics.power import power, seeds_needed
 
 ONE = np.array([1.0])
 
@@ -55,7 +55,7 @@ def test_many_comparisons_of_one_size_are_searched_once(monkeypatch: pytest.Monk
         asked += np.size(difference)
         return power(difference, sd, n, alpha=alpha)
 
-    monkeypatch.setattr("store.statistics.power.power", count)
+    monkeypatch.setattr("ablate.store.statistics.power.power", count)
     sd, n = np.linspace(0.1, 2.0, 6000), np.resize([2.0, 5.0, 10.0], 6000)
     found = detectable(sd, n, alpha=0.01)
     assert asked < 6000

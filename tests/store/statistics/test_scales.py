@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from store.statistics import compare
-from store.statistics.scales import Scale, back, fits, forward, percent
+from ablate.store.statistics import compare
+from ablate.store.statistics.scales import Scale, back, fits, forward, percent
 
 BASE = [0.6, 0.7, 0.65, 0.62]
 NOISE = [0.03, -0.02, 0.01, -0.01]

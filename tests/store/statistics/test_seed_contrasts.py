@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from grid.errors import SpecError
-from store.statistics import SeedContrasts, factorial, seed_contrasts
-from store.statistics.verdict import few
+from ablate.grid.errors import SpecError
+from ablate.store.statistics import SeedContrasts, factorial, seed_contrasts
+from ablate.store.statistics.verdict import few
 
 GATE, SINK = ("constant", "layer", "head"), ("off", "on")
 RULE = {"scale": "linear", "better": "lower", "rope": 0.05}

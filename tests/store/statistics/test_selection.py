@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from store.statistics.selection import expected_optimism, select_then_report
+from ablate.store.statistics.selection import expected_optimism, select_then_report
 
 
 @pytest.mark.parametrize(

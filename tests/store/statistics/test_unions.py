@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
-from store.statistics import Factorial, factorial, seed_contrasts
+from ablate.store.statistics import Factorial, factorial, seed_contrasts
 
 LEVELS = {"a": ["a0", "a1", "a2"], "b": ["b0", "b1"], "c": ["c0", "c1", "c2"], "d": ["d0", "d1"], "n": ["n0", "n1"]}
 pytestmark = pytest.mark.filterwarnings("ignore:The design matrix is rank-deficient")

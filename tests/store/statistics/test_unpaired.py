@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from store.statistics import compare, judge, p_zero, summarise, t_interval
-from store.statistics.paired_differences import Paired, hedges_g, superiority, welch
+from ablate.store.statistics import compare, judge, p_zero, summarise, t_interval
+from ablate.store.statistics.paired_differences import Paired, hedges_g, superiority, welch
 
 RULES = {"baseline": "a", "scale": "linear", "better": "lower", "rope": 0.1}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from store.statistics import compare
-from store.statistics.arms import arms
+from ablate.store.statistics import compare
+from ablate.store.statistics.arms import arms
 
 RULE: dict[str, Any] = {"baseline": "key of a", "scale": "linear", "better": "higher", "rope": 0.05}
 GOOD = [0.5, 0.61, 0.7, 0.84, 0.9, 1.0]

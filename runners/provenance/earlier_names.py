@@ -1,0 +1,54 @@
+"""Names of release 0.1 in spec files: `grid.Grid` is `ablate.grid.Grid`, unless a user's module is called `grid`."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import final
+
+from ablate import ROOMS
+from ablate.runners.provenance.origin import is_project
+
+
+@final
+class _EarlierNames(MetaPathFinder, Loader):
+    """Is asked first: in the root of a clone, the folder `grid` would be a second package with the same classes."""
+
+    folder = Path()
+    """The directory of the latest spec file."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        del path  # the parent is an alias
+        room, _, below = name.partition(".")
+        if room not in ROOMS or (below and not _is_alias(room)):
+            return None
+        return (None if below else self._find_users(name, target)) or spec_from_loader(name, self)
+
+    def _find_users(self, name: str, target: ModuleType | None) -> ModuleSpec | None:
+        places = [place for place in sys.path if not is_project(f"{place or Path.cwd()}/{name}/__init__.py")]
+        found = PathFinder.find_spec(name, places, target)
+        plain = found is not None and found.origin is None  # a folder, which may also be of data, such as a campaign's
+        return None if plain and not any((self.folder / name).glob("*.py")) else found
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = import_module(f"ablate.{module.__name__}")
+
+
+def _is_alias(name: str) -> bool:
+    return sys.modules[name] is sys.modules.get(f"ablate.{name}")
+
+
+_FINDER = _EarlierNames()
+
+
+def allow_earlier_names(folder: Path) -> None:
+    """Let a spec file in `folder` use them; forget those of earlier files, since it may have modules of these names."""
+    _FINDER.folder = folder
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ROOMS and _is_alias(name)]:
+        del sys.modules[name]
