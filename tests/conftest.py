@@ -3,8 +3,10 @@
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +16,8 @@ from hypothesis import settings
 import ablate.variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
 from ablate.runners import output
 
+# `python -m pytest` puts the root of the repository there, where the folders would be packages of their own
+sys.path[:] = [each for each in sys.path if Path(each).resolve() != Path(__file__).parent.parent]
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # counts when triton is imported

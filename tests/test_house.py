@@ -173,7 +173,9 @@ def test_a_module_loads_only_what_it_needs(module: str) -> None:
 def bare_imports(text: str) -> list[str]:
     """Find imports of rooms without `ablate`, also inside of strings; they succeed in the root of a clone."""
     rooms = "|".join(ROOMS)
-    return re.findall(rf"(?:^|[\n;\"'`]|\\n)\s*((?:from (?:{rooms})(?:\.\w+)* import|import (?:{rooms})\b).*)", text)
+    statements = rf"(?:^|[\n;\"'`]|\\n)\s*((?:from (?:{rooms})(?:\.\w+)* import|import (?:{rooms})\b).*)"
+    calls = rf"\b((?:files|find_spec|import_module)\([\"'](?:{rooms})\b.*)"
+    return re.findall(statements, text) + re.findall(calls, text)
 
 
 def test_rooms_are_imported_below_ablate_only() -> None:
@@ -187,7 +189,8 @@ def test_rooms_are_imported_below_ablate_only() -> None:
     planted = "\n".join(
         f"{start} {room}{rest}" for start, rest in (("from", " import x"), ("import", ".y")) for room in ROOMS
     )
-    assert len(bare_imports(planted)) == 2 * len(ROOMS)
+    planted += "".join(f"\n{call}('{room}')" for call in ("files", "import_module") for room in ROOMS)
+    assert len(bare_imports(planted)) == 4 * len(ROOMS)
 
 
 def test_a_second_import_of_the_operators_is_refused() -> None:

@@ -59,7 +59,7 @@ def variables(partners: Mapping[str, str]) -> str:
 
 def _font() -> str:
     """The pages' font, as data."""
-    data = b64encode((files("dashboards") / "assets/app/fonts/inter.woff2").read_bytes()).decode()
+    data = b64encode((files("ablate.dashboards") / "assets/app/fonts/inter.woff2").read_bytes()).decode()
     return (
         f'@font-face{{font-family:Inter;src:url("data:font/woff2;base64,{data}") format("woff2");font-weight:100 900}}'
     )
@@ -75,4 +75,4 @@ def plotly_js() -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("dashboards") / "assets" / name).read_text(encoding="utf-8")
+    return (files("ablate.dashboards") / "assets" / name).read_text(encoding="utf-8")
