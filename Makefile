@@ -19,7 +19,7 @@ IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm
 PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners store dashboards specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
 
-.PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs clean
+.PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs count clean
 
 quickstart: $(INSTALLED)
 	@# Exit code 4 means that some trials failed. The results of the other trials are still shown.
@@ -69,6 +69,11 @@ golden: $(INSTALLED)
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# Lines and files of .py and .pyi: of the package, and of the tests.
+count:
+	@for of in "src grid variants runners store dashboards" tests; do git ls-files $$of | grep -E '\.pyi?$$' | \
+	xargs wc -l | awk -v of="$$of" 'END {print of ": " $$1 " lines, " NR - 1 " files"}'; done
 
 clean:
 	rm -rf $(VENV) campaigns dist site
