@@ -164,14 +164,14 @@ def _trials_per_hour(campaign: Path) -> float:
 
 
 def load(bench: Bench) -> None:
-    """Count calls by `ablate watch`, by `ablate run --wait`, and by workers, one of which is queued again."""
+    """Count calls by `ablate status --watch`, by `ablate run --wait`, and by workers, one of which is queued again."""
     place = bench.prepare("load", {"workers": 2, "cpus": 1}, steps=300, seeds=2000)
     campaign = place / "campaign"
     with start(place, "run", "trials.py", "--on", "slurm", "--wait") as waiting:
         record = _wait(lambda: list(campaign.glob("submissions/*/submission.json")), waiting)[0]
         jobs = [array.get("job") for kind in json.loads(record.read_text())["classes"] for array in kind["arrays"]]
         began = time.monotonic()
-        with start(place, "watch", log="watch.log") as watching:
+        with start(place, "status", "--watch", log="watch.log") as watching:
             _wait(lambda: list(campaign.glob("trials/*/*/*/end.json")), waiting)
             subprocess.run(["scancel", "--signal=USR2", f"{jobs[0]}_0"], check=True)
             time.sleep(max(0.0, began + WATCHED_S - time.monotonic()))

@@ -50,7 +50,7 @@ def work(root: Path, spec: str, seeds: list[int]) -> None:
     for command in (
         ["status"],
         ["table", "--grid", "toy"],
-        ["rebuild"],
+        ["check", "--rebuild"],
         ["note", "it looks fine", "--grid", "toy"],
         ["tag", mine, f"+by-{os.getuid()}"],
         ["sql", "--save", f"by-{os.getuid()}", "SELECT 1"],

@@ -37,7 +37,7 @@ class CrashCounter:
         """Count a worker that died before it was ready. Raises EnvironmentProblem after `MOST_DEATHS` in a row."""
         self._at_start += 1
         if self._at_start >= MOST_DEATHS:
-            raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
+            raise EnvironmentProblem(f"workers die as they start ({how}); `ablate check --machine` looks for causes")
 
     def worker_ready(self) -> None:
         """Reset the count of deaths at start."""

@@ -22,20 +22,20 @@ from ablate.grid.docstrings import docstring
 from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
 from ablate.runners.cli.analysis import curves, pareto
 from ablate.runners.cli.catalogue import operators, probes, prove, tasks
+from ablate.runners.cli.check import check
 from ablate.runners.cli.compare import compare
-from ablate.runners.cli.doctor import check, doctor, rebuild
 from ablate.runners.cli.edit import note, rename, rm, tag
 from ablate.runners.cli.effects import effects
 from ablate.runners.cli.evaluate import evaluate
 from ablate.runners.cli.export import export, sql
-from ablate.runners.cli.monitor import cancel, failures, logs, watch
+from ablate.runners.cli.monitor import cancel, logs, status
 from ablate.runners.cli.options import AnyGrid, Campaign
 from ablate.runners.cli.papers import papers
 from ablate.runners.cli.plan import plan
 from ablate.runners.cli.published import published
 from ablate.runners.cli.repro import repro
 from ablate.runners.cli.resolve import find_campaign, find_campaigns, read_warnings
-from ablate.runners.cli.results import status, table
+from ablate.runners.cli.results import table
 from ablate.runners.cli.retry import retry
 from ablate.runners.cli.run import run
 from ablate.runners.lossy_output import fill_closed_descriptors, lossy
@@ -48,7 +48,17 @@ Exit codes: 0 done; 1 internal error; 2 usage or an invalid spec; 3 not found; 4
 broken law; 5 the environment lacks something; 6 stored data cannot be read, or `check` found damage; 130 interrupted,
 the same command goes on.
 Results go to stdout, progress to stderr. --debug shows the traceback of an error.
+Earlier names: `watch` and `failures` are `status --watch` and `status --failures`; `rebuild` and `doctor` are `check
+--rebuild` and `check --machine`.
 """
+
+_EARLIER_NAMES = {
+    "watch": ["status", "--watch"],
+    "failures": ["status", "--failures"],
+    "rebuild": ["check", "--rebuild"],
+    "doctor": ["check", "--machine"],
+}
+"""Commands of releases before, which go with the next one."""
 
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -64,9 +74,8 @@ app = App(
 )
 
 for _command in (
-    plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
-    operators, tasks, probes, prove, papers, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
-    note,
+    plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check,
+    operators, tasks, probes, prove, papers, repro, logs, cancel, retry, rm, rename, tag, note,
 ):  # fmt: skip
     _command.__doc__ = docstring(_command)  # also with -OO
     app.command(_command)
@@ -158,6 +167,7 @@ def _execute(arguments: list[str]) -> int:
     from rich.console import Console
 
     debug, words = "--debug" in arguments, [each for each in arguments if each != "--debug"]
+    words[:1] = _EARLIER_NAMES.get(words[0], words[:1]) if words else []
     try:
         console = Console(file=results().text)
         result = app(words, exit_on_error=False, print_error=False, console=console)

@@ -1,15 +1,21 @@
-"""Commands that monitor the trials of a campaign: logs, cancel, failures, watch."""
+"""Commands that monitor the trials of a campaign: status, logs, cancel."""
 
+import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from ablate.grid.errors import SpecError
-from ablate.runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
+from ablate.runners.cli.options import AnyGrid, Campaign, Cells, Flag, Json, OneTrial, Trials
 from ablate.runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
 from ablate.runners.output import tell, write, write_json
 from ablate.runners.result_stream import results
 from ablate.store.files.layout import Layout
+
+_MOST_INGEST_S = 1.0
+"""Seconds for which `ablate status` reads what is new; it says what is left."""
 
 
 def logs(
@@ -105,16 +111,68 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     return 5 if cancelling.problems else 0
 
 
-def failures(*query: Trials, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
-    """Show failures by kind: number of trials, hosts, time and advice.
+def status(
+    *query: Cells,
+    failures: Flag = False,
+    watch: Flag = False,
+    every: float | None = None,
+    campaign: Campaign = None,
+    grid: AnyGrid = None,
+    as_json: Json = False,
+) -> None:
+    """Show the progress of each cell, the running trials and the failures.
 
-    A query keeps trials, and leaves out workers that took none.
+    A query keeps cells, running trials and failures.
+
+    Parameters
+    ----------
+    failures
+        Show failures by kind instead: number of trials, hosts, time and advice. A query leaves out workers that took no
+        trial.
+    watch
+        Show the whole campaign live, with the time left, until its last trial has ended or Ctrl-C. It reads and never
+        holds anything up. Without a terminal it prints a line per change.
+    every
+        With --watch, seconds between looks at the files; default 2. The scheduler is asked once a minute.
     """
-    from ablate.runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
+    if every is not None and not watch:
+        raise SpecError("--every is for --watch; leave it out, or give --watch too")
+    if watch:
+        if failures or query or grid is not None:
+            raise SpecError("--watch shows the whole campaign; leave a query, --grid and --failures out")
+        _watch(campaign, 2.0 if every is None else every, as_json=as_json)
+    elif failures:
+        show_failures(*query, campaign=campaign, grid=grid, as_json=as_json)
+    else:
+        _show_status(query, campaign, grid, as_json=as_json)
+
+
+def _show_status(query: Sequence[str], campaign: Path | None, grid: str | None, *, as_json: bool) -> None:
+    from ablate.runners.monitoring.status_text import read_status, write_status
+    from ablate.runners.monitoring.trial_locations import locate_trials
+    from ablate.runners.monitoring.trial_query import select_planned
+    from ablate.runners.monitoring.unread_grids import find_unread
+
+    with open_campaign(campaign, thorough=False, most_s=math.inf if query else _MOST_INGEST_S) as store:
+        names = [name for name in store.grids() if grid in (None, name)]
+        if not names and not find_unread(store, grid):
+            choose_grid(store, grid)  # says what there is
+        state = read_status(store, locate_trials(store, done=False), names, grid)
+        state = state.keep(store, grid, select_planned(store, query)) if query else state
+    if as_json:
+        write_json("status", state.data(), state.warnings)
+    else:
+        write_status(state)
+        tell(*state.warnings)
+
+
+def show_failures(*query: str, campaign: Path | None = None, grid: str | None = None, as_json: bool = False) -> None:
+    """Show failures by kind; a query keeps trials, and leaves out workers that took none."""
+    from ablate.runners.monitoring.failure_groups import failures, worker_rejections, write_groups
 
     with open_campaign(campaign) as store:
         name = None if grid is None else choose_grid(store, grid)
-        found = read_failures(store, name, find_several(store, query) if query else None)
+        found = failures(store, name, find_several(store, query) if query else None)
         warnings = read_warnings(store, grid, quiet=as_json)
         refused = [] if query else worker_rejections(store.layout)
     if as_json:
@@ -126,17 +184,7 @@ def failures(*query: Trials, campaign: Campaign = None, grid: AnyGrid = None, as
         write("nothing failed")
 
 
-def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = False) -> None:
-    """Watch a campaign live: cells, workers, running trials, failures, time left.
-
-    It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
-    the last trial. Without a terminal it prints a line per change.
-
-    Parameters
-    ----------
-    every
-        Seconds between looks at the files; the scheduler is asked once a minute.
-    """
+def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
     from rich.console import Console
 
     from ablate.runners.monitoring.watch import show, views

@@ -1,6 +1,5 @@
-"""Commands that show the state and the results of a campaign: status, table."""
+"""The command that shows the results of a campaign: table."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,8 +7,6 @@ from cyclopts import Parameter
 
 from ablate.grid.errors import SpecError
 from ablate.runners.cli.options import (
-    AnyGrid,
-    Campaign,
     Campaigns,
     Cells,
     Csv,
@@ -19,7 +16,7 @@ from ablate.runners.cli.options import (
     OneGrid,
     flag_group,
 )
-from ablate.runners.cli.resolve import choose_grid, open_campaign, open_grid
+from ablate.runners.cli.resolve import open_grid
 from ablate.runners.cli.verdict_text import (
     find_cells,
     keep_cells,
@@ -36,32 +33,6 @@ if TYPE_CHECKING:
 
     from ablate.store.analysis.verdicts import GridMeasure
     from ablate.store.store import Store
-
-_MOST_INGEST_S = 1.0
-"""Seconds for which `ablate status` reads what is new; it says what is left."""
-
-
-def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> None:
-    """Show the progress of each cell, the running trials and the failures.
-
-    A query keeps cells, running trials and failures.
-    """
-    from ablate.runners.monitoring.status_text import read_status, write_status
-    from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.monitoring.trial_query import select_planned
-    from ablate.runners.monitoring.unread_grids import find_unread
-
-    with open_campaign(campaign, thorough=False, most_s=math.inf if query else _MOST_INGEST_S) as store:
-        names = [name for name in store.grids() if grid in (None, name)]
-        if not names and not find_unread(store, grid):
-            choose_grid(store, grid)  # says what there is
-        state = read_status(store, locate_trials(store, done=False), names, grid)
-        state = state.keep(store, grid, select_planned(store, query)) if query else state
-    if as_json:
-        write_json("status", state.data(), state.warnings)
-    else:
-        write_status(state)
-        tell(*state.warnings)
 
 
 @flag_group

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
-from ablate.runners.cli.monitor import failures
+from ablate.runners.cli.monitor import show_failures
 from ablate.runners.cli.options import (
     SLURM_FLAGS,
     Campaign,
@@ -73,7 +73,7 @@ def retry(
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
     states = [state for state, is_given in flags.items() if is_given]
     if not query and not states:
-        failures(campaign=campaign)
+        show_failures(campaign=campaign)
         raise SpecError("which trials? give a query, --failed for all that failed, or --lost for the lost")
     root = find_campaign(campaign)
     with open_campaign(root) as store:

@@ -128,7 +128,7 @@ def queued_line(queued: SubmittedJobs, root: Path) -> str:
     return (
         f"queued {format_count(draft.trials, 'trial')} on {format_count(draft.workers, 'worker')} ({jobs}) as "
         f"submission {draft.submission}{f'; {already}' if already else ''}; "
-        f"`ablate status` says how they are, `ablate watch` follows; results in {root}"
+        f"`ablate status` says how they are, `ablate status --watch` follows; results in {root}"
     )
 
 
@@ -152,7 +152,7 @@ def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     try:
         show(following.views(drafter.scheduler), Console(stderr=True))
     except KeyboardInterrupt:
-        tell("the workers go on without this shell; `ablate watch` follows again, `ablate cancel` stops them")
+        tell("the workers go on without this shell; `ablate status --watch` follows again, `ablate cancel` stops them")
         return 130
     name = queued.record.submission if queued.record else None
     cancelled = following.count_cancelled()

@@ -91,7 +91,7 @@ class Forks:
             raise
         if "failed" in message:
             self.close()
-            raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
+            raise CannotStart(f"workers cannot start: {message['failed']}; `ablate check --machine` looks for causes")
 
     @property
     def has_exits(self) -> bool:

@@ -28,7 +28,7 @@ def find_attempt(layout: Layout, trial: str, number: int | None) -> AttemptState
     if not attempts:
         raise NotFoundError(
             f"trial {trial[:8]} has no log, because it has not started; `ablate status` shows its worker, and "
-            "`ablate failures` the output of workers that left"
+            "`ablate status --failures` the output of workers that left"
         )
     if number is not None and number not in attempts:
         raise NotFoundError(f"trial {trial[:8]} has no attempt {number}; it has {', '.join(map(str, attempts))}")

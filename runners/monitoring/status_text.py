@@ -288,7 +288,8 @@ def _write_workers(where: TrialLocations) -> None:
     if gave_up and any(each.state in ("pending", "lost") for each in where.trials.values()):
         reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
         output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")
-        write(f"gave up: {format_count(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
+        count = format_count(len(gave_up), "worker")
+        write(f"gave up: {count} ({reasons}{output}); `ablate status --failures` says what to do")
 
 
 def _gave_up(where: TrialLocations) -> list[WorkerStatus]:
@@ -331,7 +332,7 @@ def loose_ends(where: TrialLocations) -> list[str]:
             if all(each.logged for each in trials):
                 advice = "; start your program that logged them again"
             elif all(each.job in gone for each in trials):
-                advice = f"; their workers gave up: `ablate failures` says what to correct before{advice[1:]}"
+                advice = f"; their workers gave up: `ablate status --failures` says what to correct before{advice[1:]}"
         if trials:
             last = f", last seen {age(max(seen))} ago" if seen else ""
             lines.append(f"{state}: {format_count(len(trials), 'trial')}{last}{advice}")

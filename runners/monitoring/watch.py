@@ -1,4 +1,4 @@
-"""A live view of a campaign: `ablate status`, repeated, with the time left."""
+"""A live view of a campaign, as of `ablate status --watch`: its status, repeated, with the time left."""
 
 import io
 import time

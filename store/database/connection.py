@@ -45,7 +45,7 @@ class DatabaseHeld(EnvironmentProblem):
 
 
 class DatabaseBroken(StoreError):
-    """The database cannot be used, and `ablate rebuild` makes it again."""
+    """The database cannot be used, and `ablate check --rebuild` makes it again."""
 
 
 @contextmanager
@@ -220,8 +220,8 @@ def translate_error(error: duckdb.Error, path: Path) -> AblateError:
 
 def _advise_rebuild(path: Path) -> str:
     if os.access(path.parent, os.W_OK):
-        return "make it again from the campaign's files with `ablate rebuild`"
-    return "ask the owner of the campaign to run `ablate rebuild`: you may not write there"
+        return "make it again from the campaign's files with `ablate check --rebuild`"
+    return "ask the owner of the campaign to run `ablate check --rebuild`: you may not write there"
 
 
 def with_suggestion(error: BaseException) -> str:

@@ -141,7 +141,9 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
     for row in values.iter_rows(named=True):
         arm = found.setdefault(row["cell"], Arm(row["cell"], row["label"], row["operator"], {}))
         if row["seed"] in arm.runs:
-            raise StoreError(f"{arm.label!r} has seed {row['seed']} twice; make the store again: `ablate rebuild`")
+            raise StoreError(
+                f"{arm.label!r} has seed {row['seed']} twice; make the store again: `ablate check --rebuild`"
+            )
         if row["status"] not in STATUSES:
             raise StoreError(f"a status is one of {STATUSES}; {arm.label!r} seed {row['seed']} has {row['status']!r}")
         about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}

@@ -142,7 +142,7 @@ def test_workers_that_no_node_can_run_say_why_give_up_and_go_on_without_the_faul
         said = each.log(records[name].submission, f"{records[name].jobs[0]}_0")
         assert "not queued again: no node of partition debug is left that has not refused it" in said
         place = ("--campaign", str(each.root))
-        assert re.search(FAULTS[name][1], said + each.does("failures", *place).out)
+        assert re.search(FAULTS[name][1], said + each.does("status", "--failures", *place).out)
         assert "gave up: 1 worker" in each.does("status", *place).out
         assert each.ok() == 0
         each.queues("--setup", "true")

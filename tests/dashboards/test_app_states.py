@@ -146,7 +146,7 @@ def test_a_damaged_database_says_what_to_do(runs: Path, tmp_path: Path) -> None:
     snapshot.write_bytes(b"\0" * 4096)
     found = show([root], "/torn/overview")
     assert "cannot be shown" in found
-    assert "ablate rebuild" in found
+    assert "ablate check --rebuild" in found
 
 
 def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_a_value_that_is_no_number_is_no_failure_anywhere(unsettled: Path) -> No
 
 def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
     steps = dict(seen(unsettled, OVERVIEW, "", ["next"]).frame("next").select("what", "how").iter_rows())
-    assert steps["wait for 1 running trial"] == "ablate watch"
+    assert steps["wait for 1 running trial"] == "ablate status --watch"
     assert steps["train 1 outstanding trial"] == "ablate run SPEC"
     assert "see to 2 trials without a finite value" in steps
 

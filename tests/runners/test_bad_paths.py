@@ -116,7 +116,7 @@ def test_bad_paths_are_named_and_all_other_trials_go_on(
     for place in places.values():
         bad = place.relative_to(root).as_posix()
         assert any(damage.file == bad or bad in damage.problem for damage in damages), bad
-    for command in (["status"], ["failures"], *([] if "notes" in names else [["tag", "seed=14", "+x"]])):
+    for command in (["status"], ["status", "--failures"], *([] if "notes" in names else [["tag", "seed=14", "+x"]])):
         ablate(*command, "--campaign", root)
     measured = {key for key, *_ in tables(root)["metric"]}
     lost = {key for key in others if "shard" in names or "fan of shards" in names}

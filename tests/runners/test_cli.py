@@ -49,6 +49,11 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for --on local"),
         (["run", "specs/quickstart.py", "--workers", "0"], 2, "at least one worker; got --workers 0"),
         (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
+        (["status", "--every", "2"], 2, "--every is for --watch"),
+        (["status", "--watch", "--failures"], 2, "--watch shows the whole campaign"),
+        (["status", "--watch", "operator=SSA"], 2, "--watch shows the whole campaign"),
+        (["check", "--rebuild", "--machine"], 2, "leave one out"),
+        (["watch", "--evry", "2"], 2, "`ablate status --help`"),
         (["prove", "nowhere.py"], 3, "there is no spec file nowhere.py"),
         (["operators", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
         (["tasks", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
@@ -80,6 +85,28 @@ def test_reading_commands_speak_json(campaign: Path, ablate: Callable) -> None:
             assert all(row["verdict"] and row["reason"] for row in answer["data"])
 
 
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("watch", ("status", "--watch")),
+        ("failures", ("status", "--failures")),
+        ("rebuild", ("check", "--rebuild")),
+        ("doctor", ("check", "--machine")),
+    ],
+)
+def test_an_earlier_name_prints_what_its_form_prints(
+    name: str, form: tuple[str, ...], tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), **SMALL)
+    monkeypatch.setattr("ablate.runners.monitoring.trial_locations.time.time", lambda: 2e9)  # `watch --json` has it
+    for as_json in ([], ["--json"]):
+        earlier, now = (ablate(*words, *as_json, "--campaign", tmp_path) for words in ((name,), form))
+        assert (earlier.out, earlier.err) == (now.out, now.err)
+        assert earlier.err == ""
+        assert not as_json or json.loads(earlier.out)["schema"] == f"ablate/{name}/1"
+    assert name not in COMMANDS
+
+
 def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, ablate: Callable) -> None:
     printed = Path(ablate("report", "--campaign", campaign, "--out", tmp_path / "r.html").out.strip())
     assert printed == tmp_path / "r.html"
@@ -89,10 +116,10 @@ def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, ablate: Cal
 
 
 def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, ablate: Callable) -> None:
-    monkeypatch.setattr("ablate.runners.cli.doctor.examine", lambda _: 1 / 0)
-    assert "internal error, a bug in ablate: ZeroDivisionError" in ablate("doctor", code=1).err
+    monkeypatch.setattr("ablate.runners.cli.check.examine", lambda _: 1 / 0)
+    assert "internal error, a bug in ablate: ZeroDivisionError" in ablate("check", "--machine", code=1).err
     with pytest.raises(ZeroDivisionError):
-        execute(["doctor", "--debug"])
+        execute(["check", "--machine", "--debug"])
 
 
 def test_a_reader_that_goes_away_is_no_error(campaign: Path) -> None:

@@ -53,7 +53,9 @@ def test_every_call_in_a_page_is_one_that_the_command_takes(name: str) -> None:
 
 def test_every_option_in_a_page_is_one_of_ablate_or_of_a_program_named_here() -> None:
     every = {
-        option for command in ("cancel", "plan", "run", "retry", "logs", "table") for option in options(command)
+        option
+        for command in ("cancel", "check", "plan", "run", "retry", "logs", "status", "table")
+        for option in options(command)
     } | ELSEWHERE
     for name in ("cluster", "administrators", "monitoring"):
         page = PAGES[name]

@@ -318,7 +318,7 @@ def test_damage_is_told_everywhere_or_changes_nothing(
     sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: int, group: str, harm: str, rebuilt: bool
 ) -> None:
     """Each place either shows what it showed before, or names the files. Which place looks first differs by case."""
-    monkeypatch.setattr("ablate.runners.cli.results._MOST_INGEST_S", 600.0)  # on a busy machine a second is too short
+    monkeypatch.setattr("ablate.runners.cli.monitor._MOST_INGEST_S", 600.0)  # on a busy machine a second is too short
     root = copy(sound.root, tmp_path / sound.root.name, store=not rebuilt)
     kinds = [kind for kind in GROUPS[group] if not rebuilt or sound.files[kind].parts[0] != "store"]
     for kind in kinds:
@@ -354,7 +354,11 @@ def tells(sound: Sound, kind: str, text: str) -> bool:
     """Return if `text` names the file; of a damaged database it is enough to say what makes it again."""
     if kind == "heartbeat":  # without one, an attempt has ended, and its end is missing
         return f"{sound.files[kind].parent}/end.json" in text
-    return "ablate rebuild" in text if kind in REBUILT else any(Path(name).name in text for name in sound.names[kind])
+    return (
+        "ablate check --rebuild" in text
+        if kind in REBUILT
+        else any(Path(name).name in text for name in sound.names[kind])
+    )
 
 
 def test_a_grid_that_lost_both_files_is_told_and_a_renamed_one_is_sound(sound: Sound, tmp_path: Path) -> None:

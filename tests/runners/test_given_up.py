@@ -58,7 +58,7 @@ def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest
     assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
     assert found.action.startswith("correct what its output says (--setup")
     assert found.output == str(path)
-    assert execute(["failures", "--campaign", str(campaign.root)]) == 0
+    assert execute(["status", "--failures", "--campaign", str(campaign.root)]) == 0
     assert f"1 x worker was given up: {REASON}" in capsys.readouterr().out
 
 
@@ -110,7 +110,7 @@ def test_workers_without_time_or_disk_say_so(campaign: Campaign, capsys: pytest.
     (found,) = worker_rejections(campaign.layout)
     assert (found.left, found.output) == ("late", None)
     path = prints(campaign, "7_0", "something\n")
-    assert execute(["failures", "--campaign", str(campaign.root)]) == 0
+    assert execute(["status", "--failures", "--campaign", str(campaign.root)]) == 0
     assert f"output {path}" in capsys.readouterr().out.replace("\n", "")
     assert "1 full" not in status(campaign, Scripted({"7_1": WAITS}), capsys)
 
@@ -142,7 +142,8 @@ def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.
     write_end(campaign.layout, key, 1, status="stopped")
     said = status(campaign, Scripted({}), capsys)
     assert (
-        "their workers gave up: `ablate failures` says what to correct before `ablate retry --lost` queues it" in said
+        "their workers gave up: `ablate status --failures` says what to correct before `ablate retry --lost` queues it"
+        in said
     )
     write_record(campaign.layout, 1, node="n7", ok=1, left="done")
     assert worker_rejections(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")

@@ -145,7 +145,13 @@ def test_thirty_cells_with_long_labels_fit_a_screen(
     width: int, long_campaign: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    more = (["effects", "--interactions"], ["table", "--best-over", "model"], ["status"], ["failures"], ["retry"])
+    more = (
+        ["effects", "--interactions"],
+        ["table", "--best-over", "model"],
+        ["status"],
+        ["status", "--failures"],
+        ["retry"],
+    )
     for command in (*COMMANDS, *more):
         lines = ablate(*command, "--campaign", long_campaign, code=2 if command == ["retry"] else 0).out.splitlines()
         assert 1 < len(lines) <= 60, command
@@ -209,13 +215,13 @@ def test_a_pareto_set_is_sorted_in_the_order_of_the_plan(campaign: Path, ablate:
 
 def test_failures_and_effects_of_a_query(long_campaign: Path, ablate: Callable) -> None:
     def kinds(*words: str) -> list[tuple[str, int]]:
-        found = json.loads(ablate("failures", *words, "--json", "--campaign", long_campaign).out)["data"]["failures"]
-        return sorted((each["reason"], each["n"]) for each in found)
+        said = ablate("status", "--failures", *words, "--json", "--campaign", long_campaign).out
+        return sorted((each["reason"], each["n"]) for each in json.loads(said)["data"]["failures"])
 
     assert kinds() == [("diverged", 5), ("error", 5), ("out_of_memory", 5)]
     assert kinds("operator=SSA") == [("out_of_memory", 5)]
     assert kinds("operator=SSA", f"model={MODELS[0]}", "--grid", "quickstart") == [("out_of_memory", 1)]
-    ablate("failures", "operator=SSB", "--campaign", long_campaign, code=3)
+    ablate("status", "--failures", "operator=SSB", "--campaign", long_campaign, code=3)
     words = ("effects", "operator=SSA", "seed<4", "--json", "--campaign", long_campaign)
     found = json.loads(ablate(*words).out)["data"]
     assert "operator" not in {row["term"] for row in found["terms"]}

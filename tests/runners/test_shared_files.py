@@ -167,10 +167,10 @@ def test_a_rebuild_is_advised_only_where_it_helps(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as newer:
         ingest(root)
     assert type(newer.value) is StoreError
-    assert "ablate rebuild" not in str(newer.value)
+    assert "ablate check --rebuild" not in str(newer.value)
     assert {each.remedy for each in check_campaign(root)} == {"upgrade ablate"}
     path.write_bytes(b"not a database")
-    with pytest.raises(DatabaseBroken, match="ablate rebuild"):
+    with pytest.raises(DatabaseBroken, match="ablate check --rebuild"):
         ingest(root)
     rebuild(root)
     assert check_campaign(root) == []

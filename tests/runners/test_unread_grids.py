@@ -59,4 +59,4 @@ def test_other_readers_read_it_or_say_that_it_is_not_read(queued: Layout, ablate
             campaign.trials(grid)
     with Campaign(queued.root) as campaign:
         assert campaign.trials().height == 6
-    ablate("failures", *where)
+    ablate("status", "--failures", *where)

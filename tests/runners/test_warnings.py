@@ -14,8 +14,9 @@ from ablate.store.ingest.ingest_lock import ingest_lock
 SELECT = "select count(*) from trial"
 COMMANDS = (
     ["table"], ["effects"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "parameters"],
-    ["status"], ["failures"], ["published", "--compare"], ["sql", SELECT], ["compare", "{0}", "{1}"], ["retry"],
-    ["report", "--out", "{place}/r.html"], ["export", "cells", "--to", "{place}/c.csv"],
+    ["status"], ["status", "--failures"], ["published", "--compare"], ["sql", SELECT],
+    ["compare", "{0}", "{1}"], ["retry"], ["report", "--out", "{place}/r.html"],
+    ["export", "cells", "--to", "{place}/c.csv"],
 )  # fmt: skip
 
 

@@ -161,13 +161,13 @@ def test_json_streams_an_object_per_look_and_ctrl_c_ends_it_well(
 
     here = ["--campaign", str(campaign.root)]
     monkeypatch.setattr("ablate.runners.monitoring.watch.time.sleep", sleep)
-    assert execute(["watch", "--json", *here]) == 0
+    assert execute(["status", "--watch", "--json", *here]) == 0
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["schema"] == "ablate/watch/1"
     assert set(first["data"]["states"]) == set(STATES)
     assert last["data"]["states"]["done"] == 8
     monkeypatch.setattr("ablate.runners.monitoring.watch.views", interrupted)
-    assert execute(["watch", *here]) == 0
-    assert execute(["watch", "--every", "0", *here]) == 2
+    assert execute(["status", "--watch", *here]) == 0
+    assert execute(["status", "--watch", "--every", "0", *here]) == 2
     assert "--every is a number of seconds above 0" in capsys.readouterr().err
-    assert execute(["watch", "--campaign", "nowhere"]) == 3
+    assert execute(["status", "--watch", "--campaign", "nowhere"]) == 3

@@ -181,7 +181,7 @@ def test_a_damaged_database_is_named_and_no_shard_is_blamed_for_it(
 
     with monkeypatch.context() as patched:
         patched.setattr(ShardIngest, "_insert_together", fails)
-        with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate rebuild`"):
+        with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate check --rebuild`"):
             ingest(campaign.root)
     found = ingest(campaign.root)
     assert (found.shards, found.bad_shards) == (4, 0)

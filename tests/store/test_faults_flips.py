@@ -179,4 +179,4 @@ def test_a_flipped_bit_in_the_snapshot_is_named_or_touches_nothing(
         except AblateError as error:
             named.append(str(error))
     assert len(named) > 5
-    assert all("snapshot.duckdb" in text and "ablate rebuild" in text for text in named), named
+    assert all("snapshot.duckdb" in text and "ablate check --rebuild" in text for text in named), named

@@ -220,7 +220,7 @@ def test_a_damaged_database_is_refused_with_the_remedy_and_the_remedy_works(
     whole = opened(campaign.root).content_hash()
     for text in (b"not a database", b""):
         campaign.layout.live.write_bytes(text)
-        with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate rebuild`"):
+        with pytest.raises(StoreError, match=r"live\.duckdb cannot be used .*`ablate check --rebuild`"):
             ingest(campaign.root)
     assert opened(campaign.root, refresh=False).content_hash() == whole  # readers do not notice
     rebuild(campaign.root)
@@ -234,7 +234,7 @@ def test_a_reader_who_may_not_write_is_not_sent_to_rebuild(
     campaign.layout.live.write_bytes(b"not a database")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != campaign.layout.store)
     with pytest.raises(
-        StoreError, match="ask the owner of the campaign to run `ablate rebuild`: you may not write there"
+        StoreError, match="ask the owner of the campaign to run `ablate check --rebuild`: you may not write there"
     ):
         ingest(campaign.root)
 

@@ -179,7 +179,7 @@ def test_a_newer_store_is_refused_and_left_alone(old: Path) -> None:
 
 
 def test_without_a_refresh_an_older_store_says_what_to_do(old: Path) -> None:
-    with pytest.raises(StoreError, match=r"older ablate .*make it again .*`ablate rebuild`"):
+    with pytest.raises(StoreError, match=r"older ablate .*make it again .*`ablate check --rebuild`"):
         Store.open(old, refresh=False)
     rebuild(old)
     Store.open(old, refresh=False).close()

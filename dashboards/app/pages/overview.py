@@ -204,7 +204,8 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
         why = "finished, and no readable file has the result"
         steps.append((f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"))
     if running := states.get("running", 0):
-        steps.append((f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch"))
+        what = f"wait for {count(running, 'running trial')}"
+        steps.append((what, "their values are not known yet", "ablate status --watch"))
     if pending := states.get("pending", 0):
         why = "not begun, or to be tried again"
         steps.append((f"train {count(pending, 'outstanding trial')}", why, "ablate run SPEC"))

@@ -1,4 +1,4 @@
-"""The commands `doctor`, `rebuild` and `check`: this machine, the database, the files of a campaign."""
+"""The command `check`: the files of a campaign, its database made again, this machine."""
 
 import os
 import platform
@@ -7,7 +7,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ablate.runners.cli.options import Campaign, Json
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.cli.options import Campaign, Flag, Json
 from ablate.runners.cli.resolve import CAMPAIGNS, find_campaign
 from ablate.runners.output import format_count, tell, write, write_json, write_table
 
@@ -92,45 +93,60 @@ def _program(what: str, *names: str) -> Check:
     return Check(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
 
 
-def rebuild(*, campaign: Campaign = None) -> None:
-    """Make the store anew from the campaign's files."""
-    from ablate.store.ingest.rebuild import rebuild as rebuild_store
-    from ablate.store.store import Store
-
-    root = find_campaign(campaign)
-    found = rebuild_store(root)
-    with Store.open(root, refresh=False) as store:
-        write(f"{store.content_hash()}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
-        for row in (*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)):
-            tell(f"not served: {row['file']}: {row['reason']}")
-
-
-def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
-    """Check what this machine offers: packages, devices, cores, disk, scheduler.
-
-    Parameters
-    ----------
-    campaign
-        A directory that must be writable; default campaigns/.
-    """
-    found = examine(campaign)
-    if as_json:
-        write_json("doctor", [check._asdict() for check in found])
-    else:
-        write_table(["", "what", "found"], [("ok" if check.ok else "!!", check.what, check.found) for check in found])
-    return 0 if all(check.ok or not check.needed for check in found) else 5
-
-
-def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
+def check(*, rebuild: Flag = False, machine: Flag = False, campaign: Campaign = None, as_json: Json = False) -> int:
     """Verify every file of a campaign; list what is damaged or missing and its repair.
 
     Warns of files of the installed package that were edited: results name the versions of the package and not its
     files. The exit code is 0 if all is sound, and 6 if something is wrong.
+
+    Parameters
+    ----------
+    rebuild
+        Make the database again from the campaign's files instead.
+    machine
+        Check what this machine offers instead: packages, devices, cores, disk, scheduler. --campaign is a directory
+        that must be writable; default campaigns/. The exit code is 5 if something that is needed is missing.
     """
+    if rebuild and machine:
+        raise SpecError("--rebuild and --machine are different checks; leave one out")
+    if machine:
+        return _check_machine(campaign, as_json=as_json)
+    root = find_campaign(campaign)
+    return _rebuild(root, as_json=as_json) if rebuild else _check_files(root, as_json=as_json)
+
+
+def _check_machine(campaign: Path | None, *, as_json: bool) -> int:
+    found = examine(campaign)
+    if as_json:
+        write_json("doctor", [each._asdict() for each in found])
+    else:
+        write_table(["", "what", "found"], [("ok" if each.ok else "!!", each.what, each.found) for each in found])
+    return 0 if all(each.ok or not each.needed for each in found) else EnvironmentProblem.exit_code
+
+
+def _rebuild(root: Path, *, as_json: bool) -> int:
+    from ablate.store.ingest.rebuild import rebuild
+    from ablate.store.store import Store
+
+    found = rebuild(root)
+    with Store.open(root, refresh=False) as store:
+        content = store.content_hash()
+        bad = [*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)]
+    not_served = [f"not served: {row['file']}: {row['reason']}" for row in bad]
+    if as_json:
+        counts = {name: getattr(found, name) for name in ("rows", "shards", "attempts")}
+        write_json("rebuild", {"content": content, **counts}, not_served)
+    else:
+        write(f"{content}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
+        tell(*not_served)
+    return 0
+
+
+def _check_files(root: Path, *, as_json: bool) -> int:
     from ablate.runners.monitoring.integrity import check_campaign
     from ablate.runners.provenance.origin import edited_files
 
-    found = check_campaign(find_campaign(campaign))
+    found = check_campaign(root)
     warnings = [
         f"{path} was edited after the package was installed, which results do not show; install ablate again, or work "
         "in a clone and raise the `version` of what the edit changes"

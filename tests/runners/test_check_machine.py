@@ -1,4 +1,4 @@
-"""The doctor: a machine that lacks something is told so in a table, and the exit code says it too."""
+"""`ablate check --machine`: a machine that lacks something is told so in a table, and the exit code says it too."""
 
 import os
 import subprocess
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ablate.runners.cli import doctor
+from ablate.runners.cli import check
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.doctor import Check, examine
+from ablate.runners.cli.check import Check, examine
 
 
 def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path) -> None:
     error = "OSError('libcudart: no such file\\nmore')"
     (tmp_path / "torch.py").write_text(f"raise {error}\n")
-    command = [sys.executable, "-P", "-m", "ablate", "doctor", "--campaign", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "ablate", "check", "--machine", "--campaign", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (printed.returncode, printed.stderr) == (5, "")
@@ -36,8 +36,8 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
         return "2.11.0+cu128"
 
     def examined(requirements: list[str]) -> list[Check]:
-        monkeypatch.setattr(doctor, "requires", lambda _: requirements)
-        monkeypatch.setattr(doctor, "version", installed)
+        monkeypatch.setattr(check, "requires", lambda _: requirements)
+        monkeypatch.setattr(check, "version", installed)
         return [check for check in examine() if check.what in ("torch", "duckdb", "ablate")]
 
     return examined
@@ -65,7 +65,7 @@ def test_without_packaging_it_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("below", ["", "deeper/still"])
 def test_a_file_cannot_be_a_campaign(tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
-    assert execute(["doctor", "--campaign", str(tmp_path / "taken" / below)]) == 5
+    assert execute(["check", "--machine", "--campaign", str(tmp_path / "taken" / below)]) == 5
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "campaign directory" in line]
     assert line.startswith("!!")
     assert f"{tmp_path / 'taken'} is a file; choose a directory with --campaign" in line
