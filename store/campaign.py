@@ -160,7 +160,10 @@ class Campaign:
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
-        """Return what each level of each axis does, against that of the baseline; docs/factorial.md has the columns."""
+        """Return what levels of axes do, against those of the baseline; docs/factorial.md has the columns.
+
+        `ablate effects` notes what it leaves out besides rows with a `note`.
+        """
         from ablate.store.analysis.effects import effects
 
         return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects

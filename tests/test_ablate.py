@@ -3,11 +3,13 @@
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import ablate
 from ablate import ROOMS, store
+from ablate.runners.provenance.specfile import load_spec_file
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -36,8 +38,11 @@ def test_a_grid_is_imported_without_torch() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("MultipleChoice", "multiple_choice"), ("LongContext", "long_context")])
-def test_what_left_is_named_with_what_replaces_it(name: str, kind: str) -> None:
-    with pytest.raises(ablate.SpecError, match="LmEval"):
-        getattr(ablate, name)
+def test_what_left_is_named_with_what_replaces_it(name: str, kind: str, tmp_path: Path) -> None:
+    assert not hasattr(ablate, name)
+    for home in ("ablate", "ablate.runners", "runners", "runners.evaluations"):
+        (tmp_path / "spec.py").write_text(f"from {home} import {name}\n")
+        with pytest.raises(ablate.SpecError, match="LmEval"):
+            load_spec_file(tmp_path / "spec.py")
     with pytest.raises(ValueError, match=f"{kind}.*LmEval"):
         ablate.Trial.model_validate({"evaluations": [{"kind": kind}]})

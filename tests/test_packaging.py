@@ -104,3 +104,4 @@ def test_a_spec_imports_its_own_modules_whatever_their_names(interpreter: Path, 
     query = "SELECT max(step) AS steps FROM metric WHERE name = 'loss'"
     found = output_of(interpreter, "-m", "ablate", "sql", query, "--campaign", "c", "--csv", cwd=tmp_path)
     assert found.split() == ["steps", str(len("".join(ROOMS)))]
+    assert "report.html" in output_of(interpreter, "-m", "ablate", "report", "--campaign", "c", cwd=tmp_path)

@@ -39,20 +39,26 @@ _ROOMY: Final = 12  # up to here names may have several lines
 _EMPTY: Final = 74  # pixels of a figure without its rows
 
 
-def most_certain(found: pl.DataFrame, most: int = MOST_ROWS) -> pl.DataFrame:
-    """The rows that a forest plot shows, in their order: all, or the `most` with the smallest p."""
-    if found.height <= most:
+def worth_showing(found: pl.DataFrame, measure: GridMeasure, of: str = "difference") -> pl.DataFrame:
+    """The rows that a forest plot shows, in their order: all, or the best by `of` and those of smallest p.
+
+    The row of all variants together (order 0) is one of them.
+    """
+    if found.height <= MOST_ROWS:
         return found
-    chosen = found.with_row_index("at_").sort("p", nulls_last=True, maintain_order=True).head(most)
+    best = pl.col(of).rank("ordinal", descending=measure.better == "higher")
+    rank = pl.min_horizontal(best, pl.col("p").rank("ordinal"))
+    first = pl.when(pl.col("order") == 0).then(0).otherwise(rank) if "order" in found.columns else rank
+    chosen = found.with_row_index("at_").sort(first, nulls_last=True, maintain_order=True).head(MOST_ROWS)
     return chosen.sort("at_").drop("at_")
 
 
-def describe_rows(drawn: int, of: int, order: str = "") -> str:
+def describe_rows(drawn: int, of: int) -> str:
     """Say which rows are shown unless all are, for a caption."""
-    return f" Shown: the {drawn} of {of:,} with the smallest p{order}." if drawn < of else ""
+    return f" Shown: {drawn} of {of:,}, those that are best or have the smallest p." if drawn < of else ""
 
 
-def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
+def differences(verdicts: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
     """The rows of `verdicts` that the forest plot shows.
 
     Returns:
@@ -60,7 +66,7 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_R
         method, runs, baseline_runs, verdict; the best first and cells without a difference last.
     """
     numbers = ("difference", "low", "high", *CORRECTED, "pairs", "method", "runs", "baseline_runs")
-    found = most_certain(verdicts.select("cell", *numbers, "verdict", "p"), most)
+    found = worth_showing(verdicts.select("cell", *numbers, "verdict", "p"), measure)
     return best_first(found, measure).drop("p")
 
 

@@ -1,7 +1,7 @@
 """Names of release 0.1 in spec files: `grid.Grid` is `ablate.grid.Grid`, unless a user's module is called `grid`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -20,6 +20,8 @@ class _EarlierNames(MetaPathFinder, Loader):
 
     folder = Path()
     """The directory of the latest spec file."""
+    others: tuple[str, ...] = ()
+    """Directories of other spec files."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         del path  # the parent is an alias
@@ -29,10 +31,11 @@ class _EarlierNames(MetaPathFinder, Loader):
         return (None if below else self._find_users(name, target)) or spec_from_loader(name, self)
 
     def _find_users(self, name: str, target: ModuleType | None) -> ModuleSpec | None:
-        places = [place for place in sys.path if not is_project(f"{place or Path.cwd()}/{name}/__init__.py")]
+        places = [place for place in sys.path if place not in self.others]
+        places = [place for place in places if not is_project(f"{place or Path.cwd()}/{name}/__init__.py")]
         found = PathFinder.find_spec(name, places, target)
         plain = found is not None and found.origin is None  # a folder, which may also be of data, such as a campaign's
-        return None if plain and not any((self.folder / name).glob("*.py")) else found
+        return None if plain and not any((self.folder / name).rglob("*.py")) else found
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = import_module(f"ablate.{module.__name__}")
@@ -45,10 +48,13 @@ def _is_alias(name: str) -> bool:
 _FINDER = _EarlierNames()
 
 
-def allow_earlier_names(folder: Path) -> None:
-    """Let a spec file in `folder` use them; forget those of earlier files, since it may have modules of these names."""
-    _FINDER.folder = folder
+def allow_earlier_names(folder: Path, others: Iterable[Path]) -> None:
+    """Let a spec file in `folder` use them; forget those of files in `others`, since it may have modules so called."""
+    _FINDER.folder, _FINDER.others = folder, tuple(str(each) for each in others if each != folder)
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ROOMS and _is_alias(name)]:
-        del sys.modules[name]
+    for name in sorted((each for each in sys.modules.copy() if each.partition(".")[0] in ROOMS), reverse=True):
+        module = sys.modules[name]
+        places = map(str, (getattr(module, "__file__", None), *getattr(module, "__path__", ())))
+        if _is_alias(name) or any(place.startswith(_FINDER.others) for place in places):
+            del sys.modules[name]

@@ -24,6 +24,7 @@ from ablate.runners.provenance.code import SOURCE, spec_module_name
 from ablate.runners.provenance.earlier_names import allow_earlier_names
 from ablate.runners.provenance.loading import record_reads
 from ablate.runners.provenance.origin import is_installed
+from ablate.runners.replacements import REPLACEMENTS
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:
@@ -67,7 +68,7 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     module.__dict__[SOURCE] = source
     before = sys.modules.get(name)
     _find_imports_in(path.resolve().parent)
-    allow_earlier_names(path.resolve().parent)
+    allow_earlier_names(path.resolve().parent, SPEC_FOLDERS)
     sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
     try:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.
@@ -164,8 +165,9 @@ def _message(error: BaseException, inside: str) -> str:
     if isinstance(error, PydanticUserError):
         return error.message.partition("\n")[0]
     text = str(error) or "no message"
-    if wanted := re.match(r"cannot import name '(\w+)' from '(\w+)'", text):
-        inside = suggest_name(wanted[1], dir(sys.modules.get(wanted[2])))
+    if wanted := re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text):
+        left = REPLACEMENTS.get(wanted[1]) if wanted[2].startswith("ablate") else None
+        inside = f"; {left}" if left else suggest_name(wanted[1], dir(sys.modules.get(wanted[2])))
     if type(error) is NameError and error.name:
         public = importlib.import_module("ablate").__all__
         imports = f"; `from ablate import {error.name}` defines it"

@@ -18,12 +18,9 @@ def __getattr__(name: str) -> Any:
         return __dir__()
     if name in ROOMS:
         return import_module(f"ablate.{name}")
-    for room in ROOMS if not name.startswith("_") else ():  # Python itself asks for `__path__`
+    for room in ROOMS if not name.startswith("_") else ():
         if name in import_module(f"ablate.{room}").__all__:
             return getattr(import_module(f"ablate.{room}"), name)
-    replacements = import_module("ablate.runners.replacements").REPLACEMENTS
-    if name in replacements:
-        raise import_module("ablate.grid").SpecError(f"ablate has no {name}; {replacements[name]}")
     raise AttributeError(f"module 'ablate' has no attribute {name!r}")
 
 

@@ -5,6 +5,8 @@ from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+import polars as pl
+
 from ablate.store.store import Store
 
 P = ParamSpec("P")
@@ -14,7 +16,10 @@ _RESULTS: Final[WeakKeyDictionary[Store, dict[tuple[object, str], Any]]] = WeakK
 
 
 def once(find: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Keep the results of `find` by the text of its arguments, which has to tell them apart. Errors are not kept."""
+    """Keep the results of `find` by the text of its arguments, which has to tell them apart. Errors are not kept.
+
+    A kept result asks nothing of the store, so a log of queries does not have it. A frame is a copy.
+    """
 
     @wraps(find)
     def look_up(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -22,7 +27,11 @@ def once(find: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store
         key = (find, repr((args, kwargs)))
         if key not in results:
             results[key] = find(store, *args, **kwargs)
-        result: T = results[key]
+        result: T = _copy(results[key])
         return result
 
     return look_up
+
+
+def _copy(result: Any) -> Any:
+    return result.clone() if isinstance(result, pl.DataFrame) else result

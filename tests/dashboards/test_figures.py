@@ -130,7 +130,7 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
 
 
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
-    found = forest.differences(verdicts(about.store, "known"), MEASURE, 9)
+    found = forest.differences(verdicts(about.store, "known"), MEASURE)
     figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
     [point] = (trace for trace in figure.data if trace.mode == "markers")
@@ -171,7 +171,7 @@ def test_the_interval_that_decides_is_thinner_and_names_have_room(about: GridCon
 
 def test_cells_with_long_names_have_rows_and_panels_of_different_names(about: GridContext) -> None:
     names = [f"SSA · predicted {level} · {'a_long_name_' * 4}" for level in "abcdefghijklmno"]
-    found = forest.differences(verdicts(about.store, "known"), MEASURE, 20).tail(1)
+    found = forest.differences(verdicts(about.store, "known"), MEASURE).tail(1)
     rows = pl.concat([found.with_columns(cell=pl.lit(name)) for name in names])
     drawn = forest.draw_differences(rows, CellLook(dict(zip(names, names, strict=True)), {}), MEASURE, WORDS)
     shown = drawn.layout.yaxis.ticktext
@@ -214,11 +214,22 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow", "lr<br>1 against narrow"]
 
 
-def test_of_many_rows_the_most_certain_are_drawn_in_their_order() -> None:
-    found = pl.DataFrame({"level": ["a", "b", "c", "d", "e"], "p": [0.3, None, 0.01, 0.3, 0.2]})
-    assert forest.most_certain(found, 3)["level"].to_list() == ["a", "c", "e"]
-    assert forest.most_certain(found, 4)["level"].to_list() == ["a", "c", "d", "e"]
-    assert forest.most_certain(found, 5).equals(found)
+def test_of_many_rows_the_best_and_the_most_certain_are_drawn_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pl.DataFrame(
+        {
+            "level": ["a", "b", "c", "d", "e", "all"],
+            "order": [1, 1, 1, 1, 1, 0],
+            "difference": [0.3, -2.0, 0.9, 0.4, None, 0.5],
+            "p": [0.3, 0.9, 0.01, 0.2, None, 1.0],
+        }
+    )
+    monkeypatch.setattr(forest, "MOST_ROWS", 3)
+    assert forest.worth_showing(found, MEASURE)["level"].to_list() == ["b", "c", "all"]
+    higher = forest.worth_showing(found, MEASURE._replace(better="higher"))
+    assert higher["level"].to_list() == ["c", "d", "all"]
+    few = forest.worth_showing(found.drop("order").with_columns(p=None), MEASURE)  # one seed tells nothing of certainty
+    assert few["level"].to_list() == ["a", "b", "d"]
+    assert forest.worth_showing(found.head(3), MEASURE).equals(found.head(3))
 
 
 def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_spec_file_of_before_is_the_same_grid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-@pytest.mark.parametrize("below", ["", ".inner"])
+@pytest.mark.parametrize("below", ["", ".inner", ".deep.inner"])
 def test_a_user_s_module_is_found_first_also_after_a_spec_file_of_before(room: str, below: str, tmp_path: Path) -> None:
     for folder, text in (
         ("before", SPEC.format(at=BEFORE)),
@@ -71,12 +71,14 @@ def test_a_user_s_module_is_found_first_also_after_a_spec_file_of_before(room: s
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "spec.py").write_text(text)
     file = tmp_path / "now" / f"{room}{below.replace('.', '/')}.py"
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("place = __file__\n")
     load_spec_file(tmp_path / "before" / "spec.py")
     assert sys.modules[room] is sys.modules[f"ablate.{room}"]
     load_spec_file(tmp_path / "now" / "spec.py")
     assert sys.modules[f"{room}{below}"].place == str(file)
+    load_spec_file(tmp_path / "before" / "spec.py")
+    assert sys.modules[room] is sys.modules[f"ablate.{room}"]
 
 
 def test_the_hash_of_a_class_is_the_same_under_both_names() -> None:

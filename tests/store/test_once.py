@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import polars as pl
 import pytest
 from synthetic import Campaign
 
@@ -29,3 +30,10 @@ def test_a_result_is_kept_for_its_store_and_arguments_and_an_error_is_not(
         with pytest.raises(KeyError):
             find(first, "unknown")
     assert [each[1:] for each in asked] == [("a", 1), ("a", 1), ("a", 2), ("b", 1), ("unknown", 1), ("unknown", 1)]
+
+
+def test_a_frame_that_somebody_changes_is_whole_for_the_next(campaign: Campaign, opened: Callable[..., Store]) -> None:
+    store = opened(campaign.root)
+    find = once(lambda _: pl.DataFrame({"value": [1.0]}))
+    find(store).insert_column(0, pl.Series("other", [2.0]))
+    assert find(store).columns == ["value"]

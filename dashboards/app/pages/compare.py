@@ -89,7 +89,7 @@ def differences_of(view: PageView) -> SlotContent:
         f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
-    caption += forest.describe_rows(drawn.height, found.height, ", best first")
+    caption += forest.describe_rows(drawn.height, found.height)
     if forest.is_cut(drawn, measure):
         caption += forest.ARROWS
     words = {word: captions.mark_verdict(word) for word in captions.ICONS}

@@ -185,7 +185,7 @@ def show_effects(view: PageView) -> SlotContent:
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
     caption = effects_words(measure, measures.unit(view), [*dict.fromkeys([*found.notes, *analyse(view).notes])])
     known = found.effects.drop_nulls("effect")
-    drawn = forest.most_certain(known)
+    drawn = forest.worth_showing(known, measure, "effect")
     caption += forest.describe_rows(drawn.height, known.height)
     if forest.is_cut(drawn.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
