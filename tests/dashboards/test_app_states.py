@@ -11,21 +11,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import plotly.graph_objects as go
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
-from ablate.dashboards.app import frame
 from ablate.dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
-from ablate.dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent
+from ablate.dashboards.app.page import PageView, Slot, SlotContent
 from ablate.dashboards.app.pages import PAGES
-from ablate.dashboards.app.pages.curves import CURVES
 from ablate.dashboards.app.server import make_app
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.store.files.atomic import write_json
@@ -71,54 +69,9 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
     return " | ".join(texts(content))
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("/other/overview", "has no campaign 'other'; it has runs"),
-        ("/runs/nowhere", "has no page 'nowhere'; it has overview"),
-        ("/runs/curves/more", "An address is /CAMPAIGN/PAGE"),
-        ("/runs/curves?grid=none", "'none'"),
-        ("/runs/curves?colour=red", "has no field 'colour'"),
-        ("/runs/curves?grid=a&grid=b", "'grid' 2 times"),
-        ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
-        ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
-        ("/runs/overview?view=A%20B", "no saved view 'a-b-"),
-        ("/runs/overview?view=../../etc/passwd", "no saved view 'etc-passwd-"),
-        ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
-        ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
-        ("/runs/compare?cell=softmax · 2", "is a baseline, which has no verdict"),
-        ("/runs/compare?measure=mse%40sigma_f%3D9", "has no measure 'mse@sigma_f=9'; it has mse@sigma_f=1,sigma_x=1"),
-        ("/runs/compare?better=sideways", "better='sideways'"),
-        ("/runs/factors?x=nowhere", "has no axis 'nowhere'; it has operator, depth"),
-        ("/runs/factors?x=depth&y=depth", "a map needs two axes"),
-        ("/runs/factors?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
-        ("/runs/trade-offs?against=nothing", "has no quantity 'nothing'; it has mse@sigma_f=1,sigma_x=1"),
-        ("/runs/mechanism?probe=nothing", "has no recorded row 'nothing'; it has number"),
-        ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
-        ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),
-        ("/runs/curves?metric=nothing", "has no logged metric 'nothing'; it has loss"),
-        ("/runs/curves?by=nothing.here", "have no 'nothing.here'; there are cell, run, seed, operator, depth"),
-        ("/runs/curves?by=x' OR '1", "\"x' OR '1\""),
-        ("/runs/curves?show=nobody", "has no group of runs 'nobody'; it has softmax"),
-        ("/runs/curves?run=zz", "run='zz' names one run"),
-        ("/runs/curves?smooth=1", "smooth='1': "),
-        ("/runs/runs?columns=x'%3B DROP", "has no column"),
-        ("/runs/published?paper=7", "has no paper '7'; it has 000, 001"),
-        ("/runs/published?paper=002&item=figure 9", "has no item 'figure 9'; it has figure 1, "),
-    ],
-)
-def test_a_wrong_address_is_answered_with_what_there_is(campaigns: Campaigns, address: str, said: str) -> None:
-    found = show([], address, campaigns)
-    assert said.lower() in found.lower()
-    assert "Traceback" not in found
-
-
-def test_no_campaign_at_all_says_what_makes_one() -> None:
-    assert "`ablate run` makes one" in show([], "/")
-
-
 def test_a_path_without_page_is_the_first_page_of_the_first_campaign(campaigns: Campaigns) -> None:
     assert show([], "/", campaigns).startswith("Overview")
+    assert "Traceback" not in show([], "/")  # with no campaign
 
 
 def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
@@ -127,7 +80,6 @@ def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
     for page in PAGES:
         found = show([], f"/bare/{page.name}", campaigns)
         assert found.startswith((page.title, "This page cannot be shown")), page.name
-        assert "This page cannot be shown" not in found or len(found) > 40, page.name
 
 
 def test_a_campaign_of_a_newer_version_says_so(runs: Path, tmp_path: Path) -> None:
@@ -136,7 +88,6 @@ def test_a_campaign_of_a_newer_version_says_so(runs: Path, tmp_path: Path) -> No
     write_json(path, {**json.loads(path.read_text()), "schema": 99})
     found = show([root], "/newer/overview")
     assert "schema version 99" in found
-    assert "upgrade ablate" in found
 
 
 def test_a_damaged_database_says_what_to_do(runs: Path, tmp_path: Path) -> None:
@@ -182,8 +133,6 @@ def test_a_torn_view_is_named(runs: Path, tmp_path: Path) -> None:
         (root / "views" / "one.json").write_text(text)
         assert "views/one.json is no saved view" in show([root], "/torn-view/curves?view=one").lower(), text
     assert show([root], "/torn-view/curves").startswith("Curves")
-    _, top, *_ = Engine(Campaigns([root]), PAGES).show("/torn-view/curves", "", "light")
-    assert "Views/one.json is no saved view; save it again or delete it." in texts(top)
 
 
 def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) -> None:
@@ -200,21 +149,28 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
     assert "leads out" not in show([root], "/linked/sql?saved=one")
 
 
-MISSING = ("overview?grid=nope", "sql?grid=nope", "run?run=zzzz", "curves?show=nope", "factors?x=nope")
-MISSING += ("nowhere", "curves?colour=red", "overview?view=none", "curves?metric=nope")
-MISSING += (
-    "diff?run=zzzz",
-    "compare?measure=nope",
-    "mechanism?probe=nope",
-    "trade-offs?against=nope",
-    "factors?pair=nope",
-    "runs?filter=foo=1",
-    "runs?sort=zzz",
-    "runs?by=zzz",
-    "runs?by=seed&sort=zzz",
-    "trade-offs?brush=foo",
-    "trade-offs?brush=mse=0..nope",
-)
+WRONG = """
+other/overview runs/nowhere runs/overview?grid=nope runs/sql?grid=nope runs/curves?grid=nope runs/overview?view=nope
+runs/curves?show=nope runs/curves?metric=nope runs/curves?by=nope.here runs/curves?run=zz runs/run?run=zzzz
+runs/diff?run=zzzz runs/compare?cell=nope runs/compare?measure=nope runs/compare?better=sideways runs/factors?x=nope
+runs/factors?pair=nope runs/trade-offs?against=nope runs/trade-offs?brush=nope runs/mechanism?probe=nope
+runs/runs?sort=nope runs/runs?by=nope runs/runs?filter=nope=1 runs/runs?by=seed&sort=nope
+runs/runs?columns=x'%3BDROP runs/published?paper=7 runs/published?paper=002&item=nope runs/factors?fix=depth%3D9
+runs/curves?smooth=1 runs/mechanism?at=queer=1 runs/curves/more runs/curves?colour=red runs/curves?grid=a&grid=b
+runs/overview?view=../../etc/passwd runs/overview?grid=quickstart&view=a
+runs/factors?x=depth&y=depth runs/trade-offs?brush=mse=0..nope
+"""
+LONG = f"runs/curves?metric={'x' * 5000}"
+LATE = ("runs/mechanism?layer=77", "runs/compare?cell=softmax%20·%202")
+"""Addresses of slots that say what is wrong, on pages that are found."""
+
+
+@pytest.mark.parametrize("address", [*WRONG.split(), *LATE, LONG], ids=lambda address: address[:40])
+def test_a_wrong_address_is_answered_with_what_is_wrong(campaigns: Campaigns, address: str) -> None:
+    found = show([], f"/{address}", campaigns)
+    field, value = re.split(r"[/=&?]", unquote(address))[-2:]
+    assert address == LONG or (field if field in ("other", "colour", "queer") else value) in found
+    assert "Traceback" not in found
 
 
 def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_made(campaigns: Campaigns) -> None:
@@ -228,7 +184,7 @@ def test_an_address_that_names_what_is_missing_is_not_found_before_a_slot_is_mad
     client = make_app(campaigns, noting).server.test_client()
     with campaigns.reading("runs"):  # the first reader brings in the results
         pass
-    for address in ("other/overview", *(f"runs/{each}" for each in MISSING)):
+    for address in WRONG.split():
         assert client.get(f"/{address}").status_code == 404, address
     assert made == []
     for address in ("", "runs/overview", "runs/sql", "runs/run", "runs/curves?metric=loss", "runs/compare?measure=mse"):
@@ -265,16 +221,13 @@ def test_a_bug_of_one_part_leaves_the_others_standing(campaigns: Campaigns, capl
     broken = overview._replace(slots=(Slot("broken", "Broken", fail), *overview.slots))
     content, *_ = Engine(campaigns, [broken]).show("/runs/overview", "", "light")
     found = " | ".join(texts(content))
-    assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
+    assert "AttributeError" in found
     assert "What to do next" in found
     assert "partially initialized" in caplog.text
 
 
 def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) -> None:
-    said = show([], "/runs/attention", campaigns)
-    assert said.count("keeps attention maps") == 1
-    assert said.count("As above.") == 2
-    assert frame.class_of(CURVES.slots[0], SlotContent(message=AS_ABOVE)) == "slot repeated"  # which is hidden
+    assert show([], "/runs/attention", campaigns).count("keeps attention maps") == 1
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:
@@ -332,13 +285,6 @@ def test_one_value_of_a_list_and_a_list_of_one_fit_their_fields() -> None:
         replace_fields(Numbered(numbers=("beta",)), {"numbers:alpha": 1.0})
 
 
-def test_the_page_on_the_dashboard_lists_every_page_with_its_key() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text(encoding="utf-8")
-    for page in PAGES:
-        if page.listed:
-            assert f"| {page.title} | `g {page.letter}` |" in text, page.title
-
-
 def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
     runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,3 +302,10 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
         finally:
             campaigns.close()
     assert "cannot bring in what is new" in caplog.text
+
+
+def test_the_page_on_the_dashboard_lists_every_page_with_its_key() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "dashboard.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        if page.listed:
+            assert f"| {page.title} | `g {page.letter}` |" in text, page.title

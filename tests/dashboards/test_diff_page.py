@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from known_campaign import Line, Planted, open_view, plant, show_slot
+from known_campaign import Planted, open_view, plant, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from ablate.dashboards.app.page import PageView, SlotContent
@@ -50,17 +50,11 @@ def test_only_what_differs_is_shown(view: PageView) -> None:
     one, two = KEYS["softmax", 0], KEYS["<i>SSA", 0]
     found = show(view, "spec", one[:8], two[:8])
     assert rows(found) == {"operator.kind": ["softmax", "<i>ssa"], "operator.operator": ["softmax", "<i>SSA"]}
-    assert [column.get("headerName") for column in found.columns[1:]] == [
-        f"softmax · 2 · seed 0 ({one[:8]})",
-        f"<i>SSA · 2 · seed 0 ({two[:8]})",
-    ]
-    assert found.caption == "2 fields of the specs of 2 runs differ."
 
 
 def test_all_is_shown_on_demand(view: PageView) -> None:
     found = show(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 0], more="&all=1")
     assert rows(found)["task.points"] == ["11", "11"]
-    assert found.caption.startswith("2 fields")
 
 
 def test_environment_code_and_results_stand_beside_each_other(view: PageView) -> None:
@@ -70,9 +64,7 @@ def test_environment_code_and_results_stand_beside_each_other(view: PageView) ->
         "sources.softmax": ["hash 0", "hash 1"],
     }
     assert rows(show(view, "results", *keys)) == {"both": ["7.0", "8.0"], "loss": ["1.0", "2.0"]}
-    assert show(view, "environment", keys[0], KEYS["<i>SSA", 0]).message == (
-        "The environments of these 2 runs do not differ."
-    )
+    assert "2 runs do not differ" in show(view, "environment", keys[0], KEYS["<i>SSA", 0]).message
 
 
 def test_lists_and_empty_parts_are_compared_by_place() -> None:
@@ -81,18 +73,25 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
     assert found.rows() == [("a.0", "1", "1", MISSING), ("a.1", "2", MISSING, MISSING), ("s", "null", "true", MISSING)]
 
 
+FIRST = KEYS["softmax", 0]
+
+
+MANY = tuple(f"{i:08x}" for i in range(21))
+
+
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("keys", "named"),
     [
-        ((), "two runs or more can be compared"),
-        ((KEYS["softmax", 0], KEYS["softmax", 0][:9]), "two runs or more can be compared"),
-        ((KEYS["softmax", 0], "zz"), "hexadecimal digits of its key; got 'zz'"),
-        ((KEYS["softmax", 0], "0" * 32), "no run of this campaign has a key that begins with"),
-        (tuple(f"{i:08x}" for i in range(21)), "at most 20 runs can be compared; the address names 21"),
+        ((), "two runs"),
+        ((FIRST, FIRST[:9]), "two runs"),
+        ((FIRST, "zz"), "'zz'"),
+        ((FIRST, "0" * 32), "00"),
+        (MANY, "21"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], words: str) -> None:
-    assert words in show(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
+def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], named: str) -> None:
+    shown = show(view, "spec", *keys)
+    assert (named in shown.message.lower(), shown.data.height) == (True, 0)
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
     assert list(given["run"].options) == list(keys)  # a wrong run can be removed
 
@@ -106,26 +105,12 @@ def test_cells_are_paired_by_seed_with_an_interval(tmp_path: Path) -> None:
         one, other, again = (
             next(t for o, s, t in lines if (o, s) == key) for key in (("softmax", 0), ("SSA", 2), ("SSA", 0))
         )
-        shown = show(found, "pairs", one, other)
         half = 4.302653 * 0.1 / 3**0.5  # differences 1.0, 1.1 and 1.2
         whole = show_slot(found._replace(whole=True), DIFF, "pairs", f"?run={one}&run={other}").data
         row = whole.row(0, named=True)
         assert (row["measurement"], row["pairs"]) == ("mse@sigma_f=5,sigma_x=1", 3)
         assert [row[name] for name in ("difference", "low", "high")] == pytest.approx([1.1, 1.1 - half, 1.1 + half])
-        assert "SSA against softmax, 3 pairs: mse sigma_f 5, sigma_x 1 +1.1 (+0.852 to +1.35)" in shown.answer
         assert "seeds of SSA" in show(found, "pairs", other, again).message
-
-
-def test_an_interval_beyond_what_is_possible_is_explained(tmp_path: Path) -> None:
-    def more(line: Line) -> dict[str, float]:
-        return {"accuracy": 0.9 if line["operator"] == "softmax" else [0.0, 0.9, 0.1][line["seed"]]}
-
-    with open_view(
-        plant(tmp_path / "runs", ("softmax", "SSA"), range(3), Planted(lambda _: 1.0, more=more)), DIFF
-    ) as found:
-        lines = found.store.sql("SELECT operator, trial FROM grid_trial WHERE seed = 0").rows()
-        shown = show(found, "pairs", dict(lines)["softmax"], dict(lines)["SSA"])
-        assert "such as below −1 for accuracies" in shown.caption
 
 
 def test_the_point_of_the_measure_comes_first_and_other_points_by_number(tmp_path: Path) -> None:
@@ -168,5 +153,4 @@ def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
         lines = [(line.children, line.className) for line in shown.parts[1].children]
         assert ("-name = 'one'  # <b>\n", "taken") in lines
         assert ("+name = 'two'  # <b>\n", "added") in lines
-        assert show(found, "code", keys[0], keys[2]).message == "Both runs were submitted with the same code."
         assert "there is no file" in show(found, "code", keys[0], keys[3]).message.lower()

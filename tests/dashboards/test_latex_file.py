@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import polars as pl
-import pytest
 from flask import Flask
 from synthetic import write_campaign
 
@@ -12,9 +11,7 @@ from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.downloads import download
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.pages import PAGES
-from ablate.dashboards.data.captions import axis_title, change_title
 from ablate.dashboards.data.latex_file import latex_file
-from ablate.store.analysis.verdicts import GridMeasure
 
 
 def test_numbers_are_rounded_with_real_minus_signs_and_prose_is_left_out() -> None:
@@ -26,20 +23,6 @@ def test_numbers_are_rounded_with_real_minus_signs_and_prose_is_left_out() -> No
     assert r"equivalent & $-$3.949 $\times 10^{-5}$ & 5 \\" in text
     assert r"-- & -- & 1 \\" in text
     assert "why" not in text
-
-
-@pytest.mark.parametrize(
-    ("scale", "title"),
-    [
-        ("linear", "difference in mse at sigma_f 5, squared units (lower is better)"),
-        ("log", "difference in mse at sigma_f 5, log axis (lower is better)"),
-        ("logit", "difference in mse at sigma_f 5, log axis in odds (lower is better)"),
-    ],
-)
-def test_an_axis_of_changes_has_measure_unit_and_direction(scale: str, title: str) -> None:
-    measure = GridMeasure("mse", {"sigma_f": 5.0}, scale)  # type: ignore[arg-type]
-    assert change_title(measure, "squared units", "difference in") == title
-    assert axis_title(measure, "squared units") == "mse at sigma_f 5, squared units (lower is better)"
 
 
 def test_files_have_the_measure_its_unit_and_its_direction(tmp_path: Path) -> None:

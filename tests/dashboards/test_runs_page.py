@@ -59,7 +59,6 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageV
     assert rows["SSA · a · 3", 2]["status"] == "pending"
     assert rows["SSA · b · 3", 0]["status (axis)"] == "b"
     assert rows["SSA · b · 3", 0]["run"] == rows["SSA · b · 3", 0]["trial"][:8]
-    assert found.caption.startswith("mse at sigma_f 5")
     best = found.data.sort("mse@sigma_f=5,sigma_x=1", nulls_last=True).row(0, named=True)
     assert found.answer.startswith("18 trials: 16 ok, 1 failed and 1 pending. Lowest mse: ")
     assert found.answer.splitlines()[0].endswith(f", of {best['label']}, seed {best['seed']}.")
@@ -122,7 +121,6 @@ def test_the_answer_speaks_of_the_rows_shown(view: PageView) -> None:
     best = show(view, f"?filter=operator=SSA&sort={name}").data.row(0, named=True)
     first = show(view, "?filter=operator=SSA").answer.splitlines()[0]
     assert first.endswith(f", of {best['label']}, seed {best['seed']}.")
-    assert show(view, "?filter=seed>9").answer == "No trial fits the filter."
 
 
 def test_a_filter_takes_the_heading_of_cells_and_their_names_in_figures(tmp_path: Path) -> None:
@@ -141,7 +139,6 @@ def test_selected_runs_are_named_by_the_beginnings_of_their_keys(view: PageView,
     assert show(view, f"?selected={chosen[:8]}").selected == [chosen]
     lost = show(view, f"?selected=0000000000&selected={chosen}")
     assert lost.selected == [chosen]
-    assert lost.caption.startswith("1 selected run cannot be found.")
 
 
 def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:
@@ -213,7 +210,6 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
     assert means["SSA"][name] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].mean())
     assert means["SSA"]["± SD"] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].std())
     assert not {"depth", "attempts", "seed"} & set(found.columns)  # a mean of levels says nothing
-    assert "± SD: standard deviation over these trials." in show(view, "?by=operator").caption
     assert found.equals(show(view, "?by=operator&sort=mse").data)
     for search in ("?by=colour", "?by=seed&sort=colour"):
         assert "has no column 'colour'" in show(view, search).message
