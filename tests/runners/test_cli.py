@@ -11,7 +11,7 @@ import pytest
 from submission_files import SMALL
 from synthetic import write_campaign
 
-from ablate.runners.cli.app import HELP, app, execute
+from ablate.runners.cli.app import app, execute
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in app if not name.startswith("-")]
@@ -35,6 +35,11 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         assert any("7 can be read" in said for said in told["warnings"]), words
 
 
+NOWHERE = [
+    f"{words} nowhere.py" for words in ("plan", "run", "prove", "operators --spec", "tasks --spec", "dash --spec")
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -43,8 +48,7 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         (["plan"], 2, "`ablate plan --help` says what it takes"),
         (["plan", "specs/quickstart.py", "--grid", "quickstrat"], 3, "it has 'quickstart'; did you mean 'quickstart'"),
         (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
-        (["plan", "nowhere.py"], 3, "there is no spec file nowhere.py"),
-        (["run", "nowhere.py"], 3, "there is no spec file nowhere.py"),
+        *((words.split(), 3, "nowhere.py") for words in NOWHERE),
         (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
         (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for --on local"),
         (["run", "specs/quickstart.py", "--workers", "0"], 2, "at least one worker; got --workers 0"),
@@ -54,10 +58,6 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         (["status", "--watch", "operator=SSA"], 2, "--watch shows the whole campaign"),
         (["check", "--rebuild", "--machine"], 2, "leave one out"),
         (["watch", "--evry", "2"], 2, "`ablate status --help`"),
-        (["prove", "nowhere.py"], 3, "there is no spec file nowhere.py"),
-        (["operators", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
-        (["tasks", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
-        (["dash", "--spec", "nowhere.py"], 3, "there is no spec file nowhere.py"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
@@ -153,14 +153,3 @@ def test_a_list_and_a_help_page_have_at_most_sixty_lines(monkeypatch: pytest.Mon
     lists = ("operators", "operators stages", "tasks", "probes", "prove --laws", "published", "published --paper 003")
     for words in ("--help", *(f"{command} --help" for command in COMMANDS), *lists):
         assert len(ablate(*words.split()).out.splitlines()) <= 60, words
-
-
-def test_a_help_page_has_no_empty_default_and_loses_no_word(ablate: Callable) -> None:
-    for code in ("0 done", "1 internal", "2 usage", "3 not found", "4 some trials", "5 the", "6 stored", "130 "):
-        assert code in " ".join(HELP.split())
-    for command in COMMANDS:
-        page = " ".join(ablate(command, "--help").out.replace("│", " ").split())
-        assert "Parameters" in page
-        assert not [empty for empty in ("False", "()", "None") if f"[default: {empty}]" in page], command
-        assert command not in ("plan", "run") or "default campaigns/FILE." in page  # <FILE> would be markup
-        assert command != "retry" or "--retry" not in page

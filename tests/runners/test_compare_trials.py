@@ -62,25 +62,6 @@ def test_twelve_trials_fit_a_screen(tmp_path: Path, ablate: Ablate, monkeypatch:
     assert all(f"{value:.6g}" in shown.split() for value in values)
 
 
-def test_words_stay_whole_and_equal_specs_of_two_campaigns_have_one_column(
-    tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"{name}_of_the_gallery" for name in ("attention", "forgetting", "principled", "windowed")]
-    for place in ("first", "second"):
-        for at, name in enumerate(names):
-            config = {f"the_{field}_field": f"{name}_{field}" for field in range(8)} | {"axis": at}
-            with Logged(tmp_path / place).start("own", label=name, seed=0, config=config) as run:
-                run.evaluate(1, "mse", float(at + len(place)), items=1)
-    monkeypatch.setenv("COLUMNS", "100")
-    words = ("compare", *names, "--campaign", tmp_path / "first", "--campaign", tmp_path / "second")
-    lines = ablate(*words).out.splitlines()
-    assert len(lines) <= 60
-    assert max(map(len, lines)) <= 100
-    shown = " ".join(lines).split()
-    assert all(shown.count(f'"{name}_{field}"') == 1 for name in names for field in range(8))
-    assert {"first", "second"} <= {*shown}
-
-
 @pytest.mark.parametrize("seeds", [1, 2, 6])
 def test_many_results_fit_a_screen_with_the_grids_own_first(
     seeds: int, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch
@@ -95,7 +76,6 @@ def test_many_results_fit_a_screen_with_the_grids_own_first(
     if seeds == 1:
         differences = [abs(float(row[-1])) for row in rows[1:]]
         assert differences == sorted(differences, reverse=True)
-        assert f"... {120 - len(rows)} more, " in "\n".join(lines)
 
 
 def test_a_measure_that_is_a_training_metric_is_first(tmp_path: Path, ablate: Ablate) -> None:
@@ -128,15 +108,6 @@ def test_trials_of_a_query_are_in_the_order_of_the_plan(tmp_path: Path, ablate: 
     assert [line.split()[1] for line in lines[1:4]] == ["0.1", "0.2", "0.3"]
 
 
-def test_a_label_is_left_out_where_columns_repeat_it(tmp_path: Path, ablate: Ablate) -> None:
-    root = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"width": (8, 16, 32)}, seeds=range(3)).root
-    first, head, *rows = ablate("compare", "operator=SSA", "seed=0", "--campaign", root).out.splitlines()
-    assert (first, head.split()) == ("in all labels: SSA", ["trial", "operator.width"])
-    assert [row.split()[1] for row in rows[:3]] == ["8", "16", "32"]
-    head, row, *_ = ablate("compare", "operator=SSA", "width=8", "--campaign", root).out.splitlines()
-    assert (head.split(), row.split()[1:]) == (["trial", "cell", "seed"], ["SSA", "·", "8", "0"])
-
-
 def test_what_follows_from_a_kind_and_what_is_equal_is_left_out() -> None:
     spec = [
         ("score.kind", ["ssa", "ssa", "exponential"]),
@@ -158,8 +129,8 @@ def test_a_trial_of_two_campaigns_is_compared_with_itself(both: tuple[Campaign, 
     found = json.loads(ablate("compare", one, *words, "--json").out)["data"]
     assert found["spec"] == []
     assert all(row["first"] != row["second"] for row in found["results"])
-    assert "two trials or more" in ablate("compare", one, "--campaign", first.root, code=2).err
-    assert "is no label, no beginning of a key" in ablate("compare", one, "f" * 12, *words, code=3).err
+    ablate("compare", one, "--campaign", first.root, code=2)
+    assert "f" * 12 in ablate("compare", one, "f" * 12, *words, code=3).err
 
 
 def test_the_tables_of_two_campaigns_are_those_of_each(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:

@@ -20,18 +20,11 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_axis_has_a_row_and_what_is_left_out_is_said(campaign: Path, ablate: Callable) -> None:
     said = ablate("effects", "--campaign", campaign)
     lines = said.out.splitlines()
-    assert lines[1].startswith("all variants: the mean of 5 cells against softmax · head")
-    assert lines[3].startswith("4 seeds with one value each")
     shown = [line.split()[:2] for line in lines[6:10]]
     assert shown[0] == ["all", "variants"]
     assert [name for name, _ in shown[1:]] in (["gate", "gate", "operator"], ["operator", "gate", "gate"])
     assert [line.split()[0] for line in lines[13:15]] == ["operator", "gate"]
     assert "operator × gate" not in said.out
-    sample, barrier, caution, left_out = said.err.splitlines()
-    assert sample.startswith("ablate: 4 of 5 seeds have a value of all 6 cells; only these count")
-    assert barrier.startswith("ablate: no verdict on all variants")
-    assert caution.startswith("ablate: caution: with fewer than 5 seeds")
-    assert left_out == "ablate: 1 of 30 planned runs are left out: 1 failed"
     assert "operator × gate" in ablate("effects", "--interactions", "--campaign", campaign).out
 
 
@@ -57,21 +50,6 @@ def test_programs_get_json_with_all_digits_and_csv(campaign: Path, ablate: Calla
     assert len(lines) == 5
 
 
-def test_two_levels_show_pairs_of_axes_within_80_columns(
-    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    factors = {"gate": ("off", "on"), "position of the norm": ("before", "after")}
-    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors)
-    lines = ablate("effects", "--campaign", tmp_path).out.splitlines()
-    assert "p by Holm over 3 levels, over 3 pairs of axes, alpha 0.05" in lines
-    assert sum(" × " in line for line in lines) == 3
-    rows = [line for line in lines if line.startswith(("operator ", "gate ", "position "))]
-    assert all(len(line.rstrip()) <= 80 for line in rows)
-    words = ("better", "worse", "equivalent", "undecided", "unproven", "verdict")
-    assert sum(line.rstrip().endswith(words) for line in rows) == 6
-
-
 def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path, ablate: Callable) -> None:
     """Seeds run in order, so this is the state of every campaign at first."""
     labels = [f"{operator} · {gate}" for operator in ("softmax", "SSA") for gate in FACTORS["gate"]]
@@ -80,8 +58,6 @@ def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path,
     said = ablate("effects", "--campaign", tmp_path)
     assert "p (Holm)" in said.out
     assert "there is one seed" in said.err
-    assert "1 seed, so there are no intervals" in said.out
-    assert "new seeds" not in said.out
     assert "preliminary: 24 of 30 planned runs outstanding" in said.err
 
 
@@ -95,27 +71,9 @@ def test_curves_and_pareto_sets_answer_on_a_terminal(campaign: Path, ablate: Cal
     lines = ablate("curves", "--by", "steps", "--level", "0.3", "--csv", "--campaign", campaign).out.splitlines()
     assert lines[0].startswith("cell,label,question,at,pairs")
     assert len(lines) == 1 + 3 * 5
-    assert "compare by steps or seconds" in ablate("curves", "--campaign", campaign, code=3).err
     for budget in ("-5", "nan", "1e30"):
-        assert (
-            "among the recorded costs, 0 to 59; got"
-            in ablate("curves", "--by", "steps", "--budget", budget, "--campaign", campaign, code=2).err
-        )
-    assert "standing" in ablate("pareto", "--against", "loss", "--campaign", campaign).out
+        assert "0 to 59" in ablate("curves", "--by", "steps", "--budget", budget, "--campaign", campaign, code=2).err
     assert "did you mean 'loss'" in ablate("pareto", "--against", "los", "--campaign", campaign, code=3).err
-
-
-def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, ablate: Callable) -> None:
-    lines = ablate("curves", "--by", "steps", "--campaign", campaign).out.splitlines()
-    assert lines[0].startswith("quickstart: loss at equal steps, lower is better")
-    assert "Holm over 5 cells of a question, alpha 0.05" in lines[1]
-    _, baseline = lines[2].split(" ", 1)
-    assert lines[2] == f"against {baseline}"
-    assert lines[4].startswith(baseline)
-    lines = ablate("pareto", "--against", "loss", "--against", "parameters", "--campaign", campaign).out.splitlines()
-    assert lines[0].endswith("against loss (lower is better), parameters (lower is better)")
-    assert "alpha 0.05: Holm over 30 ordered pairs (dominated), over 6 cells (on the front)" in lines[1]
-    assert "standing" in lines[2]
 
 
 def test_a_cell_without_values_counts_once_and_is_named(tmp_path: Path, ablate: Callable) -> None:

@@ -32,15 +32,12 @@ def test_the_record_has_every_installed_distribution_and_is_small() -> None:
 
 def test_another_python_or_a_package_that_trials_import_forbids_to_train() -> None:
     here = record()
-    told = differences({**here, "python": "3.9.2"}, here).forbidding
-    assert told == (f"Python is {here['python']} here and 3.9.2 where it was submitted",)
-    before = with_packages(here, torch="2.1.0", numpy=None)
-    assert differences(before, here).forbidding == (
-        f"numpy is {here['distributions']['numpy']} here and not installed where it was submitted",
-        f"torch is {here['distributions']['torch']} here and 2.1.0 where it was submitted",
-    )
-    told = differences(here, with_packages(here, torch=None)).forbidding
-    assert told == (f"torch is not installed here and is {here['distributions']['torch']} where it was submitted",)
+    (told,) = differences({**here, "python": "3.9.2"}, here).forbidding
+    assert re.search(rf"Python .*{here['python']} here .*3\.9\.2", told)
+    numpy, torch = differences(with_packages(here, torch="2.1.0", numpy=None), here).forbidding
+    assert numpy.startswith(f"numpy is {here['distributions']['numpy']}")
+    assert re.search(rf"torch is {re.escape(here['distributions']['torch'])} .*2\.1\.0", torch)
+    assert len(differences(here, with_packages(here, torch=None)).forbidding) == 1
     assert "PyPy" in differences({**here, "implementation": "PyPy"}, here).forbidding[0]
 
 
@@ -49,8 +46,8 @@ def test_the_node_s_own_properties_are_only_told() -> None:
     node = {"python": "3.11.9", "gpus": [], "cpu": "Xeon", "threads": {"OMP_NUM_THREADS": "4"}, "glibc": "glibc 2.28"}
     found = differences(here, with_packages({**here, **node}, duckdb="0.1"))
     assert found.forbidding == ()
-    told = ("Python is 3.11.9", "duckdb is 0.1", "C library is glibc 2.28", "processor is Xeon", "OMP_NUM_THREADS=4")
-    for remark, words in zip(found.remarks, (*told, "GPUs are none here and NVIDIA A100, 550.54"), strict=True):
+    told = ("3.11.9", "duckdb", "glibc 2.28", "Xeon", "OMP_NUM_THREADS=4", "NVIDIA A100")
+    for remark, words in zip(found.remarks, told, strict=True):
         assert words in remark
 
 

@@ -56,7 +56,7 @@ def test_a_run_refuses_what_a_plan_refuses(tiny: Trial, refused: Any, tmp_path: 
 )
 def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str) -> None:
     message = refused(grid(tiny, name, point))
-    assert message.startswith("grid 'judged' is compared by ")
+    assert "grid 'judged'" in message
     assert re.search(said, message), message
 
 

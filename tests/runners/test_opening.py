@@ -67,7 +67,6 @@ def test_where_trials_cannot_begin_a_plan_and_a_run_end_with_2_and_nothing_is_wr
     assert ablate("run", spec, *there, "--on", "inline") == 2
     told = capsys.readouterr().err
     assert said in told
-    assert f"in grid '{grid}' would fail, and nothing was trained" in told
     assert ablate("plan", spec, "--grid", "good", *there[2:]) == 0
     assert "error" not in capsys.readouterr().out
     assert not (spec.parent / "campaign").exists()

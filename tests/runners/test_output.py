@@ -7,7 +7,7 @@ import pytest
 
 from ablate.grid.names import shorten
 from ablate.runners.cli.verdict_text import format_number, format_percent
-from ablate.runners.output import say, write, write_json, write_prose, write_table
+from ablate.runners.output import say, write, write_json, write_table
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,6 @@ def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["plan", "first", "second"]
 
 
-def test_headings_of_numbers_fold_before_anything_else_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    row = ("Principled · 0.001", "0.03075", "-56.1 to -51.5", "real, size unproven")
-    headings = ("cell", "geometric mean of all", "interval", "verdict")
-    for columns, lines in ((100, 2), (72, 4), (63, 4)):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        write_table(headings, [row])
-        shown = capsys.readouterr().out.rstrip("\n").split("\n")
-        assert len(shown) == lines
-        assert all(part in shown[-1] for part in row)
-        assert max(map(len, shown)) <= columns
-
-
 def test_spare_columns_go_first_then_the_first_column_breaks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,21 +85,6 @@ def test_spare_columns_go_first_then_the_first_column_breaks(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].rstrip().endswith("real, size unproven")
     assert lines[-1] == "left out at 40 columns: n, mean"
-    write_prose("  " + "word " * 20)
-    lines = capsys.readouterr().out.splitlines()
-    assert [len(line) <= 40 for line in lines] == [True] * 3
-    assert lines[1].startswith("    word")
-
-
-def test_a_label_beside_others_is_shortened_before_the_mean_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    row = ("Principled with a gate per query", "64", "0.03", "0.04159", "-40.4", "real, size unproven")
-    write_table(["operator", "width", "lr", "mean", "%", "verdict"], [row], spare=(3,), labels=3)
-    (line,) = capsys.readouterr().out.splitlines()[1:]
-    assert line.split()[-5:] == ["0.04159", "-40.4", "real,", "size", "unproven"]
-    assert len(line) <= 60
 
 
 def test_long_labels_lose_their_middle_and_stay_different(
@@ -128,19 +99,6 @@ def test_long_labels_lose_their_middle_and_stay_different(
     assert [line.split()[-1] for line in lines[1:]] == ["better"] * 2
     assert [line.split()[0] for line in lines[1:]] == ["first", "last"]
     assert all("…" in line and "name" in line and len(line) <= 40 for line in lines[1:])
-
-
-def test_numbers_beside_labels_are_right_aligned_whatever_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    write_table(
-        ["cell", "p (Holm)", "parameters", "interval"],
-        [("a", None, "28,704", None), ("b", "1", "1,234,567", None)],
-        labels=1,
-    )
-    assert capsys.readouterr().out.splitlines() == [
-        "cell  p (Holm)  parameters  interval",
-        "a            -      28,704         -",
-        "b            1   1,234,567         -",
-    ]
 
 
 def test_small_changes_and_whole_numbers_keep_digits_that_differ() -> None:

@@ -11,7 +11,6 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ToyTrial, train
 
 from ablate.grid import Grid, Measure, Spec, forbid, over
-from ablate.grid.durations import format_hours
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from ablate.runners.planning.duration import MEASURED_STEPS, measure_seconds
@@ -40,7 +39,6 @@ def test_a_plan_knows_what_is_done_and_what_failed(tmp_path: Path) -> None:
     assert counts(plan) == (2, 2, 0, 8, 8)
     said = "\n".join(plan_lines(plan))
     assert "2 done, 2 failed, 8 pending" in said
-    assert "--retry" in said
     assert counts(plan_campaign(tmp_path, [grid], PlanOptions(retry=True))) == (2, 2, 0, 8, 10)
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path)} == before
 
@@ -56,29 +54,6 @@ def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path
     assert len(plan.trials) == plan.to_do == 6
 
 
-def test_a_plan_writes_the_tuples_of_an_axis_in_brackets(tmp_path: Path) -> None:
-    grid = toy_grid()
-    betas = over("operator.rate", [0.1, 0.2], labels=["0.9, 0.95", "0.9, 0.999"])
-    lines = plan_lines(plan_campaign(tmp_path, [Grid(name="betas", base=grid.base, axes=[betas], seeds=[0])]))
-    assert "  axis rate: (0.9, 0.95), (0.9, 0.999)" in lines
-
-
-def test_long_labels_of_a_plan_lose_their_middle_and_stay_distinct(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"{'a long label of a cell, ' * 4}{number}" for number in range(3)]
-    rates = over("operator.rate", [0.1, 0.2, 0.3], labels=names)
-    lines = lines_of(tmp_path, Grid("long", ToyTrial(), [rates], seeds=[0]))
-    cells = lines[1 + next(at for at, line in enumerate(lines) if "first trial" in line) :][:3]
-    labels = [line.strip().rsplit("  ", 1)[0] for line in cells]
-    assert len(set(labels)) == 3
-    assert max(map(len, labels)) <= 50
-    monkeypatch.setenv("COLUMNS", "80")
-    grid = Grid("long", ToyTrial(), [rates], seeds=[0])
-    plan = plan_campaign(tmp_path, [grid], PlanOptions(parameters=lambda _: (28_704, 132)))
-    assert {len(line) for line in plan_lines(plan) if "28,704" in line} == {80}
-
-
 def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_path: Path) -> None:
     rates = [0.5**number for number in range(12)]
     grid = Grid("many", ToyTrial(), [over("operator.rate", rates, name="rate")], seeds=[3, 4])
@@ -89,7 +64,6 @@ def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_
     listed = [line.split() for line in lines if line.startswith("    rate=")]
     planned = [each for each in grid.enumerate() if each.seed == 3]
     assert listed == [[each.label, each.key[:11]] for each in planned[:10]]
-    assert "    ... and 2 more cells; --json has all" in lines
     cells = plan_data(plan_campaign(tmp_path, [grid]))["cells"]
     assert [each["key"] for each in cells] == [each.key for each in planned]
 
@@ -100,7 +74,6 @@ def test_a_plan_writes_nothing_and_without_anything_to_go_by_the_time_is_unknown
     assert list(tmp_path.iterdir()) == []
     assert plan.estimate.trial_s is plan.estimate.hours is plan.estimate.wall_s is None
     assert plan.estimate.basis.startswith("unknown")
-    assert any("--calibrate" in line for line in plan_lines(plan))
     with pytest.raises(SpecError, match="'toy' is given twice"):
         plan_campaign(tmp_path, [toy_grid(), toy_grid()])
 
@@ -118,7 +91,6 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
     plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
     assert plan.estimate.trial_s == 3 * 10 + 3 * 30
     assert plan.estimate.wall_s == 30 + 30
-    assert "measured steps of 2 models" in plan.estimate.basis
     assert sorted(measured) == ["falling", "rising"]
     assert [(each.parameters, each.operator_parameters) for each in plan.cells] == [(100, 1), (100, 2)]
 
@@ -224,13 +196,9 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
-    assert line_of(plan).startswith(
-        "  2 seeds of mse at sigma=1 cannot find a difference, a verdict needs 3; 3 seeds 6.5 SD"
-    )
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     plan = plan_campaign(tmp_path, [alone])
     assert plan.resolutions == ()
-    assert "without measure and baseline, which can be added" in line_of(plan, "compared")
 
 
 def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:
@@ -277,7 +245,6 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     assert found.noise == known.noise._replace(source=f"grid judged of {there}")
     assert found.noise.pairs == 16
     assert found.hours == known.hours
-    assert any(f"of grid judged of {there}" in line for line in lines_of(here, named, noise_from=Layout(there)))
     with pytest.raises(NotFoundError, match="has no results; `ablate status` there reads them"):
         lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
 
@@ -295,8 +262,3 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     claimed = (judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
     assert known.power_at_rope == pytest.approx(claimed, abs=4 * math.sqrt(0.25 / 4000))
     assert known.seeds_for_rope > 6
-    noise, rope = list(resolution_lines(known))[1:]
-    assert "varies by 7.3 % (SD) over 5 seeds of the baseline; pairing leaves 81 % of the noise" in noise
-    more = known.seeds_for_rope - 6
-    assert rope.startswith(f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %")
-    assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({format_hours(2 * more)} GPU-h)")

@@ -193,10 +193,7 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: [SinkShare(), SinkShare(eps=(0.1,))],
-            "sink_share and sink_share both record importance at position=1",
-        ),
+        (lambda: [SinkShare(), SinkShare(eps=(0.1,))], "both record importance at position=1"),
         (lambda: [GradientNorms(), GradientNorms(k=(3,))], "both record gradient_norms"),
         (lambda: [GateSparsity(), GateSparsity(below=0.1)], "both record gate_sparsity at below=0.1"),
         (lambda: [TokenClasses(), LearnedNumbers(), TokenClasses()], "token_classes both record token_class.task"),

@@ -140,12 +140,8 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
     done = process("-m", "ablate", *command, path=f"{rooms}:{place / 'user'}")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
-    assert "was submitted with (commit " in done.stderr
-    assert ", 1 file changed, 1 untracked)" in done.stderr
-    assert "the processor is " in done.stderr
     assert "here and an abacus where it was submitted" in done.stderr
     assert "code is not what" not in done.stderr
-    assert "training it again; 1 attempt that made its result took " in done.stderr
     assert "1.5" in (tmp_path / "kept" / "tree" / "user" / "helper.py").read_text()
     assert execute(command) == 2  # the place is taken
 
@@ -155,13 +151,11 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     done = repro()
     assert done.returncode == 4, done.stderr
-    assert "kept no snapshot, so the code is what is installed now" in done.stderr
     assert "the code is not what the trial ran: helper changed since" in done.stderr
     assert "metric grad_norm at step" in done.stdout
     (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
-    assert "another key, so it is another trial" in done.stderr
 
 
 def test_the_record_of_release_0_1_names_what_is_run(place: Path, repro: Repro) -> None:
@@ -197,8 +191,9 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     layout.end(key, 2).write_text(json.dumps({**read_json(place / "end.json"), "attempt": 2, "wall_s": 20.4}))
     layout.end(key, 1).write_text(json.dumps({**read_json(place / "end.json"), "wall_s": 100.0}))
     found = read_recorded(layout, key)
+    assert found.took.startswith("2 attempts")
+    assert "2 min 00 s" in found.took
     execution = found.line()["spec"]["execution"]
-    assert found.took == "2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
     manifest = layout.manifest(start["submission"])
     line = parse_object(manifest.read_bytes(), "the manifest")

@@ -227,9 +227,7 @@ def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.Monke
     state.came_back(Outcome(1, "failed"))
     now = 30.0
     assert state.seconds_left() == pytest.approx(30.0 * (4 - 2.5) / 2.5)
-    line = progress_line(state)
-    assert line.startswith("2/4 trials · cells: 0/2 done, 1 with failures, 1 running · 18 s left")
-    assert line.endswith("a seed 1 50% loss 0.1235")
+    assert all(words in progress_line(state) for words in ("2/4 trials", "18 s left", "50% loss 0.1235"))
     out = io.StringIO()
     Console(file=out, width=100).print(render(state))
     assert all(words in out.getvalue() for words in ("step 75/100", "loss 0.1235", "1 running · 1 with failures"))

@@ -74,7 +74,6 @@ def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Pa
     status, _, err = end_of(sent.start(0, BROKEN="yes"))
     assert status == 87
     assert "3 trials in a row failed on n0 and none was trained" in err
-    assert "a library is not what it should be" in err
     assert end_of(sent.start(1))[0] == 0
     assert len(ends(sent.layout, "failed")) == 3
     assert len(ends(sent.layout, "ok")) == 17
@@ -191,8 +190,7 @@ def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) ->
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("away"))
     status, out, _ = end_of(sent.start())
     assert status == 0, out
-    assert "the file system is away ([Errno 116] Stale file handle); waiting for up to 600 s" in out
-    assert "the file system is back after" in out
+    assert "[Errno 116] Stale file handle" in out
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
 
 

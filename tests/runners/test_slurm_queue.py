@@ -1,6 +1,7 @@
 """The output of SLURM's commands, in the forms of several versions."""
 
 import os
+import re
 
 import pytest
 from pretend_slurm import Fake
@@ -150,17 +151,11 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(fa
     fake("squeue", "echo 'slurm_load_jobs error' >&2; exit 1")
     found = read_limits()
     assert (found.array_size, found.max_jobs, found.partitions["gpu"].gpus) == (5, 50, {"x": 2})
-    assert found.problems == (
-        "what is queued is not known: squeue failed: slurm_load_jobs error",
-        "accounts and QOS are not known: sacctmgr is not installed on this machine",
-    )
+    assert [re.search("squeue|sacctmgr", problem)[0] for problem in found.problems] == ["squeue", "sacctmgr"]
     assert found.accounts is None
     fake("sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
-    assert (
-        found.room().because
-        == "the cluster keeps fewer than 50 jobs (MaxJobCount), and ended ones count for some minutes"
-    )
+    assert "50 jobs (MaxJobCount)" in found.room().because
     fake("scontrol", case.replace("= associations", "= limits"))
     assert read_limits().room().tasks == 1

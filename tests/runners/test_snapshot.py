@@ -309,10 +309,7 @@ def test_a_damaged_snapshot_is_refused_with_a_sentence(submitted: Submitted, tmp
         submitted.tar.write_bytes(flipped(whole))
     done = run_job(submitted, "echo started", ABLATE_TREES=str(tmp_path / "trees"))
     assert (done.returncode, done.stdout) == (UNUSABLE, "")
-    assert done.stderr == (
-        f"ablate: on {os.uname().nodename} the bytes of {submitted.tar} do not have the hash in its name: it is not "
-        "there or damaged; submit again\n"
-    )
+    assert str(submitted.tar) in done.stderr
     assert not (tmp_path / "trees").exists()
     with pytest.raises(NotFoundError if damage == "gone" else StoreError):
         extract(submitted.tar, tmp_path / "here")
