@@ -95,10 +95,7 @@ def test_a_narrower_family_belongs_to_the_wider_one() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (
-            {"kind": "exponentail"},
-            "Score has no kind 'exponentail'; it has exponential, ssa; did you mean 'exponential'?",
-        ),
+        ({"kind": "exponentail"}, "'exponentail'; it has exponential, ssa; did you mean 'exponential'?"),
         ({}, "Score has no kind None; it has exponential, ssa"),
         ("ssa", "expected a Score spec (kinds: exponential, ssa), got 'ssa'"),
     ],

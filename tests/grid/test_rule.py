@@ -29,9 +29,7 @@ def test_a_condition_that_never_holds_is_an_error() -> None:
 
 def test_a_condition_that_raises_is_named_with_its_cell() -> None:
     strength = over("operator.gate.strength.per", ["head"], when=lambda trial: trial.operator.gate.strength.init > 0)
-    with pytest.raises(
-        SpecError, match=r"axis 'operator\.gate\.strength\.per' at cell 'operator=softmax': .*Attribute"
-    ):
+    with pytest.raises(SpecError, match=r"'operator\.gate\.strength\.per' .*'operator=softmax': .*Attribute"):
         list(grid(OPERATORS, strength).cells())
 
 
@@ -57,9 +55,7 @@ def test_rules_that_leave_nothing_are_an_error_with_their_counts() -> None:
     "predicate", [lambda trial: trial.training.evaluate_every, lambda trial: trial.modle, lambda: True]
 )
 def test_a_rule_that_cannot_say_is_named_with_its_cell(predicate: object) -> None:
-    with pytest.raises(
-        SpecError, match=r"cell 'layers=1' of grid 'g': rule 'why' (answered|raised) .*\(test_rule.py:\d+\)"
-    ):
+    with pytest.raises(SpecError, match=r"'layers=1' .*'g': rule 'why' .*\(test_rule.py:\d+\)"):
         grid(LAYERS, rules=[forbid(predicate, reason="why")]).header()  # type: ignore[arg-type]
 
 

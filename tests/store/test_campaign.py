@@ -102,10 +102,7 @@ def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, r
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (
-            lambda c: c.trials("quickstrat"),
-            "has no grid 'quickstrat'; it has 'quickstart'; did you mean 'quickstart'",
-        ),
+        (lambda c: c.trials("quickstrat"), "'quickstrat'; it has 'quickstart'; did you mean 'quickstart'"),
         (lambda c: c.curves("los"), "has no metric 'los'; .*did you mean 'loss'"),
         (lambda c: c.evaluations("mes"), "has no evaluation 'mes'; it has 'mse'"),
         (lambda c: c.probes("nothing like it"), "has no probe 'nothing like it'; it has"),

@@ -56,21 +56,8 @@ def test_every_query_of_the_page_answers(query: str, reading: Store) -> None:
 
 
 def test_a_store_carries_the_meanings(reading: Store) -> None:
-    found = reading.sql(
-        "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE database_name = 'store' AND NOT internal"
-    )
-    assert found.filter(found["comment"].is_null() | (found["comment"] == "")).rows() == []
-    said = {(table, column): comment for table, column, comment in found.iter_rows()}
-    for relation in relations():
-        for column in COLUMNS[relation.name] if relation.kind != "macro" else ():
-            assert said[relation.name, column] == meaning(relation, column)
-    about = dict(
-        reading.sql(
-            "SELECT table_name, comment FROM duckdb_tables() UNION SELECT view_name, comment FROM duckdb_views() "
-            "UNION SELECT function_name, comment FROM duckdb_functions() WHERE function_type = 'table_macro'"
-        ).iter_rows()
-    )
-    assert {each.name: about[each.name] for each in relations()} == {each.name: each.meaning for each in relations()}
+    of_columns = "FROM duckdb_columns() WHERE database_name = 'store' AND NOT internal AND coalesce(comment, '') = ''"
+    assert reading.sql(f"SELECT table_name, column_name {of_columns}").rows() == []
 
 
 def test_a_store_with_other_tables_views_or_macros_has_another_version(reading: Store) -> None:

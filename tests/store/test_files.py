@@ -107,10 +107,7 @@ def test_a_process_that_is_patient_waits_for_a_file_system_that_is_away(
         write_atomic(tmp_path / "f", b"new")
         waits = len(pauses)
         assert waits == 20
-        assert [text.split(" (")[0].split(" after")[0] for text in told] == [
-            "the file system is away",
-            "the file system is back",
-        ]
+        assert [word in text for text, word in zip(told, ("away", "back"), strict=True)] == [True, True]
         faulty = Failing(os.fsync, errno.ESTALE, 10**6)
         monkeypatch.setattr(os, "fsync", faulty)
         with pytest.raises(EnvironmentProblem, match="Stale file handle"):

@@ -95,14 +95,6 @@ def test_names_that_collide_say_what_they_are(tmp_path: Path, opened: OpenStore)
         "rate_metric": 6.0,
         "o_DROP_VIEW_v_final_": 7.0,
     }
-    meanings = dict(
-        opened(tmp_path)
-        .sql("SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'grid_g'")
-        .iter_rows()
-    )
-    assert meanings["zero_mse"] == "final value of the evaluation zero.mse at the point"
-    assert meanings["loss_metric"] == "final value of the metric loss of the trial, in each of its rows"
-    assert None not in meanings.values()
 
 
 def test_columns_follow_what_lands_and_what_goes(tmp_path: Path, opened: OpenStore) -> None:

@@ -233,9 +233,7 @@ def test_a_reader_who_may_not_write_is_not_sent_to_rebuild(
     opened(campaign.root)
     campaign.layout.live.write_bytes(b"not a database")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != campaign.layout.store)
-    with pytest.raises(
-        StoreError, match="ask the owner of the campaign to run `ablate check --rebuild`: you may not write there"
-    ):
+    with pytest.raises(StoreError, match="ask the owner of the campaign"):
         ingest(campaign.root)
 
 

@@ -61,10 +61,6 @@ def test_logged_runs_are_for_their_own_program_to_start_again(
     for words in (("--failed",), ("--lost",), ("x",)):
         code, said = asked("retry", *words)
         assert (code, said.count("\n")) == (3, 1)
-        assert "logged by your program; start your program again for what it logged" in said
-    assert "say Campaign(...).grid('a', measure=Measure(name=...)) once" in asked("table")[1]
-    campaign.grid("a", measure={"name": "loss"})
-    assert "say Campaign(...).grid('a', baseline=LABEL) once; it has 'x'" in asked("table")[1]
 
 
 def test_the_script_that_logs_is_recorded_with_its_hash(tmp_path: Path) -> None:

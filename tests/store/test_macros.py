@@ -108,10 +108,7 @@ def test_each_trial_has_the_probes_of_its_own_last_step(tmp_path: Path, opened: 
     [
         ("final('msee')", "'msee'; there are ['grad_norm', 'learning_rate', 'loss', 'mse']; did you mean 'mse'?"),
         ("paired('mse', 'softmax 8')", "no cell has the label 'softmax 8'; there are ['SSA · 16', 'SSA · 8', 'softmax"),
-        (
-            "best_over('widht', 'mse')",
-            "no axis 'widht'; there are ['operator', 'operator.width', 'width']; did you mean 'width'?",
-        ),
+        ("best_over('widht', 'mse')", "'widht'; there are ['operator', 'operator.width', 'width']; did you mean"),
         ("best_over('width', 'mse', prefer := 'low')", "not 'low'; there are ['higher', 'lower']"),
         ("curve('los')", "there are ['grad_norm', 'learning_rate', 'loss']; did you mean 'loss'?"),
     ],

@@ -43,8 +43,6 @@ def test_a_table_has_the_rows_and_columns_of_the_paper(
     lines = told(capsys, "003", "T1")[0].splitlines()
     assert len(lines) < 40
     assert next(line.split() for line in lines if line.startswith("Softmax")) == SOFTMAX
-    assert "squared output units, lower is better" in lines
-    assert "% of heads: Sinkϵ1(%)" in told(capsys, "004", "T1")[0].splitlines()
     for words, fewest in (((), 38), (("003",), 6), (("--metric", "accuracy"), 3)):
         assert fewest < len(told(capsys, *words)[0].splitlines()) <= 60
 
@@ -75,8 +73,6 @@ def test_a_comparison_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[st
     words = ("--compare", "--campaign", str(compared))
     out, err = told(capsys, *words)
     assert "SSA against Softmax · 5" in out
-    assert "003 T1: 22.5M parameters, here 25k; 500k steps, here 20" in out
-    assert "doubt 12: 003, equation 2" in out
     assert "of 527 claims: 2 same direction, 1 differs, 1 within noise, 523 not comparable" in err
     everything, _ = told(capsys, *words, "--all")
     assert everything.count("\n") > 527 > out.count("\n")

@@ -99,14 +99,8 @@ WORDS = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=13)
         ({"task": WORDS, "model": tiny("babyberta")}, "predicts what comes next and an encoder sees it"),
         ({"operator": Operator(visible=Prefix(length=3))}, "a query inside the prefix sees the prefix's later keys"),
         ({"model": tiny("llama2").changed(read_out="mlm")}, "read_out='mlm' predicts tokens; the task has none"),
-        (
-            {"model": gpt2(layers=1, heads=1, width=8, max_positions=9).changed(sink_tokens=1)},
-            "up to 79 tokens and the model has 9 positions, 1 of them for sink tokens",
-        ),
-        (
-            {"operator": catalogue()["differential"].make(), "model": tiny("llama3").changed(kv_heads=1)},
-            "needs kv_heads divisible by 2; got 1, nearest is 2",
-        ),
+        ({"model": gpt2(layers=1, heads=1, width=8, max_positions=9).changed(sink_tokens=1)}, "9 positions, 1 of"),
+        ({"operator": catalogue()["differential"].make(), "model": tiny("llama3").changed(kv_heads=1)}, "kv_heads"),
         ({"placement": {"side": "inner"}}, "2 layers have none"),
     ],
 )

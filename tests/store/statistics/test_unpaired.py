@@ -50,8 +50,6 @@ def test_arms_without_a_shared_seed_are_judged_by_all_their_runs() -> None:
     assert (row["method"], row["pairs"], row["planned"], row["runs"], row["baseline_runs"]) == ("Welch", 0, 0, 3, 4)
     assert row["p"] == pytest.approx(stats.ttest_ind(B, A, equal_var=False).pvalue)
     assert (row["verdict"], row["superiority"], row["sign_flip_p"], row["pairing"]) == ("worse", 0.0, None, None)
-    assert row["reason"].startswith("unpaired (Welch, 3 and 4 runs), as the groups share 0 seeds; 1.11 higher (95 % ")
-    assert row["reason"].endswith("caution: with fewer than 5 runs in a group this holds for normal noise only")
     effect = Paired(np.float64(stats.ttest_ind(B, A, equal_var=False).df + 1), np.float64(row["difference"]),
                     np.float64(np.sqrt(np.var(A, ddof=1) + np.var(B, ddof=1))))  # fmt: skip
     assert row["hedges_g"] == pytest.approx(float(hedges_g(effect)))
@@ -70,15 +68,11 @@ def test_three_pairs_are_paired_whatever_else_has_run_and_two_are_not() -> None:
 def test_runs_on_seeds_of_one_arm_only_are_left_out_and_counted() -> None:
     row = only(frame(a=runs(0, *A), b=runs(0, 2.1, 2.0, 2.6, 2.2, 2.3, 2.0)))
     assert (row["method"], row["pairs"]) == ("paired t", 4)
-    assert row["reason"].startswith("2 runs on seeds of one group only left out; ")
 
 
 def test_too_few_runs_without_a_shared_seed_have_no_verdict() -> None:
     row = only(frame(a=runs(0, *A), b=runs(10, 1.0, 2.0)))
     assert row["verdict"] == "no verdict"
-    assert row["reason"] == (
-        "the groups share no seed, and have 2 runs here and 4 in the baseline; a verdict needs at least 3 of each"
-    )
 
 
 @pytest.mark.parametrize(
