@@ -114,6 +114,7 @@ def some(names: Sequence[str], most: int) -> str:
 
 def shorten(texts: Sequence[str], most: int) -> list[str]:
     """Cut the middle out of texts longer than `most`; keep all whole if different texts became equal."""
+    most = min(most, max(map(len, texts), default=0))
     for tail in sorted(range(most), key=lambda tail: abs(2 * tail - most)):
         short = [
             text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}" for text in texts

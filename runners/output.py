@@ -5,13 +5,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from shutil import get_terminal_size
 from textwrap import wrap
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ablate.grid.durations import format_duration
 from ablate.grid.names import shorten
@@ -21,7 +20,6 @@ from ablate.store.export.plain import escape_control, plain
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
-    from rich.table import Table
 
 SCHEMA = 1
 LONG_LABEL = 36
@@ -34,15 +32,13 @@ _WORD = 12
 """Longer words are broken before columns are left out."""
 _LONG_WORD = 40
 """The same where columns move into a block below."""
-_WIDE = 200
-"""Columns where there is no terminal, and COLUMNS does not say."""
 _READABLE = 20
 _READABLE_LEVEL = 12
 """Columns are left out before a label becomes shorter than this, or labels in several columns."""
 _SHORTEST = 8
 """Least characters of a shortened label."""
 _SHORTEST_TEXT = 6
-"""The same where a row is a line."""
+"""The same where each row is a line."""
 _MOST_ROWS = 50
 """Rows of a frame that fit a terminal."""
 _NUMBER = re.compile(r"(?=.*[-+.<]|\d{1,3}(,\d{3})+$)<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
@@ -110,29 +106,13 @@ def write_frame(
 
 
 def write_rows(frame: "pl.DataFrame") -> None:
-    """A frame as a table; where lines have a width, each of several rows is a line, whose texts lose their middle.
-
-    On a terminal it has the first rows alone. No number is broken, and columns are left out last.
-    """
-    if frame.height < 2 or not _is_narrow():
-        write_table(frame.columns, frame.rows())
-        return
+    """A frame as a table with a line per row, on a terminal of the first rows alone; one row may take several lines."""
     shown = frame.head(_MOST_ROWS) if results().isatty() else frame
-    room = (console := _open_console()).width
-    columns = [[escape_control(" ".join(_cell(each).split())) for each in (column.name, *column)] for column in shown]
-    numeric = [_is_numeric([*column], labelled=False) for column in shown]
-    ranges = {at: _range(texts, _WORD, whole=True) for at, texts in enumerate(columns)}
-    ranges |= {at: (min(_SHORTEST_TEXT, most), most) for at, (_, most) in ranges.items() if not numeric[at]}
-    blanks = 2 if _measure([""] * len(columns), [most for _, most in ranges.values()], [*ranges], 2) <= room else 1
-    chosen = _choose_widths(ranges, room, blanks, (1, 0))
-    for at, width in chosen.items():
-        if not numeric[at]:
-            short = shorten(columns[at], width)  # or whole, if they became equal
-            columns[at] = [text if len(text) <= width else f"{text[: width - 1]}…" for text in short]
-    titles, *cells = zip(*columns, strict=True)
-    _print_rows(console, _open_table(titles, chosen, numeric, blanks), [[row[at] for at in chosen] for row in cells])
-    if left_out := [titles[at] for at in ranges if at not in chosen]:
-        write_prose(f"left out at {room} columns: {', '.join(left_out)}")
+    if shown.height < 2:
+        write_table(shown.columns, shown.rows())
+        return
+    rows = [[" ".join(each.split()) if isinstance(each, str) else each for each in row] for row in shown.iter_rows()]
+    write_table(shown.columns, rows, overflow="lines")
     if shown.height < frame.height:
         write(f"and {format_count(frame.height - shown.height, 'more row')}; --csv has all")
 
@@ -142,67 +122,105 @@ def write_table(
     rows: Sequence[Sequence[object]],
     spare: Sequence[int] = (),
     labels: int = 0,
-    *,
-    blocks: bool = False,
-    brief: bool = False,
+    overflow: Literal["fold", "ellipsis", "blocks", "lines"] = "fold",
 ) -> int:
-    """Columns as wide as they need to be; numbers to the right. No number is broken. Return the number of lines.
+    """A table as wide as it needs to be; numbers to the right. Return the number of lines.
 
-    If the table is wider than the terminal, headings of numbers take several lines, and columns move together. The
-    first `labels` columns lose the middle of their texts, and the columns `spare` are left out, the first one first.
-    If that is not enough, texts are broken, then columns are left out from the right, but for the answer, the last one
-    beside labels. With `blocks` they follow below, and words stay whole. With `brief` the last column, a text, ends
-    where the line does.
+    Without a terminal each row is a line, with all columns. On one, no number is broken. Headings of numbers take
+    several lines, and the first `labels` columns lose the middle of their texts. The columns `spare` are left out, the
+    first one first. If that is not enough, texts are broken, then columns are left out from the right, but for the
+    answer, the last one beside labels.
+    With `ellipsis` the last column, a text, ends where the line does. With `blocks` columns follow below instead, and
+    words stay whole. With `lines` each row is a line: every text loses its middle, or its end.
     """
-    room = (console := _open_console()).width
-    cells, titles = [[escape_control(_cell(each)) for each in row] for row in rows], [*map(escape_control, headings)]
-    numeric = [_is_numeric([row[at] for row in rows], labelled=0 < labels <= at) for at in range(len(headings))]
-    widths = [max((_width(row[at]) for row in cells), default=0) for at in range(len(headings))]
-    shown, blanks = [*range(len(headings))], 2
-    if _measure(titles, widths, shown, blanks) > room:
-        blanks = 1
-        titles = [_fold(titles[at], widths[at]) if numeric[at] else titles[at] for at in shown]
-        longest = [max(_width(title), width) for title, width in zip(titles, widths[:labels], strict=False)]
-        shown, most = _fit([""] * labels + titles[labels:], longest + widths[labels:], labels, spare, room)
-        titles[:labels] = shorten(titles[:labels], most)
-        _shorten_columns(cells, labels, most)
-    columns = {at: [titles[at], *(row[at] for row in cells)] for at in shown}
-    word = _LONG_WORD if blocks else _WORD
-    whole = {at: numeric[at] or ((blocks or brief) and at == 0) for at in shown}
-    ranges = {at: _range(texts, word, whole=whole[at]) for at, texts in columns.items()}
-    chosen = _choose_widths(ranges, room, blanks, (1 + blocks, 0 if blocks else labels and 1))
-    console.width = max(room, sum(chosen.values()) + blanks * len(chosen))
-    table = _open_table(titles, chosen, numeric, blanks)
-    if brief and len(headings) - 1 in chosen:
-        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
-    lines = _print_rows(console, table, [[row[at] for at in chosen] for row in cells])
-    if blocks and (later := [at for at in shown if at not in chosen]):
-        first, *rest = [[line[at] for at in (0, *later)] for line in (headings, *rows)]
-        return lines + write_table([str(heading) for heading in first], rest, blocks=True)
-    if left_out := [heading for at, heading in enumerate(headings) if at not in chosen]:
-        write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(left_out))}")
-    return lines
+    columns, last, blocks = [], len(headings) - 1, overflow == "blocks"
+    for at, values in enumerate(zip(headings, *rows, strict=True)):
+        numeric = _is_numeric(values[1:], labelled=0 < labels <= at)
+        is_label = at < labels or (overflow == "lines" and not numeric)
+        cut = "middle" if is_label else "end" if overflow == "ellipsis" and at == last else ""
+        whole = numeric or (at == 0 and not is_label and overflow != "fold")
+        texts = [escape_control(_cell(each)) for each in values]
+        most = _SHORTEST if at < labels else _SHORTEST_TEXT if is_label else _LONG_WORD if blocks else _WORD
+        least, wanted = _measure(texts, most, cut, whole=whole)
+        columns.append(_TableColumn(texts, numeric, cut, least, least if numeric and not is_label else wanted))
+    room, blanks = line_width(), 2
+    chosen = {at: max(map(_width, column.texts)) for at, column in enumerate(columns)}
+    if _length(chosen.values(), blanks) > room:
+        blanks, chosen = 1, _choose_widths(columns, spare, room, (1 + blocks, labels and 1))
+    printed = _print_columns(columns, chosen, blanks, one_line=overflow == "lines")
+    left_out = [at for at in range(len(headings)) if at not in chosen]
+    if left_out and blocks:
+        first, *rest = [[line[at] for at in (0, *left_out)] for line in (headings, *rows)]
+        return printed + write_table([str(heading) for heading in first], rest, overflow=overflow)
+    if left_out:
+        write_prose(f"left out at {room} columns: {', '.join(dict.fromkeys(headings[at] for at in left_out))}")
+    return printed
 
 
-def _open_console() -> "Console":
-    from rich.console import Console
+class _TableColumn(NamedTuple):
+    """A column of a table, whose first text is its heading."""
 
-    return Console(file=results().text, width=None if _is_narrow() else _WIDE, markup=False, highlight=False)
+    texts: list[str]
+    numeric: bool
+    cut: str
+    """The part that its texts lose before other texts are broken: "middle", "end" or ""."""
+    least: int
+    wanted: int
 
 
-def _open_table(titles: Sequence[str], chosen: Mapping[int, int], numeric: Sequence[bool], blanks: int) -> "Table":
+def _measure(texts: Sequence[str], most: int, cut: str, *, whole: bool) -> tuple[int, int]:
+    """Return the least and the wanted width of a column.
+
+    Its cells stay `whole`, or numbers and words up to `most` characters do, or `most` characters of a text without its
+    middle.
+    """
+    heading, *cells = map(_width, texts)
+    wanted = max([heading, *cells])
+    words = [word for text in (texts[:1] if whole else texts) for word in text.split()]
+    least = [len(word) if _NUMBER.match(word) else min(len(word), most) for word in words]
+    least = [min(wanted, most)] if cut == "middle" else least
+    return max([1, *least, *(cells if whole else ())]), wanted
+
+
+def _choose_widths(
+    columns: Sequence[_TableColumn], spare: Sequence[int], room: int, fewest: tuple[int, int]
+) -> dict[int, int]:
+    """Choose columns for a line of `room` characters, and their widths; `fewest` are kept at the left and right."""
+    shown, label = [*range(len(columns))], _readable(sum(column.cut == "middle" for column in columns))
+    readable = [
+        max(column.least, min(column.wanted, label)) if column.cut == "middle" else column.wanted for column in columns
+    ]
+    for at in spare:
+        if _length([readable[each] for each in shown], 1) > room:
+            shown.remove(at)
+    for at in reversed(spare):  # a narrow column may fit in the place of a wide one
+        more = sorted({*shown, at})
+        shown = more if _length([readable[each] for each in more], 1) <= room else shown
+    while len(shown) > sum(fewest) and _length([columns[at].least for at in shown], 1) > room:
+        del shown[-1 - fewest[1]]
+    widths = {at: max(columns[at].least, min(columns[at].wanted, room)) for at in shown}
+    while _length(widths.values(), 1) > room and (wide := [at for at in shown if widths[at] > columns[at].least]):
+        widths[max(wide, key=lambda at: (columns[at].cut, widths[at]))] -= 1
+    return widths
+
+
+def _print_columns(columns: Sequence[_TableColumn], chosen: Mapping[int, int], blanks: int, *, one_line: bool) -> int:
+    """Print the columns `chosen`, which have their widths; return the number of lines."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if blanks == 1 else (0, 1))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, blanks, 0, 0))
+    cells, labels = [], [column.texts[0] for column in columns if column.cut == "middle"]
     for at, width in chosen.items():
-        table.add_column(titles[at], justify="right" if numeric[at] else "left", width=width, overflow="fold")
-    return table
-
-
-def _print_rows(console: "Console", table: "Table", rows: Sequence[Sequence[str]]) -> int:
-    """Print a table with these rows; return the number of its lines."""
-    for row in rows:
+        (heading, *texts), numeric, cut, *_ = columns[at]
+        if cut == "middle":
+            heading, texts = shorten(labels, width)[labels.index(heading)], shorten(texts, width)
+        table.add_column(heading, justify="right" if numeric else "left", width=width, overflow="fold")
+        if cut == "end" or (one_line and cut):
+            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
+        cells.append(texts)
+    for row in zip(*cells, strict=True):
         table.add_row(*row)
+    console = open_console(_length(chosen.values(), blanks))
     with console.capture() as printed:
         console.print(table)
     results().write(printed.get())
@@ -213,72 +231,31 @@ def fits(headings: Sequence[str], rows: Sequence[Sequence[object]], labels: int)
     """Return True if `write_table` can show these columns whole, but for readable parts of the first `labels` ones."""
     columns = zip(headings, *rows, strict=True)
     widths = [max(_width(escape_control(_cell(each))) for each in column) for column in columns]
-    widths[:labels] = [min(width, _least_label(labels)) for width in widths[:labels]]
-    return sum(widths) + len(widths) - 1 <= line_width(_WIDE)
+    readable = [*(min(width, _readable(labels)) for width in widths[:labels]), *widths[labels:]]
+    return _length(readable, 1) <= line_width()
 
 
-def _shorten_columns(cells: Sequence[list[str]], labels: int, most: int) -> None:
-    """Shorten the texts of the first `labels` columns to `most` characters."""
-    for at in range(labels):
-        for row, text in zip(cells, shorten([row[at] for row in cells], most), strict=True):
-            row[at] = text
-
-
-def _range(texts: Sequence[str], word_width: int, *, whole: bool) -> tuple[int, int]:
-    """Return the least and the wanted width of a column with the heading and the cells `texts`.
-
-    The cells stay `whole`, or words up to `word_width` and numbers do.
-    """
-    words = [word for text in (texts[:1] if whole else texts) for word in text.split()]
-    least = max((len(word) if _NUMBER.match(word) else min(len(word), word_width) for word in words), default=1)
-    return max([least, *map(_width, texts[1:])] if whole else [least]), max(map(_width, texts))
-
-
-def _choose_widths(
-    ranges: dict[int, tuple[int, int]], room: int, blanks: int, fewest: tuple[int, int]
-) -> dict[int, int]:
-    """Choose columns and their widths, from the least to the wanted one; `fewest` are kept at the left and right."""
-    shown, (left, right) = {**ranges}, fewest
-    while len(shown) > left + right and sum(least + blanks for least, _ in shown.values()) - blanks > room:
-        del shown[[*shown][-1 - right]]
-    space = room - blanks * (len(shown) - 1)
-    widths = {at: max(least, min(wanted, space)) for at, (least, wanted) in shown.items()}
-    while sum(widths.values()) > space and (wide := [at for at in widths if widths[at] > shown[at][0]]):
-        widths[max(wide, key=widths.__getitem__)] -= 1
-    return widths
-
-
-def _fit(
-    titles: Sequence[str], widths: Sequence[int], labels: int, spare: Sequence[int], room: int
-) -> tuple[list[int], int]:
-    """Choose the columns to show in `room` characters, and the most characters of a text of the first `labels` ones."""
-
-    def fits(shown: Sequence[int], most: int) -> bool:
-        return _measure(titles, [min(width, most) for width in widths[:labels]] + [*widths[labels:]], shown, 1) <= room
-
-    shown, least = [*range(len(titles))], _least_label(labels)
-    for at in spare:
-        if not fits(shown, least):
-            shown.remove(at)
-    for at in reversed(spare):  # a narrow column may fit in the place of a wide one
-        if at not in shown and fits(more := sorted([*shown, at]), least):
-            shown = more
-    levels = range(max(widths[:labels], default=0), _SHORTEST, -1)
-    return shown, next((most for most in levels if fits(shown, most)), _SHORTEST)
-
-
-def _least_label(labels: int) -> int:
+def _readable(labels: int) -> int:
     return _READABLE if labels == 1 else _READABLE_LEVEL
 
 
-def _is_narrow() -> bool:
-    """True if lines have the width of a terminal."""
-    return results().isatty() or "COLUMNS" in os.environ
+def _length(widths: Collection[int], blanks: int) -> int:
+    """Length of a line of columns with these widths and `blanks` between them."""
+    return sum(widths) + blanks * (len(widths) - 1)
 
 
-def line_width(otherwise: int) -> int:
-    """Columns of the terminal; `otherwise` if lines may be longer."""
-    return get_terminal_size().columns if _is_narrow() else otherwise
+def open_console(width: int | None = None) -> "Console":
+    """Open a console for results; nothing but a terminal is written escape codes, whatever FORCE_COLOR says."""
+    from rich.console import Console
+
+    return Console(file=results().text, width=width, force_terminal=results().isatty(), markup=False, highlight=False)
+
+
+def line_width(otherwise: int = 1 << 30) -> int:
+    """Columns of the terminal, or those that COLUMNS says; `otherwise` if lines may be longer."""
+    if results().width is None and not results().isatty() and "COLUMNS" not in os.environ:
+        return otherwise
+    return results().width or open_console().width
 
 
 def write_prose(text: str, hanging: int = 2) -> None:
@@ -294,16 +271,6 @@ def _width(text: str) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, text.split("\n")))
-
-
-def _measure(titles: Sequence[str], widths: Sequence[int], shown: Sequence[int], blanks: int) -> int:
-    """Characters of a line of a table."""
-    return sum(max(widths[at], _width(titles[at])) + blanks for at in shown) - blanks
-
-
-def _fold(title: str, width: int) -> str:
-    """Write the title of a column in lines that are no wider than it, unless a word is."""
-    return "\n".join(wrap(title, max(width, *map(len, title.split())), break_long_words=False))
 
 
 def round_value(value: object) -> object:

@@ -20,7 +20,9 @@ T = TypeVar("T")
 class ResultStream:
     """Writes results. Raises EnvironmentProblem if it cannot, and BrokenPipeError if the reader went away."""
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, width: int | None = None) -> None:
+        self.width = width
+        """Columns of the terminal that shows it later; None if it is shown at once, or by none."""
         self._stream = stream
         """None if stdout was closed when the process began, or cannot be written any more."""
 
@@ -72,9 +74,9 @@ def results() -> ResultStream:
 
 
 @contextmanager
-def results_to(stream: TextIO | None) -> Iterator[None]:
-    """Send the results of a block to `stream`, and everything else that it prints to stderr."""
-    _streams.append(ResultStream(stream))
+def results_to(stream: TextIO | None, width: int | None = None) -> Iterator[None]:
+    """Send the results of a block to `stream`, for a terminal of `width`, and all else that it prints to stderr."""
+    _streams.append(ResultStream(stream, width))
     try:
         with redirect_stdout(sys.stderr):
             yield

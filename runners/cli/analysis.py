@@ -204,7 +204,7 @@ def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataF
         ]
         if fits(headings, cells, len(labels)):
             break
-    write_table(headings, cells, spare=(len(labels),), labels=len(labels), brief=True)
+    write_table(headings, cells, spare=(len(labels),), labels=len(labels), overflow="ellipsis")
     write_remarks(row["note"] for row in rows if row["note"])
 
 

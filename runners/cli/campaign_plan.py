@@ -138,8 +138,6 @@ def _add_hours(found: Resolution, cells: int, times: Estimate, to_do: int) -> Re
 SHOWN_CELLS = 10
 AXIS_WIDTH = 80
 """Most characters of the labels of an axis."""
-CELL_WIDTH = 96
-"""Characters of the line of a cell where there is no terminal."""
 _NUMBERS, _SHORTEST = 46, 8
 """Characters beside the label of a cell, and the least that its label keeps."""
 
@@ -192,7 +190,7 @@ def _list_labels(labels: Sequence[str]) -> str:
 def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
     """Yield a table of the first cells: label, key of the first trial, parameters. Long labels lose their middle."""
     shown = cells[:SHOWN_CELLS]
-    labels = shorten([each.label for each in shown], max(line_width(CELL_WIDTH) - _NUMBERS, _SHORTEST))
+    labels = shorten([each.label for each in shown], max(line_width() - _NUMBERS, _SHORTEST))
     widest = max(map(len, labels))
     counted = shown[0].parameters is not None
     yield f"    {'cell':<{widest}}  first trial" + ("  parameters  of the operator" if counted else "")

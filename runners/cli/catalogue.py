@@ -120,7 +120,7 @@ def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:
         headings = ["description" if name == "line" else name for name in columns]
-        write_table(headings, rows, brief=headings[-1] == "description")
+        write_table(headings, rows, overflow="ellipsis" if headings[-1] == "description" else "fold")
 
 
 def _write_kinds(rows: "Sequence[KindRow]", *, brief: bool, as_json: bool) -> None:

@@ -94,7 +94,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     elif len(fields) >= len(runs):
         by_field = [(path, *(values[at] for at in specs)) for path, values in fields]
-        lines += write_table(["field", *(runs[at].key[:8] for at in specs)], by_field, blocks=True)
+        lines += write_table(["field", *(runs[at].key[:8] for at in specs)], by_field, overflow="blocks")
     different = [row for row in rows if len(set(row[2:4] if is_pair else row[2:])) > 1]
     if different:
         room = min(_MOST_RESULTS, max(_SCREEN - lines, _FEWEST_RESULTS))
@@ -103,7 +103,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
             (name_measure({"name": name, "point": dict(point)}), *values)
             for name, point, *values in _sort_results(runs, different)[:most]
         ]
-        write_table(["result", *columns[2:]], results, blocks=True)
+        write_table(["result", *columns[2:]], results, overflow="blocks")
         if len(different) > most:
             more = f"... {len(different) - most} more, sorted by difference relative to the largest value of a name"
             write(f"{more}; --json has all")
@@ -129,7 +129,7 @@ def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, 
     headings = ["trial", *([] if repeats else ["cell"]), *(path for path, _ in fields)]
     names = [[run.name] if repeats else [run.name, run.label] for run in runs]
     rows = [(*name, *(values[at] for _, values in fields)) for at, name in enumerate(names)]
-    return write_table(headings, rows, blocks=True) + shared
+    return write_table(headings, rows, overflow="blocks") + shared
 
 
 def _shorten_names(runs: "Sequence[_ComparedTrial]") -> "list[_ComparedTrial]":

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from ablate.grid.errors import SpecError
 from ablate.runners.cli.options import AnyGrid, Campaign, Cells, Flag, Json, OneTrial, Trials
 from ablate.runners.cli.resolve import choose_grid, find_campaign, find_one, find_several, open_campaign, read_warnings
-from ablate.runners.output import tell, write, write_json
+from ablate.runners.output import open_console, tell, write, write_json
 from ablate.runners.result_stream import results
 from ablate.store.files.layout import Layout
 
@@ -185,8 +185,6 @@ def show_failures(*query: str, campaign: Path | None = None, grid: str | None = 
 
 
 def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
-    from rich.console import Console
-
     from ablate.runners.monitoring.watch import show, views
     from ablate.runners.slurm.scheduler import SlurmScheduler
 
@@ -199,6 +197,6 @@ def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
                 write_json("watch", view.data())
                 results().flush()
         else:
-            show(found, Console(file=results().text))
+            show(found, open_console())
     except KeyboardInterrupt:
         tell("the grid goes on without being watched")

@@ -279,7 +279,11 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
         for each in states
         if each.cells is not None or not each.state.startswith("with ") or not several
     ]
-    write_table(["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"], rows, brief=several)
+    write_table(
+        ["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"],
+        rows,
+        overflow="ellipsis" if several else "fold",
+    )
     grids = sum(each.cells is not None for each in states)
     views = sum(each.state.startswith("with ") for each in states)
     other = len(states) - grids - views

@@ -119,7 +119,7 @@ def _write_tables(cells: "Sequence[PublishedCell]") -> None:
         )
         for table, members in _by_table(cells).items()
     ]
-    write_table(("paper", "table", "cells", "operators", "about"), rows, brief=True)
+    write_table(("paper", "table", "cells", "operators", "about"), rows, overflow="ellipsis")
     tell(
         f"{format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
         "--compare puts your own results beside them"
@@ -133,7 +133,7 @@ def write_cells(cells: "Sequence[PublishedCell]") -> None:
         printed = {(cell.row_label, cell.column_label): cell.printed for cell in members}
         rows, columns = (list(dict.fromkeys(place[side] for place in printed)) for side in (0, 1))
         lines = [(row, *(printed.get((row, column), "") for column in columns)) for row in rows]
-        write_table(["row", *columns], lines, blocks=True)
+        write_table(["row", *columns], lines, overflow="blocks")
         _write_units(members)
     dashes = dict.fromkeys(f"{cell.printed}: {cell.mark}" for cell in cells if cell.mark and cell.printed == "-")
     marks = dict.fromkeys(cell.mark for cell in cells if cell.mark and cell.printed != "-")

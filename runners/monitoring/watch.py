@@ -176,7 +176,7 @@ def show(views: Iterable[WatchView], console: Console) -> None:
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for view in views:
-            live.update(render(view), refresh=True)
+            live.update(render(view, console.width), refresh=True)
 
 
 def changes(views: Iterable[WatchView]) -> Iterator[str]:
@@ -198,15 +198,15 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
         before = line, [*stalled]
 
 
-def render(view: WatchView) -> RenderableType:
-    """Draw a bar for the campaign above the text of `ablate status`."""
+def render(view: WatchView, width: int) -> RenderableType:
+    """Draw a bar for the campaign above the text of `ablate status` on a terminal of `width`."""
     total, ended = sum(view.states.values()), view.states["done"] + view.states["failed"]
     head = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=max(1, total), completed=ended, width=32)
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     head.add_row("trials", bar, f"{ended}/{total}", f"{format_duration(view.left_s)} left", counts)
     text = io.StringIO()
-    with results_to(text):
+    with results_to(text, width):
         write_status(view.status, most_cells=_MOST_CELLS)
     notes = Text("\n".join(view.notes), style="yellow")
     return Group(head, notes, Text(text.getvalue())) if view.notes else Group(head, Text(text.getvalue()))

@@ -2,12 +2,14 @@
 
 import json
 from decimal import Decimal
+from typing import Any
 
+import polars as pl
 import pytest
 
 from ablate.grid.names import shorten
 from ablate.runners.cli.verdict_text import format_number, format_percent
-from ablate.runners.output import say, write, write_json, write_table
+from ablate.runners.output import say, write, write_json, write_rows, write_table
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_a_number_is_shown_whole_or_its_column_is_named(
         shown, named = str(value) in table.split(), heading in left_out.replace(",", " ").split()
         assert named if heading not in table else not named and (shown or isinstance(value, str))
     assert all(str(value) in table.split() for value in row[3:] if str(value)[:4] in table)
-    write_table(["trial", *headings], [("the first trial", *row)], blocks=True)
+    write_table(["trial", *headings], [("the first trial", *row)], overflow="blocks")
     blocks = capsys.readouterr().out
     assert "left out" not in blocks
     assert all(str(value) in blocks.split() for value in (row[0], *row[3:]))
@@ -140,9 +142,36 @@ def test_shortened_headings_differ(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_brief_table_has_a_line_per_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     rows = [("first", 0.00104154, "a long description " * 9), ("second", 12.5, "a short one")]
-    write_table(["name", "value", "description"], rows, brief=True)
+    write_table(["name", "value", "description"], rows, overflow="ellipsis")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["first", "0.00104154"], ["second", "12.5"]]
     assert lines[1].endswith("…")
     assert lines[2].rstrip().endswith("a short one")
     assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize("overflow", ["fold", "ellipsis", "blocks", "lines"])
+def test_a_table_in_a_pipe_has_a_line_per_row_all_columns_and_no_escape_codes(
+    overflow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    headings = ["cell", "a heading of words", *(f"column_{at}" for at in range(40))]
+    rows = [(f"cell {at} " + "of a long name " * 20, "words " * 30, *range(1000, 1040)) for at in range(3)]
+    printed = write_table(headings, rows, spare=(3, 4), labels=1, overflow=overflow)
+    lines = capsys.readouterr().out.splitlines()
+    assert printed == len(lines) == 4
+    for line, texts in zip(lines, [headings, *rows], strict=True):
+        assert " ".join(line.split()) == " ".join(" ".join(map(str, texts)).split())
+
+
+@pytest.mark.parametrize("columns", ["60", "400", None])
+def test_rows_of_a_query_are_lines_whatever_they_hold(
+    columns: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns) if columns else monkeypatch.delenv("COLUMNS", raising=False)
+    lists = [[0, None], [1, 2], []]
+    write_rows(pl.DataFrame({"text": ["a\nb " * 30, "c\nd", "e"], "step": [1, 2, 3], "lists": lists, "n": [7, 8, 9]}))
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["text", "step", "lists", "n"]
+    assert [line.split()[-1] for line in lines] == ["7", "8", "9"]

@@ -143,9 +143,13 @@ def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaig
     campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
     found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     out = io.StringIO()
-    Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found))
+    Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found, 160))
     words = ["5/8", "SSA", "30/60", "steps/s", "2.0 of 200 GPU-h used", "Priority", "1 x diverged", "1 failed"]
     assert [each for each in words if each not in out.getvalue()] == []
+    for width in (60, 80):
+        *_, status = render(found, width).renderables  # type: ignore[union-attr]
+        rows = [line.rstrip() for line in status.plain.splitlines() if "30/60" in line]  # type: ignore[union-attr]
+        assert [len(row) <= width for row in rows] == [True]
 
 
 def test_json_streams_an_object_per_look_and_ctrl_c_ends_it_well(
