@@ -1,10 +1,9 @@
 """Definition of a page: its address, its controls, and slots that turn a view of a campaign into content."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 import dash_ag_grid  # type: ignore[import-untyped]
 import plotly.graph_objects as go
@@ -18,6 +17,7 @@ from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.theme.styles import Style
 from ablate.grid.operator_view import OperatorCatalogue
 from ablate.store import Store
+from ablate.store.analysis.once import remember
 
 Component = Any
 html: Final[Any] = _html
@@ -177,19 +177,13 @@ def options(names: Iterable[str]) -> dict[str, str]:
 
 T = TypeVar("T")
 
-_RESULTS: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
-
 
 def memoise(find: Callable[[PageView], T]) -> Callable[[PageView], T]:
     """Compute a function of a view once per open store, grid and address. Errors are not kept."""
 
     @wraps(find)
-    def once(view: PageView) -> T:
-        results = _RESULTS.setdefault(view.store, {})
+    def look_up(view: PageView) -> T:
         key = (find, view.about and view.about.grid, view.address)
-        if key not in results:
-            results[key] = find(view)
-        result: T = results[key]
-        return result
+        return remember(view.store, key, lambda: find(view))
 
-    return once
+    return look_up

@@ -3,6 +3,7 @@
 `se_items` is the standard error over items of one model; seeds are separate.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import hypot
@@ -99,6 +100,11 @@ class _PlainJudge(Judge):
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         return self._evaluation.measure(predict, self._task)
+
+
+def slug(name: str) -> str:
+    """Return `name` for rows: lower case, `_` for all but letters and digits; "" if it has none."""
+    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
 
 
 def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:

@@ -20,7 +20,6 @@ Tasks are YAML files of the user, in a folder with their data, or the harness's.
 harness's own tasks must be in the cache of Hugging Face datasets on this machine. `lm_eval_adapter` asks the model.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +33,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import Added, OutsideKey
-from ablate.runners.evaluations.evaluation import Evaluation, Judge
+from ablate.runners.evaluations.evaluation import Evaluation, Judge, slug
 from ablate.runners.evaluations.length_extrapolation import Stretch, stretch_positions
 from ablate.runners.evaluations.lm_eval_adapter import (
     SEED,
@@ -273,4 +272,4 @@ def _is_number(value: object) -> bool:
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"[\W_]+", "_", name.lower()).strip("_") or "_"
+    return slug(name) or "_"

@@ -13,7 +13,6 @@ holistic scores are sums; its code takes means. The holistic score shows the mod
 has learned to use that only if training put another token in its place.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import OutsideKey
-from ablate.runners.evaluations.evaluation import Evaluation, Judge, over_sets
+from ablate.runners.evaluations.evaluation import Evaluation, Judge, over_sets, slug
 from ablate.runners.evaluations.likelihood import costs, encoding
 from ablate.runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from ablate.runners.tasks.text.corpus import content_hash, decode
@@ -70,7 +69,7 @@ def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
     """Read the pairs of the paradigms `names`, else of all; SpecError if one is missing or two have one name."""
     files: dict[str, Path] = {}
     for path in _list_files(source):
-        name = re.sub(r"[\W_]+", "_", path.stem.lower()).strip("_")
+        name = slug(path.stem)
         if not name:
             raise SpecError(f"a paradigm needs letters or digits in its name; got {path}; rename it")
         if name in files:
@@ -125,9 +124,8 @@ class MinimalPairs(Evaluation):
             if self.content_hash is not None and not Path(self.source).exists():
                 return self
         try:
-            files = read_paradigms(Path(self.source), self.names)
-            self.set_normal_form(content_hash=self.content_hash or _hash(files), paradigms=tuple(files))
-            require_hash(self.content_hash, _hash(files), self.source)
+            files = self.read()
+            self.set_normal_form(content_hash=_hash(files), paradigms=tuple(files))
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -139,7 +137,8 @@ class MinimalPairs(Evaluation):
     def read(self) -> Mapping[str, Pairs]:
         """Read all paradigms by name; SpecError if the files have another hash."""
         files = read_paradigms(Path(self.source), self.names)
-        require_hash(self.content_hash, _hash(files), self.source)
+        if self.content_hash is not None:
+            require_hash(self.content_hash, _hash(files), self.source)
         return files
 
     @property

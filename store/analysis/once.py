@@ -1,6 +1,6 @@
 """Results that are computed once per open store, which does not change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -12,26 +12,30 @@ from ablate.store.store import Store
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_RESULTS: Final[WeakKeyDictionary[Store, dict[tuple[object, str], Any]]] = WeakKeyDictionary()
+_RESULTS: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
 
 
-def once(find: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Keep the results of `find` by the text of its arguments, which has to tell them apart. Errors are not kept.
+def remember(store: Store, key: Hashable, find: Callable[[], T]) -> T:
+    """Return the result that is kept under `key` for an open store, else that of `find`. Errors are not kept.
 
     A kept result asks nothing of the store, so a log of queries does not have it. A frame is a copy.
     """
-
-    @wraps(find)
-    def look_up(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        results = _RESULTS.setdefault(store, {})
-        key = (find, repr((args, kwargs)))
-        if key not in results:
-            results[key] = find(store, *args, **kwargs)
-        result: T = _copy(results[key])
-        return result
-
-    return look_up
+    results = _RESULTS.setdefault(store, {})
+    if key not in results:
+        results[key] = find()
+    found: T = _copy(results[key])
+    return found
 
 
 def _copy(result: Any) -> Any:
     return result.clone() if isinstance(result, pl.DataFrame) else result
+
+
+def once(find: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
+    """Remember the results of `find` by the text of its arguments, which has to tell them apart."""
+
+    @wraps(find)
+    def look_up(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return remember(store, (find, repr((args, kwargs))), lambda: find(store, *args, **kwargs))
+
+    return look_up
