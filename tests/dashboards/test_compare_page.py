@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import polars as pl
 import pytest
@@ -136,10 +136,20 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plant(tmp_path_factory.mktemp("many") / "runs", ["softmax"], range(3), planted, factors=factors)
 
 
-def test_a_forest_plot_has_the_rows_with_the_smallest_p(many: Path) -> None:
+def test_a_forest_plot_has_the_best_rows_and_those_of_smallest_p(many: Path) -> None:
     usual = seen(many, COMPARE)
-    assert usual.frame("differences").height == 32
-    assert "Shown: the 32 of 59 with the smallest p, best first." in usual.slots["differences"].caption
+
+    def value(variant: int, seed: int) -> float:
+        return math.log(large({"axes": {"variant": variant}, "seed": seed}))
+
+    changes = {f"softmax · {n}": [value(n, seed) - value(0, seed) for seed in range(3)] for n in range(1, N)}
+    best = sorted(changes, key=lambda cell: fmean(changes[cell]))[:16]
+    sure = sorted(changes, key=lambda cell: stdev(changes[cell]) / abs(fmean(changes[cell])))[:16]
+    drawn = usual.frame("differences")
+    assert drawn.height == 32
+    assert {*best, *sure} <= {*drawn["variant"]}
+    assert {*sure} - {*best}
+    assert "Shown: 32 of 59" in usual.slots["differences"].caption
     assert usual.frame("verdicts").height == 59
 
 
