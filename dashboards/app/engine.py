@@ -41,7 +41,6 @@ from ablate.dashboards.app.page_controls import page_controls, require_options, 
 from ablate.dashboards.data.grid_context import campaign_styles, grid_context
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.theme.styles import REST, Style, dark_partners
-from ablate.grid.operator_view import OperatorCatalogue
 from ablate.store import Layout, Store
 from ablate.store.campaign import only
 from ablate.store.files.saved_texts import QUERIES
@@ -86,9 +85,8 @@ class PageUpdate(NamedTuple):
 class Engine:
     """Pages over campaigns."""
 
-    def __init__(self, campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> None:
+    def __init__(self, campaigns: Campaigns, pages: Sequence[AppPage]) -> None:
         self.campaigns = campaigns
-        self.maths = maths
         self.pages = {page.name: page for page in pages}
         self._kept: PageCache[_Kept] = PageCache()
 
@@ -146,7 +144,7 @@ class Engine:
         if grids and (page.of == "grid" or address.grid is not None):
             grid = only("grid", address.grid or grids[0], grids, f"the campaign {campaign}")
             about = grid_context(store, grid, operators)
-        return PageView(campaign, store, address, operators, about, self.maths, **how)
+        return PageView(campaign, store, address, operators, about, **how)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""

@@ -98,7 +98,7 @@ def _control(control: Control, value: Any) -> Component:
     elif control.kind == "slider":
         inner = dcc.Slider(**props, updatemode="mouseup", tooltip={"always_visible": True, "placement": "bottom"})
     else:
-        inner = dcc.Input(**props, type="number" if control.kind == "number" else "text", debounce=True)
+        inner = dcc.Input(**props, type="text", debounce=True)
     label = control.label if control.span is None else "{} ({:g} to {:g})".format(control.label, *control.span)
     return html.Label([html.Span(label), inner], className=f"control {control.kind}", title=control.hint)
 

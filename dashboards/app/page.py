@@ -15,7 +15,6 @@ from ablate.dashboards.data.formatting import BETWEEN, NARROW_LINES, split_capti
 from ablate.dashboards.data.grid_context import CellLook, GridContext
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.theme.styles import Style
-from ablate.grid.operator_view import OperatorCatalogue
 from ablate.store import Store
 from ablate.store.analysis.once import remember
 
@@ -33,7 +32,6 @@ class PageView(NamedTuple):
     address: Any  # has the page's own class of `Address`
     operators: dict[str, Style]
     about: GridContext | None  # the shown grid; None while the campaign has none
-    maths: OperatorCatalogue | None = None  # describes operators; None if nothing does
     is_refresh: bool = False  # true if new results refresh the open page
     whole: bool = False  # true for a file, which has all rows; a page has room for fewer
 
@@ -141,7 +139,7 @@ class Control(NamedTuple):
     field: str
     """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
     label: str
-    kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
+    kind: Literal["choice", "choices", "switch", "text", "slider", "code", "hidden"]
     """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
     options: Mapping[str, str] = MappingProxyType({})  # labels by value
     hint: str = ""

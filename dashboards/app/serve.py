@@ -15,7 +15,6 @@ from ablate.dashboards.app.pages import PAGES
 from ablate.dashboards.app.query_runner import SPARE
 from ablate.dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
 from ablate.grid.errors import EnvironmentProblem
-from ablate.grid.operator_view import OperatorCatalogue
 
 THREADS: Final = 8
 
@@ -27,7 +26,6 @@ def serve(
     port: int,
     ready: Callable[[str], None],
     say: Callable[[str], None],
-    maths: OperatorCatalogue | None = None,
 ) -> None:
     """Show the campaigns `roots` until the process is interrupted.
 
@@ -36,7 +34,7 @@ def serve(
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)
-    app = make_app(campaigns, PAGES, maths)
+    app = make_app(campaigns, PAGES)
     address = ip_of(host)
     is_here = host == "localhost" if address is None else address.is_loopback
     token = None if is_here else secrets.token_urlsafe()

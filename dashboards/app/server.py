@@ -25,7 +25,6 @@ from ablate.dashboards.html.document import variables
 from ablate.dashboards.html.markup import text
 from ablate.dashboards.theme.styles import dark_partners
 from ablate.grid.errors import AblateError, NotFoundError, SpecError
-from ablate.grid.operator_view import OperatorCatalogue
 
 _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
 
@@ -46,7 +45,7 @@ _INDEX: Final = """<!DOCTYPE html>
 """The page's own script loads plotly while the server answers the first callback."""
 
 
-def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCatalogue | None = None) -> Dash:
+def make_app(campaigns: Campaigns, pages: Sequence[AppPage]) -> Dash:
     """The app; nothing is served yet."""
     with suppress(ImportError):  # plotly asks for it, and must not meet it half imported by another thread
         importlib.import_module("pandas")
@@ -66,7 +65,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
     )
     app.index_string = _INDEX.replace("{%variables%}", variables(dark_partners([])))
     app.layout = navigation.shell(pages)
-    engine = Engine(campaigns, pages, maths)
+    engine = Engine(campaigns, pages)
     engine.attach(app)
     server: Flask = app.server
     server.route("/files/<campaign>/<page>/<name>.<end>")(_file(engine))

@@ -8,11 +8,11 @@ from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import bullets, escape, fill_template, table
 from matplotlib.figure import SubFigure
 
-from ablate.grid.operator_view import OperatorPart, Profile
 from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
 from ablate.runners.catalogue.explain import (
     Explanation,
     KindRow,
+    OperatorPart,
     different_stages,
     explain,
     find_kind,
@@ -20,7 +20,7 @@ from ablate.runners.catalogue.explain import (
     stage_kinds,
 )
 from ablate.runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
-from ablate.runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
+from ablate.runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
 from ablate.variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.papers.catalogue import PAPERS, NamedOperator, catalogue

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from ablate import variants
 from ablate.grid.errors import NotFoundError, SpecError
-from ablate.grid.operator_view import OperatorPart
 from ablate.grid.spec import Choice, Spec
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of, summary
@@ -33,6 +32,17 @@ MODEL = "gpt2_small"
 
 SOFTMAX = ("product", "score", "normaliser", "readout")
 """The stages that define softmax."""
+
+
+class OperatorPart(NamedTuple):
+    """A stage that is not softmax's."""
+
+    stage: str
+    kind: str
+    formula: str
+    """Plain text in lines, with its symbols and limits."""
+    source: str
+    """Paper and equation; empty if there is none."""
 
 
 class Argument(NamedTuple):
@@ -136,10 +146,10 @@ def describe_parts(parts: Mapping[str, Spec]) -> tuple[OperatorPart, ...]:
     )
 
 
-def find_pitfalls(known: NamedOperator | None, parts: Mapping[str, Spec]) -> list[str]:
+def find_pitfalls(known: NamedOperator, parts: Mapping[str, Spec]) -> list[str]:
     """List the pitfalls of a named operator and of its stages."""
     return [
-        *(known.pitfalls if known else ()),
+        *known.pitfalls,
         *(pitfall for stage in parts.values() for pitfall in getattr(stage, "pitfalls", ())),
     ]
 

@@ -7,7 +7,7 @@ waves and not random numbers, so they are the same on every machine.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ablate.grid.docstrings import docstring
 from ablate.grid.errors import SpecError
-from ablate.grid.operator_view import Profile
 from ablate.variants import Operator, attend
 from ablate.variants.attend import attention
 from ablate.variants.number import Contrast, HeadShape, KeyVector, Matrix, Number, Vector
@@ -63,31 +62,36 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 """By the name of the operator; all others are shown at their start."""
 
 
+class Profile(NamedTuple):
+    """Rounded weights of one query's row, for heads that share them."""
+
+    heads: str
+    """Heads, counted from 1; empty if all are alike."""
+    keys: tuple[float, ...]
+    ground: float | None
+    """Weight of the ground state or sink."""
+    extra: float | None
+    """Weight of the learned key."""
+    total: float
+    """Sum over the keys of weights before rounding."""
+
+
 def equation() -> str:
     """Return the equation of attention: the indented lines of the docstring of `ablate.variants.attend`."""
     lines = docstring(sys.modules[attention.__module__]).splitlines()
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 
 
-def profiles(
-    operator: Operator,
-    shown: Mapping[str, float],
-    query: int = LAST,
-    logits: Sequence[float] = LOGITS,
-    *,
-    digits: int = DIGITS,
-) -> list[Profile]:
+def profiles(operator: Operator, shown: Mapping[str, float], query: int = LAST) -> list[Profile]:
     """Compute the row of every head; equal rows are returned once.
 
     Args:
         operator: its numbers have their start values, except for those in `shown`.
         shown: values by "stage.field"; the value of a learned key is its logit.
         query: the query of the row, counted from 0. A causal model hides later keys from it.
-        logits: z of the query and the keys.
-        digits: weights are rounded to this many decimals.
     """
     heads = heads_needed(operator)
-    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query, logits))
+    q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query))
     shape = head_shape(operator, heads=heads, query=q.shape[-1], value=CHANNELS, width=1)
     numbers = {name: _at_start(number, shape) for name, number in operator.numbers().items()}
     for name, value in shown.items():
@@ -97,10 +101,10 @@ def profiles(
             numbers[name] = value * math.sqrt(CHANNELS) * last / last.norm() ** 2
     attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
 
-    half_up = 10.0 ** -(digits + 6)  # the last bits, and so which way a half is rounded, differ between processors
+    half_up = 10.0 ** -(DIGITS + 6)  # the last bits, and so which way a half is rounded, differ between processors
 
     def row(map_: Tensor, head: int) -> tuple[float, ...]:
-        return tuple(round(each + half_up, digits) + 0.0 for each in map_[0, head, query].tolist())
+        return tuple(round(each + half_up, DIGITS) + 0.0 for each in map_[0, head, query].tolist())
 
     rows = [row(attended.weights, head) for head in range(heads)]
     return [
@@ -139,15 +143,15 @@ def _waves(rows: int, columns: int, step: float) -> Tensor:
     return math.sqrt(2) * torch.cos(step * (row + 1) * (column + 1) + row)
 
 
-def _queries_and_keys(gate: int, query: int = LAST, logits: Sequence[float] = LOGITS) -> tuple[Tensor, Tensor]:
-    """Make q and k [1, 1, T, D + G] so that q . k / sqrt(D) of `query` is `logits`, without the gate's channels."""
-    z = torch.tensor(logits, dtype=torch.float64)
-    q = _waves(len(logits), CHANNELS, 0.7)
+def _queries_and_keys(gate: int, query: int) -> tuple[Tensor, Tensor]:
+    """Make q and k [1, 1, T, D + G] so that q . k / sqrt(D) of `query` is `LOGITS`, without the gate's channels."""
+    z = torch.tensor(LOGITS, dtype=torch.float64)
+    q = _waves(len(LOGITS), CHANNELS, 0.7)
     own = q[query] / q[query].norm()
-    beside = _waves(len(logits), CHANNELS, 1.9)
+    beside = _waves(len(LOGITS), CHANNELS, 1.9)
     beside = beside - (beside @ own)[:, None] * own
     k = beside + (z * math.sqrt(CHANNELS) / q[query].norm())[:, None] * own
-    q, k = (torch.cat((semantic, _waves(len(logits), gate, step)), -1) for semantic, step in ((q, 0.3), (k, 0.5)))
+    q, k = (torch.cat((semantic, _waves(len(LOGITS), gate, step)), -1) for semantic, step in ((q, 0.3), (k, 0.5)))
     return q[None, None], k[None, None]
 
 

@@ -19,7 +19,7 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from ablate.grid.docstrings import docstring
-from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.cli.analysis import curves, pareto
 from ablate.runners.cli.catalogue import operators, probes, prove, tasks
 from ablate.runners.cli.check import check
@@ -114,7 +114,6 @@ def dash(
     campaign: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
     port: int = 8050,
     host: str = "127.0.0.1",
-    spec: Path | None = None,
 ) -> None:
     """Open the dashboard of campaigns in a browser, live while trials run.
 
@@ -130,23 +129,17 @@ def dash(
         Where it listens; 0 takes a free port.
     host
         The address it listens at. Any other than this machine itself needs the link with a token that is printed.
-    spec
-        A spec file: its operators and choices are known on the page Operators.
     """
     from ablate.dashboards.app.serve import serve
-    from ablate.runners.catalogue.operator_maths import OperatorMaths
 
     if not 0 <= port < 2**16:
         raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
-    if spec is not None and not spec.is_file():
-        raise NotFoundError(f"there is no spec file {spec}; --spec takes a Python file with operators or choices")
 
     def write_now(line: str) -> None:
         write(line)
         results().flush()
 
-    roots, maths = find_campaigns((*campaigns, *campaign)), OperatorMaths(spec)
-    serve(roots, host=host, port=port, ready=write_now, say=tell, maths=maths)
+    serve(find_campaigns((*campaigns, *campaign)), host=host, port=port, ready=write_now, say=tell)
 
 
 def main() -> None:

@@ -11,8 +11,7 @@ from ablate.runners.cli.options import Flag, Json, flag_group
 from ablate.runners.output import tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
-    from ablate.grid.operator_view import OperatorPart
-    from ablate.runners.catalogue.explain import Explanation, KindExplanation, KindRow
+    from ablate.runners.catalogue.explain import Explanation, KindExplanation, KindRow, OperatorPart
     from ablate.runners.catalogue.explain_choice import ChoiceExplanation, PartRows
     from ablate.variants.paths.case import Case
 

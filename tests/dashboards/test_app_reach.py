@@ -117,7 +117,7 @@ def get_focus(page: Page) -> str:
 
 
 def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
-    at(page, site, "operators")
+    at(page, site, "runs")
     page.keyboard.press("Tab")
     assert get_focus(page) == "Skip to the content"
     page.keyboard.press("Enter")

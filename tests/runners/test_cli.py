@@ -35,9 +35,7 @@ def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> Non
         assert any("7 can be read" in said for said in told["warnings"]), words
 
 
-NOWHERE = [
-    f"{words} nowhere.py" for words in ("plan", "run", "prove", "operators --spec", "tasks --spec", "dash --spec")
-]
+NOWHERE = [f"{words} nowhere.py" for words in ("plan", "run", "prove", "operators --spec", "tasks --spec")]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from ablate.dashboards.app.pages.curves import CURVES
 from ablate.dashboards.app.pages.diff import DIFF
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.mechanism import MECHANISM
-from ablate.dashboards.app.pages.operators import OPERATORS
 from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.dashboards.app.pages.paper_results import PUBLISHED
 from ablate.dashboards.app.pages.run import RUN
@@ -25,7 +24,6 @@ PAGES: tuple[AppPage, ...] = (
     MECHANISM,
     ATTENTION,
     PUBLISHED,
-    OPERATORS,
     SQL,
     RUN,
     DIFF,
