@@ -134,7 +134,7 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
     """
     from ablate.runners.monitoring.remove import remove_trials, trials_of
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.monitoring.trial_query import select_planned
+    from ablate.store.analysis.trial_query import select_planned
 
     if bool(query) == (grid is not None):
         raise SpecError("`ablate rm` takes a query of trials, or --grid NAME; a query takes grid=NAME as a condition")

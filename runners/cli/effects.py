@@ -87,7 +87,7 @@ def effects(
 
 def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFrame | None":
     """Return cell and seed of the runs of a grid that a query means; None without one."""
-    from ablate.runners.monitoring.trial_query import select
+    from ablate.store.analysis.trial_query import select
 
     if not query:
         return None

@@ -286,7 +286,7 @@ def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | 
 
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Sequence[str]) -> bytes:
-    from ablate.runners.monitoring.trial_query import select_planned
+    from ablate.store.analysis.trial_query import select_planned
     from ablate.store.export.formats import encode
     from ablate.store.export.tables import MEASUREMENTS, TABLES, rows
 

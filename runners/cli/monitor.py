@@ -78,9 +78,9 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     from ablate.runners.attempts.submission_record import runs_at_work
     from ablate.runners.monitoring.cancel import Cancelling, mark_cancelled
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.monitoring.trial_query import select
     from ablate.runners.slurm.scheduler import SlurmScheduler
     from ablate.runners.slurm.submissions import read_submission_status
+    from ablate.store.analysis.trial_query import select
 
     scheduler = SlurmScheduler()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
@@ -150,8 +150,8 @@ def status(
 def _show_status(query: Sequence[str], campaign: Path | None, grid: str | None, *, as_json: bool) -> None:
     from ablate.runners.monitoring.status_text import read_status, write_status
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.monitoring.trial_query import select_planned
     from ablate.runners.monitoring.unread_grids import find_unread
+    from ablate.store.analysis.trial_query import select_planned
 
     with open_campaign(campaign, thorough=False, most_s=math.inf if query else _MOST_INGEST_S) as store:
         names = [name for name in store.grids() if grid in (None, name)]

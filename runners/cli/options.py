@@ -41,9 +41,9 @@ OneTrial = Annotated[
 Trials = Annotated[
     str,
     Parameter(
-        help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis and "
-        "reason are fields too, and numbers compare: seed<3. Conditions on different fields must all hold; of "
-        "several with = on one field, either."
+        help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed<3 state=failed; "
+        "an axis and reason are fields too, and label~head means contains. All conditions must hold; of several with "
+        "= on one field, either."
     ),
 ]
 SpecFile = Annotated[

@@ -217,7 +217,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     """Find the keys of the trials that `words` mean, in the order of the plan. Raise NotFoundError for none."""
-    from ablate.runners.monitoring.trial_query import select
+    from ablate.store.analysis.trial_query import select
 
     try:
         return select(store, words)

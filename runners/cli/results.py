@@ -193,7 +193,7 @@ def _compare_cells(
 
 def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
     """Return the keys of the cells that `words` mean. Raise NotFoundError if they mean none."""
-    from ablate.runners.monitoring.trial_query import split_quoted
+    from ablate.store.analysis.query import split_quoted
 
     names = label_cells(store, grid)
     exact = [cell for cell, label in names.items() if words in (cell, label)]

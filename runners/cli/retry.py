@@ -67,8 +67,8 @@ def retry(
     from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
     from ablate.runners.execution.run import RunOptions
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.monitoring.trial_query import select
     from ablate.runners.slurm.spec import Slurm, cluster_of
+    from ablate.store.analysis.trial_query import select
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
     states = [state for state, is_given in flags.items() if is_given]

@@ -84,13 +84,15 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
 
     Raises SpecError if a word names seeds or a grid, NotFoundError for an unknown field or if no cell fits.
     """
-    from ablate.runners.monitoring.trial_query import select, split_quoted
+    from ablate.store.analysis.query import split_condition, split_quoted
+    from ablate.store.analysis.trial_query import select
 
     query = split_quoted(query)
     for word in query:
-        if word.startswith(("seed=", "seed<", "seed>", "seed!")):
+        name, sign, _ = split_condition(word) or ("", "", "")
+        if name == "seed":
             raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")
-        if word.startswith("grid="):
+        if (name, sign) == ("grid", "="):
             raise SpecError(f"a table is about one grid; got {word!r}: choose it with --grid")
     keys = select(store, [*query, f"grid={grid}"])
     cells = store.sql(

@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 
 from ablate.dashboards.data.row_filter import keep_rows
-from ablate.dashboards.data.user_errors import Unknown
-from ablate.grid.errors import SpecError
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
 from ablate.grid.names import split_query
 
 ROWS = [
@@ -29,6 +28,11 @@ TABLE = pl.DataFrame(ROWS)
         ("reason='out of memory'", [2]),
         ("label='SSA · head'", [0]),
         ("reason!=diverged", [0, 2]),
+        ("reason=", [0]),
+        ("seed=0 seed=2", [0, 2]),
+        ("seed!=0 seed!=2", [1]),
+        ("label=SOFTMAX", [2]),
+        ("mse@sigma_f=5<0.5", [1]),
     ],
 )
 def test_conditions_keep_what_fits_all_of_them(expression: str, seeds: list[int]) -> None:
@@ -36,13 +40,20 @@ def test_conditions_keep_what_fits_all_of_them(expression: str, seeds: list[int]
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
-    [("sed=1", "has no column 'sed'; it has label"), ("seed<x", "compares numbers"),
-     ("label<x", "holds texts; use = != or ~")],
+    ("expression", "kind"),
+    [("sed=1", NotFoundError), ("seed<x", SpecError), ("seed=x", SpecError), ("label<x", SpecError),
+     ("'open", SpecError)],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused(expression: str, said: str) -> None:
-    with pytest.raises(Unknown, match=said):
+def test_what_cannot_be_read_is_refused(expression: str, kind: type[AblateError]) -> None:
+    with pytest.raises(kind):
         keep_rows(TABLE, expression)
+
+
+def test_an_unknown_column_names_the_nearest() -> None:
+    with pytest.raises(NotFoundError, match=r"\?$") as refused:
+        keep_rows(TABLE, "resaon=diverged")
+    assert "'reason'" in str(refused.value)
+
+
+def test_words_are_split_as_a_shell_does() -> None:
     assert split_query(r"operator=a\b note='x y'") == [r"operator=a\b", "note=x y"]
-    with pytest.raises(SpecError, match="is not closed"):
-        keep_rows(TABLE, "'open")

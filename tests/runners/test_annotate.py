@@ -11,7 +11,7 @@ from synthetic import Campaign, publish_grid, write_campaign
 from ablate.grid.errors import NotFoundError
 from ablate.runners.cli.app import execute
 from ablate.runners.monitoring.integrity import check_campaign
-from ablate.runners.monitoring.trial_query import select
+from ablate.store.analysis.trial_query import select
 from ablate.store.files.annotations import read_annotations
 from ablate.store.ingest.rebuild import rebuild
 from ablate.store.store import Store

@@ -14,7 +14,7 @@ from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 from ablate.grid.errors import AblateError, NotFoundError, SpecError
 from ablate.grid.names import label_of
 from ablate.runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
-from ablate.runners.monitoring.trial_query import select
+from ablate.store.analysis.trial_query import select
 from ablate.store.store import Store
 
 FINGERPRINTS = {"killed": "dd" * 8, "error": "aa" * 8, "out_of_memory": "bb" * 8, "diverged": "cc" * 8}
@@ -200,7 +200,7 @@ def test_what_means_nothing_is_refused(factored: Campaign, store: Store) -> None
         (["sofmax · 2.0 · true"], NotFoundError, "did you mean 'softmax · 2.0 · true'"),
         (["ffffffffffff"], NotFoundError, "no beginning of a key"),
         ([""], NotFoundError, "no label"),
-        (["="], NotFoundError, "no field ''"),
+        (["="], NotFoundError, "no label"),
         (["reason=diverged", "operator=softmax"], NotFoundError, "no trial fits all of"),
         (["reason="], NotFoundError, "there are diverged"),
         ([ambiguous], SpecError, "several keys begin"),
