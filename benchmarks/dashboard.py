@@ -31,7 +31,6 @@ PAGES = {
     "runs": ("runs", None),
     "compare": ("compare", None),
     "factors": ("factors", None),
-    "trade_offs": ("trade-offs", None),
 }
 DRAWN = """() => document.querySelector('#page h1')
   && [...document.querySelectorAll('.plot')].every((each) => each.querySelector('.main-svg'))

@@ -15,6 +15,8 @@ from ablate.store.files.saved_texts import VIEWS, is_name
 
 LONGEST: Final = 4000  # characters of a query string; browsers and proxies cut longer ones
 LONGEST_NAME: Final = 100  # characters of the name of a view
+MOVED: Final = {"tradeoffs": "compare", "trade-offs": "compare", "attention": "mechanism", "diff": "run"}
+"""Pages of before -> the page that has taken over their fields and slots."""
 
 
 class Address(BaseModel):
@@ -159,6 +161,7 @@ class _SavedView(BaseModel):
 
 def _read_view(name: str, text: str) -> _SavedView:
     try:
-        return _SavedView.model_validate_json(text)
+        view = _SavedView.model_validate_json(text)
     except ValidationError as error:
         raise Unknown(f"views/{name}.json is no saved view; save it again or delete it") from error
+    return view.model_copy(update={"page": MOVED.get(view.page, view.page)})

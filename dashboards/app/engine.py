@@ -17,6 +17,7 @@ from dash.exceptions import PreventUpdate
 
 from ablate.dashboards.app import frame, navigation
 from ablate.dashboards.app.address import (
+    MOVED,
     Address,
     read,
     replace_fields,
@@ -102,8 +103,10 @@ class Engine:
         return campaign, self.page_named(parts[1] if len(parts) > 1 else next(iter(self.pages)))
 
     def page_named(self, name: str) -> AppPage:
-        """Return the page of that name. Raises Unknown."""
-        return self.pages[require("the dashboard", "page", name, self.pages)]
+        """Return the page of that name, or the one that has taken its place. Raises Unknown."""
+        if name == "operators":
+            raise Unknown("operators have no page here: `ablate operators NAME` explains one, docs/operators.md all")
+        return self.pages[require("the dashboard", "page", MOVED.get(name, name), self.pages)]
 
     def address(self, campaign: str, page: AppPage, search: str) -> Address:
         """Read a query string, or the saved view that it names. Raises Unknown, and as saved texts."""

@@ -13,9 +13,10 @@ from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from dash import Dash, set_props
-from flask import Flask, Response, request
+from flask import Flask, Response, redirect, request
 
 from ablate.dashboards.app import navigation
+from ablate.dashboards.app.address import MOVED
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.downloads import IN_PAGE, download
 from ablate.dashboards.app.engine import Engine
@@ -73,7 +74,9 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage]) -> Dash:
 
     @server.after_request
     def headers(response: Response) -> Response:
-        if _is_page(response) and _names_missing(engine):
+        if _is_page(response) and (place := _new_place()):
+            response = redirect(place, 308)  # type: ignore[assignment]
+        elif _is_page(response) and _names_missing(engine):
             response.status_code = 404
         _compress(response)
         response.headers["Content-Security-Policy"] = policy
@@ -89,6 +92,14 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage]) -> Dash:
 
 def _search() -> str:
     return request.query_string.decode("utf-8", "replace")
+
+
+def _new_place() -> str:
+    """Return the address that has taken the place of one from before; empty if there is none."""
+    *campaign, page = request.path.removeprefix("/").split("/")
+    if len(campaign) != 1 or not campaign[0] or page not in MOVED:  # two slashes would name a host
+        return ""
+    return f"/{quote(campaign[0])}/{MOVED[page]}" + (f"?{_search()}" if _search() else "")
 
 
 def _names_missing(engine: Engine) -> bool:

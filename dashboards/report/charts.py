@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "overview": ("progress",),
-    "compare": ("differences", "paired", "wins"),
+    "compare": ("differences", "paired", "scatter", "parallel", "wins"),
     "factors": ("effects", "matrix", "pair", "pivot"),
     "curves": ("curves",),
-    "trade-offs": ("scatter", "parallel"),
     "mechanism": ("training", "layers", "heads"),
 }
 """Slots of the pages of the app, by page."""

@@ -83,7 +83,7 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
 def test_a_straight_drag_along_a_parallel_axis_becomes_a_filter_of_that_axis(
     page: Page, site: Site, place: int, shift: int, axis: str
 ) -> None:
-    page.goto(f"{site.url}/runs/trade-offs?grid=quickstart&against=loss")
+    page.goto(f"{site.url}/runs/compare?grid=quickstart&against=loss")
     plot = page.locator("#slot-parallel .js-plotly-plot")
     page.wait_for_selector("#slot-parallel .main-svg")
     for _ in range(20):  # parts that arrive later move the figure under the pointer, or out of the window
@@ -100,7 +100,7 @@ def test_a_straight_drag_along_a_parallel_axis_becomes_a_filter_of_that_axis(
         page.mouse.move(x + shift, middle, steps=5)
         page.mouse.up()
         with suppress(TimeoutError):
-            page.wait_for_url(f"**/trade-offs?*brush={axis}%3D*..*", timeout=5000)
+            page.wait_for_url(f"**/compare?*brush={axis}%3D*..*", timeout=5000)
             break
     assert f"brush={axis}%3D" in page.url
     page.locator("#slot-parallel .state", has_text="of 3 cells with").wait_for()

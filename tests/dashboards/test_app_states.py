@@ -18,7 +18,8 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
-from ablate.dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
+from ablate import Campaign, dashboard_figure
+from ablate.dashboards.app.address import MOVED, Address, read, replace_fields, save, saved_views, write_query
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
@@ -126,6 +127,26 @@ def test_a_saved_view_is_the_page_as_it_was(runs: Path, tmp_path: Path) -> None:
     assert "is one of the page 'curves'" in show([root], "/kept/overview?view=noise")
 
 
+def test_an_old_address_leads_to_the_page_that_has_taken_its_place(runs: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(runs, tmp_path / "runs")
+    client = make_app(Campaigns([root]), PAGES).server.test_client()
+    for old, new in MOVED.items():
+        answer = client.get(f"/runs/{old}?grid=quickstart&better=higher&cell=a%26b")
+        assert answer.status_code == 308
+        assert answer.headers["Location"] == f"/runs/{new}?grid=quickstart&better=higher&cell=a%26b"
+    twice = client.get("/", environ_overrides={"PATH_INFO": "//attention"})
+    assert "Location" not in twice.headers  # it would name a host
+    assert client.get("/runs/operators?operator=ssa").status_code == 404
+    asked = {"against": "loss"}
+    old, new = (client.get(f"/files/runs/{page}/scatter.csv", query_string=asked) for page in ("trade-offs", "compare"))
+    assert old.data == new.data != b""
+    assert dashboard_figure(Campaign(root), "trade-offs/scatter?against=loss").data
+    save(root, "cheap", "trade-offs", "?against=loss")
+    assert saved_views(root) == [("cheap", "compare")]
+    engine = Engine(Campaigns([root]), PAGES)
+    assert engine.address("runs", engine.pages["compare"], "?view=cheap").against == "loss"
+
+
 def test_a_torn_view_is_named(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "torn-view")
     (root / "views").mkdir()
@@ -152,13 +173,13 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
 WRONG = """
 other/overview runs/nowhere runs/overview?grid=nope runs/sql?grid=nope runs/curves?grid=nope runs/overview?view=nope
 runs/curves?show=nope runs/curves?metric=nope runs/curves?by=nope.here runs/curves?run=zz runs/run?run=zzzz
-runs/diff?run=zzzz runs/compare?cell=nope runs/compare?measure=nope runs/compare?better=sideways runs/factors?x=nope
-runs/factors?pair=nope runs/trade-offs?against=nope runs/trade-offs?brush=nope runs/mechanism?probe=nope
+runs/compare?cell=nope runs/compare?measure=nope runs/compare?better=sideways runs/factors?x=nope
+runs/factors?pair=nope runs/compare?against=nope runs/compare?brush=nope runs/mechanism?probe=nope
 runs/runs?sort=nope runs/runs?by=nope runs/runs?filter=nope=1 runs/runs?by=seed&sort=nope
 runs/runs?columns=x'%3BDROP runs/published?paper=7 runs/published?paper=002&item=nope runs/factors?fix=depth%3D9
 runs/curves?smooth=1 runs/mechanism?at=queer=1 runs/curves/more runs/curves?colour=red runs/curves?grid=a&grid=b
 runs/overview?view=../../etc/passwd runs/overview?grid=quickstart&view=a
-runs/factors?x=depth&y=depth runs/trade-offs?brush=mse=0..nope
+runs/factors?x=depth&y=depth runs/compare?brush=mse=0..nope
 """
 LONG = f"runs/curves?metric={'x' * 5000}"
 LATE = ("runs/mechanism?layer=77", "runs/compare?cell=softmax%20·%202")
@@ -227,7 +248,7 @@ def test_a_bug_of_one_part_leaves_the_others_standing(campaigns: Campaigns, capl
 
 
 def test_a_reason_that_several_parts_share_is_told_once(campaigns: Campaigns) -> None:
-    assert show([], "/runs/attention", campaigns).count("keeps attention maps") == 1
+    assert show([], "/runs/mechanism", campaigns).count("keeps attention maps") == 1
 
 
 def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:

@@ -81,7 +81,7 @@ def test_a_grid_that_cannot_be_judged_says_why_and_shows_its_runs(tmp_path: Path
         of_grid = "".join(part for part in parts if part.startswith(f"{number}"))
         assert words in of_grid
         assert f'id="grid-{number}-curves-curves"' in html
-        for figure in ("factors-effects", "trade-offs-scatter", "compare-wins"):  # these need a measure alone
+        for figure in ("factors-effects", "compare-scatter", "compare-wins"):  # these need a measure alone
             assert (f'id="grid-{number}-{figure}"' in html) == (number == 2)
     assert 'class="block verdicts"' not in html
 

@@ -1,10 +1,8 @@
 """The pages of the app, in the order of its navigation."""
 
 from ablate.dashboards.app.page import AppPage
-from ablate.dashboards.app.pages.attention import ATTENTION
 from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.dashboards.app.pages.curves import CURVES
-from ablate.dashboards.app.pages.diff import DIFF
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.mechanism import MECHANISM
 from ablate.dashboards.app.pages.overview import OVERVIEW
@@ -12,7 +10,6 @@ from ablate.dashboards.app.pages.paper_results import PUBLISHED
 from ablate.dashboards.app.pages.run import RUN
 from ablate.dashboards.app.pages.runs import RUNS
 from ablate.dashboards.app.pages.sql import SQL
-from ablate.dashboards.app.pages.trade_offs import TRADE_OFFS
 
 PAGES: tuple[AppPage, ...] = (
     OVERVIEW,
@@ -20,11 +17,8 @@ PAGES: tuple[AppPage, ...] = (
     CURVES,
     FACTORS,
     COMPARE,
-    TRADE_OFFS,
     MECHANISM,
-    ATTENTION,
     PUBLISHED,
     SQL,
     RUN,
-    DIFF,
 )

@@ -1,34 +1,23 @@
-"""Attention: the weights themselves, of one run and one sequence; a click on a head shows its map with tokens."""
+"""Attention maps: the weights themselves, of one run and one sequence; a click on a head shows its map with tokens."""
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from ablate.dashboards.app.address import Address
-from ablate.dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
+from ablate.dashboards.app import measures
+from ablate.dashboards.app.page import Control, PageView, SlotContent, grid_of, memoise, options
 from ablate.dashboards.data.formatting import count, join_words, number
-from ablate.dashboards.data.grid_context import GridContext, averages
+from ablate.dashboards.data.grid_context import averages
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.figures import attention
 from ablate.dashboards.figures.attention import MOST_TOKENS, Maps
 from ablate.store.analysis.artefacts import StoredArray, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
-
-
-class AttentionAddress(Address):
-    """A run, a sequence, a step, and a head."""
-
-    cell: str | None = None  # its name; None is the best that has maps, a baseline only if no other has any
-    seed: int | None = None  # None is the cell's first that has maps
-    sequence: int = 1  # counted from 1
-    step: int | None = None  # None is the last
-    head: str | None = None  # LAYER.HEAD; None is the one that differs most from the cell beside it
-    beside: str | None = None  # the cell beside it; None is its baseline, or the best other one that has maps
 
 
 class AttentionSelection(NamedTuple):
@@ -48,7 +37,7 @@ class AttentionSelection(NamedTuple):
 
 @memoise
 def _runs(view: PageView) -> pl.DataFrame:
-    """List trials with the probe and the names of their cells; finished ones, and of these the best cells first."""
+    """List trials with the probe and the names of their cells; chosen, finished, and of these the best cells first."""
     about = grid_of(view)
     cell, names, base = pl.col("cell"), dict(about.look.names), dict(about.baselines)
     places = {cell.cell: i for i, cell in enumerate(about.cells)}
@@ -56,18 +45,20 @@ def _runs(view: PageView) -> pl.DataFrame:
         cell.replace_strict(names, default=None, return_dtype=pl.String).alias("name"),
         cell.replace_strict(base, default=None, return_dtype=pl.String).alias("baseline"),
         cell.replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
-        cell.replace_strict(_places_by_measure(about), default=None, return_dtype=pl.Int64).alias("rank"),
+        cell.replace_strict(_places_by_measure(view), default=None, return_dtype=pl.Int64).alias("rank"),
     )
     is_baseline = cell.is_in([*base.values()])
-    return found.sort(pl.col("status") != "ok", is_baseline, "rank", "place", "seed", nulls_last=True)
+    left_out = ~pl.col("name").is_in(view.address.cells)
+    return found.sort(left_out, pl.col("status") != "ok", is_baseline, "rank", "place", "seed", nulls_last=True)
 
 
-def _places_by_measure(about: GridContext) -> dict[str, int]:
-    """The place of each cell with a value of the grid's measure, the best first."""
-    if about.measure is None:
+def _places_by_measure(view: PageView) -> dict[str, int]:
+    """The place of each cell with a value of the measure, the best first."""
+    measure, _ = catch_user_error(lambda: measures.judged_by(view))
+    if measure is None:
         return {}
-    known = averages(about.store, about.grid, about.measure).drop_nulls("value")
-    ordered = known.sort("value", descending=about.measure.better == "higher", maintain_order=True)["cell"]
+    known = averages(view.store, grid_of(view).grid, measure).drop_nulls("value")
+    ordered = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"]
     return {cell: place for place, cell in enumerate(ordered)}
 
 
@@ -89,7 +80,7 @@ def _select_run(view: PageView) -> AttentionSelection:
         files = artefacts(view.store, trial)
         steps = sorted({each.step for each in files if attention.layers_of(files, each.step)})
         if steps:
-            step = require("this run", "step", steps[-1] if address.step is None else address.step, steps)
+            step = steps[-1] if address.step is None else nearest_step(steps, address.step)
             return AttentionSelection(trial, name, seed, files, steps, step)
     raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
 
@@ -118,26 +109,42 @@ def _other_view(view: PageView) -> PageView | None:
     rows = runs.filter(pl.col("name") == name)
     seed = selection.seed if selection.seed in rows["seed"] else rows["seed"][0]
     other = view._replace(address=address.model_copy(update={"cell": name, "seed": seed, "step": None}))
-    steps = _select_run(other).steps
-    step = min(steps, key=lambda each: abs(each - selection.step))
+    step = nearest_step(_select_run(other).steps, selection.step)
     return other._replace(address=other.address.model_copy(update={"step": step}))
 
 
-def _other_map(view: PageView) -> SlotContent:
+def nearest_step(steps: Sequence[int], wanted: int) -> int:
+    """Return the recorded step that is nearest to the wanted one."""
+    return min(steps, key=lambda each: abs(each - wanted))
+
+
+def map_steps(view: PageView) -> Sequence[int]:
+    """Steps at which the chosen run has maps; empty if there is no such run."""
+    selection, _ = catch_user_error(lambda: _select_run(view))
+    return [] if selection is None else selection.steps
+
+
+def has_maps(view: PageView) -> bool:
+    """True if some trial of the grid keeps attention maps."""
+    return not _runs(view).is_empty()
+
+
+def check_maps(view: PageView) -> None:
+    """Raise Unknown if the address names a run, a sequence or a head that is not there."""
+    fields = type(view.address).model_fields
+    if any(
+        getattr(view.address, name) != fields[name].default for name in ("cell", "seed", "sequence", "head", "beside")
+    ):
+        _head(view, _maps(view)[1])
+        _other_view(view)
+
+
+def draw_other_map(view: PageView) -> SlotContent:
     other = _other_view(view)
     if other is None:
         return SlotContent(message="No other cell has attention maps.")
     head = ".".join(map(str, _head(view, _maps(view)[1])))
-    return _map(other._replace(address=other.address.model_copy(update={"head": head})))
-
-
-def _step_control(selection: AttentionSelection) -> Control:
-    """A slider if the steps are evenly spaced, else a choice."""
-    steps = selection.steps
-    apart = {later - earlier for earlier, later in pairwise(steps)}
-    if len(steps) > 2 and len(apart) == 1:
-        return Control("step", "Step", "slider", usual=selection.step, span=(steps[0], steps[-1], apart.pop()))
-    return Control("step", "Step", "choice", options(map(str, steps)), usual=str(selection.step))
+    return draw_one_map(other._replace(address=other.address.model_copy(update={"head": head})))
 
 
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
@@ -178,7 +185,7 @@ def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _mosaic(view: PageView) -> SlotContent:
+def draw_heads(view: PageView) -> SlotContent:
     selection, maps = _maps(view)
     caption = (
         f"{selection.words(view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
@@ -195,7 +202,7 @@ def _mosaic(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, heads, hint=hint, answer=_answer(view, maps, heads))
 
 
-def _map(view: PageView) -> SlotContent:
+def draw_one_map(view: PageView) -> SlotContent:
     selection, maps = _maps(view)
     layer, head = _head(view, maps)
     row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)
@@ -210,41 +217,25 @@ def _map(view: PageView) -> SlotContent:
     return SlotContent(attention.draw_map(maps, layer, head), caption, attention.one_map(maps, layer, head))
 
 
-def _controls(view: PageView) -> Sequence[Control]:
+def map_controls(view: PageView) -> Sequence[Control]:
+    """Pickers of the run, the sequence, the head and the cell beside it; none if no trial keeps maps."""
     runs = _runs(view)
     if runs.is_empty():
         return ()
-    selection, maps = _maps(view)
+    selection, _ = catch_user_error(lambda: _select_run(view))
+    maps, _ = catch_user_error(lambda: _maps(view)[1])
+    head, _ = catch_user_error(lambda: maps and ".".join(map(str, _head(view, maps))))
+    beside, _ = catch_user_error(lambda: _other_view(view))
     names = list(dict.fromkeys(runs.sort("place")["name"]))
-    seeds = [str(seed) for seed in runs.filter(pl.col("name") == selection.cell)["seed"].sort()]
-    heads = {
-        f"{layer}.{head}": f"layer {layer}, head {head}"
-        for layer, head in product(maps.layers, range(maps.weights.shape[1]))
-    }
-    beside = _other_view(view)
-    other = None if beside is None else beside.address.cell
-    many = [str(i + 1) for i in range(maps.sequences)]
+    cell, seed = (None, None) if selection is None else (selection.cell, str(selection.seed))
+    seeds = [str(seed) for name, seed in runs.sort("seed").select("name", "seed").iter_rows() if name == cell]
+    of_heads = product(maps.layers, range(maps.weights.shape[1])) if maps else ()
+    heads = {f"{layer}.{head}": f"layer {layer}, head {head}" for layer, head in of_heads}
+    many = [str(i + 1) for i in range(maps.sequences if maps else 0)]
     return (
-        Control("cell", "Cell", "choice", options(names), usual=selection.cell, resets=("seed", "step")),
-        Control("seed", "Seed", "choice", options(seeds), usual=str(selection.seed), resets=("step",)),
+        Control("cell", "Maps of", "choice", options(names), usual=cell, resets=("seed", "step")),
+        Control("seed", "Seed", "choice", options(seeds), usual=seed),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
-        _step_control(selection),
-        Control("head", "Head", "choice", heads, "Or click on one", usual=".".join(map(str, _head(view, maps)))),
-        *([Control("beside", "Beside", "choice", options(names), usual=other)] if other else []),
+        Control("head", "Head", "choice", heads, "Or click on one", usual=head),
+        *([Control("beside", "Beside", "choice", options(names), usual=beside.address.cell)] if beside else []),
     )
-
-
-ATTENTION = AppPage(
-    name="attention",
-    title="Attention",
-    letter="a",
-    about="Where does each head of a run look?",
-    address=AttentionAddress,
-    controls=_controls,
-    main=("cell", "step", "beside"),
-    slots=(
-        Slot("mosaic", "All heads", _mosaic, sets="head", half=True),
-        Slot("map", "One head", _map, half=True),
-        Slot("beside", "The same head of another cell", _other_map, half=True),
-    ),
-)

@@ -1,13 +1,21 @@
-"""Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
+"""Page Compare: every variant against the baseline with its verdict and its cost; one variant seed by seed."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from ablate.dashboards.app.pages.trade_offs import (
+    check_costs,
+    cost_controls,
+    draw_axes,
+    draw_costs,
+    kept_cells,
+    standings_of,
+)
 from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
 from ablate.dashboards.data import captions
 from ablate.dashboards.data.formatting import NO_MARGIN, count
@@ -24,18 +32,24 @@ _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 
 
 class CompareAddress(measures.MeasuredAddress):
-    """The measure, a baseline other than the grid's own, and the cell that is compared closely."""
+    """The measure and a cost, a baseline other than the grid's own, the cell that is compared closely, and ranges."""
 
     baseline: str | None = None  # the label of a cell, or its key
     cell: str | None = None  # the same; None is that of `find_lead`
+    against: str | None = None
+    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first recorded one."""
+    against_better: Literal["lower", "higher"] | None = None
+    """None: that of the grid for its own measure; of others what is known, else lower."""
+    brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
 
 
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
-    """Return the grid of a view with its measure and verdicts, against its own baseline or that of the address.
+    """Return the grid of a view with its measure and the verdicts of the cells inside the ranges of the address.
 
     Raises Unknown if there is no grid yet, or no such measurement; SpecError if it has no measure or baseline.
     """
-    return grid_of(view), measures.judged_by(view), _verdicts(view)
+    found, kept = _verdicts(view), kept_cells(view)
+    return grid_of(view), measures.judged_by(view), found if kept is None else found.filter(pl.col("cell").is_in(kept))
 
 
 @memoise
@@ -109,7 +123,7 @@ def list_verdicts(view: PageView) -> SlotContent:
     caption = (
         f"{captions.summarise_verdicts(found, _baseline_name(view))} Compared by {measures.words(view)}, "
         f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
-        f"all comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
+        f"all comparisons of the grid.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
         f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; thin: corrected for all of them; shaded: "
         "differences that count as equal."
     )
@@ -129,6 +143,21 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""
 
 
+def _list_cells(view: PageView) -> SlotContent:
+    """List the verdicts, and beside each the cost of the cell; baselines come last."""
+    shown = list_verdicts(view)
+    found, problem = catch_user_error(lambda: standings_of(view))
+    if found is None:
+        return shown._replace(message=problem or "")
+    rows, own, caption = found
+    data = shown.data.join(rows, on="variant", how="full", coalesce=True, maintain_order="left_right")
+    data = data.with_columns(pl.col("verdict").fill_null("baseline"))
+    costs = columns(rows.drop("variant"), own)
+    at = next(place for place, each in enumerate(shown.columns) if each["field"] == "pairs")
+    listed = [*shown.columns[:at], *costs, *shown.columns[at:]]
+    return shown._replace(caption=f"{shown.caption} {caption}", data=data, columns=listed)
+
+
 def _why(view: PageView) -> SlotContent:
     about, (cell, base) = grid_of(view), _chosen(view)
     names, measure = about.look.names, measures.judged_by(view)._asdict()
@@ -142,17 +171,17 @@ def _why(view: PageView) -> SlotContent:
 
 def _explain_choice(view: PageView) -> str:
     """Say how the cell was chosen if the address does not name it."""
-    found = _verdicts(view)
+    _, measure, found = judge_view(view)
     if view.address.cell is not None or found.height < 2:
         return ""
-    if (lead := captions.find_lead(found, measures.judged_by(view))) is None:
+    if (lead := captions.find_lead(found, measure)) is None:
         return f" Shown: the first of {found.height} variants."
     why = {"better": "best", "worse": "worst"}.get(lead["verdict"], "one with the largest difference")
     return f" Shown: of {found.height} variants the {why}."
 
 
 def _draw_pairs(view: PageView) -> SlotContent:
-    about, measure, verdict_frame = judge_view(view)
+    about, measure, verdict_frame = grid_of(view), measures.judged_by(view), _verdicts(view)
     cell, base = _chosen(view)
     found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
     if found.is_empty():
@@ -181,12 +210,14 @@ def _draw_pairs(view: PageView) -> SlotContent:
 
 def _wins(view: PageView) -> SlotContent:
     about, measure = grid_of(view), measures.judged_by(view)
-    cells_shown, which = [cell.cell for cell in about.cells], ""
+    kept, which = kept_cells(view), ""
+    cells = [cell for cell in about.cells if kept is None or cell.cell in kept]
+    cells_shown = [cell.cell for cell in cells]
     if len(cells_shown) > MOST_ROWS:
         base, _ = catch_user_error(lambda: _baseline(view))
         known = averages(about.store, about.grid, measure)
         chosen = {cell.cell: base for cell in about.cells} if view.address.baseline is not None and base else None
-        cells_shown = worth_drawing(about.cells, chosen or about.baselines, known, measure, MOST_ROWS)
+        cells_shown = worth_drawing(cells, chosen or about.baselines, known, measure, MOST_ROWS)
         which = captions.describe_selection(about, cells_shown, measure, base)
     found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
     shared = found.drop_nulls("value")
@@ -219,6 +250,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         *measures.controls(view),
         Control("baseline", "Baseline", "choice", own, usual=usual),
         Control("cell", "Look closely at", "choice", theirs, hint, usual=labels.get(chosen or "")),
+        *cost_controls(view),
     )
 
 
@@ -233,16 +265,19 @@ COMPARE = AppPage(
     name="compare",
     title="Compare",
     letter="c",
-    about="How does one variant differ from the baseline, and is it real?",
+    about="How does a variant differ from the baseline, is it real, and what does it cost?",
     address=CompareAddress,
     named=("measure",),
     controls=_controls,
-    main=("baseline", "cell"),
+    main=("measure", "baseline", "cell", "against"),
+    check=check_costs,
     slots=(
         Slot("paired", "Seed by seed", _draw_pairs, half=True),
         Slot("why", "Why this verdict", _why, "words", half=True),
         Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
-        Slot("verdicts", "Verdicts", list_verdicts, "table"),
+        Slot("verdicts", "Verdicts and costs", _list_cells, "table"),
+        Slot("scatter", "Measure against cost", draw_costs, sets="cell"),
+        Slot("parallel", "Axes and outcomes side by side", draw_axes),
         Slot("wins", "Which beats which", _wins, half=True),
     ),
 )

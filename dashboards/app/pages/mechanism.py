@@ -1,4 +1,4 @@
-"""Mechanism: what attention does inside the models, by what probes recorded."""
+"""Mechanism: what attention does inside the models, by what probes recorded, down to the weights themselves."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,6 +18,16 @@ from ablate.dashboards.app.page import (
     grid_of,
     memoise,
     options,
+)
+from ablate.dashboards.app.pages.attention import (
+    check_maps,
+    draw_heads,
+    draw_one_map,
+    draw_other_map,
+    has_maps,
+    map_controls,
+    map_steps,
+    nearest_step,
 )
 from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen_words, look_of
 from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
@@ -41,14 +51,19 @@ ALONG: Final = "Along a coordinate"  # the title of a slot that others lead to
 
 
 class MechanismAddress(measures.MeasuredAddress):
-    """A probe, its coordinates, and which cells are shown."""
+    """A probe, its coordinates, which cells are shown, and the attention maps of one run."""
 
     probe: str | None = None  # None is the one that differs most, of those that the most cells recorded
     at: tuple[str, ...] = ()  # entries COORDINATE=VALUE, such as eps=0.3
     layer: int | None = None  # None is all layers
-    step: int | None = None  # None is the end of training
+    step: int | None = None  # a step of probes or maps, which show their nearest; None is the end of training
     cells: tuple[str, ...] = ()  # names of cells; empty: the baseline and the best
     along: str | None = None  # a coordinate of several values; None is the one with the most
+    cell: str | None = None  # its name; None is the best with maps of `cells`, a baseline only if no other has any
+    seed: int | None = None  # None is the cell's first that has maps
+    sequence: int = 1  # counted from 1
+    head: str | None = None  # LAYER.HEAD; None is the one that differs most from the cell beside it
+    beside: str | None = None  # the cell beside it; None is its baseline, or the best other one that has maps
 
 
 def _probe(view: PageView) -> str:
@@ -119,12 +134,18 @@ def _places(view: PageView) -> probe_curves.Places:
 
 def _reading(view: PageView) -> probe_curves.ProbeReading:
     """Read the choices of a view. Raises Unknown for a probe, place, step or layer that is not recorded."""
-    places, address = _places(view), view.address
-    for field, values in (("step", places.steps), ("layer", places.layers)):
-        if getattr(address, field) is not None:
-            require(repr(_probe(view)), field, getattr(address, field), values)
+    places, address, step = _places(view), view.address, None
+    if address.layer is not None:
+        require(repr(_probe(view)), "layer", address.layer, places.layers)
+    if address.step is not None:
+        step = nearest_step(places.steps, require("the page", "step", address.step, _steps(view)))
     at = probe_curves.choose_places(places, entries(address.at))
-    return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
+    return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, step, address.layer)
+
+
+def _steps(view: PageView) -> Sequence[int]:
+    """Steps of the probe and of the maps."""
+    return sorted({*_places(view).steps, *map_steps(view)})
 
 
 def _title(reading: probe_curves.ProbeReading) -> str:
@@ -155,7 +176,7 @@ def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool
 
     `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
-    (cells, look, words), step = _cells_to_draw(view), view.address.step
+    (cells, look, words), step = _cells_to_draw(view), _reading(view).step
     holes = _holes(view, cells, without=without, last=last)
     if found.is_empty():
         raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
@@ -247,6 +268,7 @@ def _heads(view: PageView) -> SlotContent:
         pl.col("layer").alias("y"),
         "value",
         ("n " + pl.col("n").cast(pl.String)).alias("note"),
+        *([pl.format("{}.{}", "layer", "head").alias("key")] if has_maps(view) else []),
     )
     diverging = bool((found["value"] < 0).any())
     ramp = heat_ramp(drawn["value"], probe_label(reading.name).axis_unit or reading.name, diverging=diverging)
@@ -279,7 +301,7 @@ def _against(view: PageView) -> SlotContent:
 def _controls(view: PageView) -> Sequence[Control]:
     names = probe_curves.names(view.store, grid_of(view).grid)
     if not names:
-        return ()
+        return map_controls(view)
     places = _places(view)
     chosen = probe_curves.choose_places(places, entries(view.address.at))
     labels = {each: f"{each}: {probe_label(each).title}" if probe_label(each).probe else each for each in names}
@@ -292,7 +314,7 @@ def _controls(view: PageView) -> Sequence[Control]:
             at.append(Control(f"at:{axis}", axis, "choice", offered, usual=usual))
     along = [Control("along", "Along", "choice", options(wide), usual=_coordinate(view))] if len(wide) > 1 else []
     layers = {"": "all", **options(map(str, places.layers))}
-    steps = {"": "the end", **options(map(str, places.steps))}
+    steps = {"": "the end", **options(map(str, _steps(view)))}
     resets = ("at", "layer", "step", "along")
     return (
         Control("probe", "Probe", "choice", labels, usual=_probe(view), resets=resets),
@@ -302,6 +324,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         *along,
         cells_control(view),
         *measures.controls(view),
+        *map_controls(view),
     )
 
 
@@ -309,16 +332,20 @@ MECHANISM = AppPage(
     name="mechanism",
     title="Mechanism",
     letter="m",
-    about="What does attention do inside: sinks, entropy, rank, norms, learned numbers?",
+    about="What does attention do inside: sinks, entropy, rank, norms, learned numbers, and where does each head look?",
     address=MechanismAddress,
     named=("measure",),
     controls=_controls,
-    main=("probe", "cells"),
+    main=("probe", "cells", "cell", "beside"),
+    check=check_maps,
     slots=(
         Slot("training", "Over training", _training),
         Slot("layers", "By layer", _layers, half=True),
-        Slot("heads", "By layer and head", _heads, half=True),
+        Slot("heads", "By layer and head", _heads, sets="head", half=True),
         Slot("along", ALONG, _along),
         Slot("against", "Against the measure", _against),
+        Slot("mosaic", "All heads of a run", draw_heads, sets="head", half=True),
+        Slot("map", "One head", draw_one_map, half=True),
+        Slot("beside", "The same head of another cell", draw_other_map, half=True),
     ),
 )

@@ -1,27 +1,43 @@
-"""Run: everything that is known of one trial: what it is, what it did, what came out, how to do it again."""
+"""Page Run: everything that is known of one trial, and what differs between it and other runs."""
 
 import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import polars as pl
 
-from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, options
 from ablate.dashboards.app.pages.curves import CurvesAddress, draw_curves
+from ablate.dashboards.app.pages.run_code import compare_code
+from ablate.dashboards.app.pages.run_differences import (
+    MOST,
+    RunAddress,
+    attempts_of,
+    chosen_attempt,
+    compare_fields,
+    compared_pair,
+    compared_runs,
+    environment,
+    named_keys,
+    near_runs,
+    results,
+    run_key,
+    spec,
+)
+from ablate.dashboards.app.pages.run_pairs import pair_cells
 from ablate.dashboards.app.pages.run_system import show_system
 from ablate.dashboards.app.pages.runs import ICONS
+from ablate.dashboards.app.run_groups import TRIAL
 from ablate.dashboards.app.table_columns import columns
-from ablate.dashboards.data.formatting import count, duration, join_words, number, point
+from ablate.dashboards.data.formatting import BETWEEN, count, duration, join_words, number, point
 from ablate.dashboards.data.grid_context import grid_context
-from ablate.dashboards.data.result_table import flat
-from ablate.dashboards.data.run_keys import key_of, shorten_keys
-from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.data.run_keys import shorten_keys
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.store.export.plain import escape_control
 from ablate.store.files.layout import Layout
 
@@ -30,7 +46,6 @@ _BYTES: Final = 256 * 1024  # the part at the end that is read
 _LONGEST: Final = 2000  # letters of a line; the rest is cut
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_PANELS: Final = 4
-_MOST_LINKED: Final = 20  # runs that a link names
 _MOST_ROWS: Final = 5000  # rows of a table on the page
 
 
@@ -63,32 +78,14 @@ def log_tail(layout: Layout, key: str, attempt: int) -> tuple[str, str]:
     return "\n".join(shown), f"{part} {count(len(shown), 'line')} of {size:,} bytes."
 
 
-class RunAddress(Address):
-    """The run, and which of its metrics and attempts are shown."""
-
-    run: str = ""  # the beginning of its key
-    metric: tuple[str, ...] = ()  # empty: the loss, or the first there are
-    attempt: int | None = None  # the attempt whose log and environment are shown; None is the last
-
-
-def _key(view: PageView) -> str:
-    if not view.address.run:
-        raise Unknown("no run is named; pick one on the page Runs")
-    return key_of(view.store, view.address.run)
-
-
-def _attempts(view: PageView) -> pl.DataFrame:
-    return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
-
-
 def _what(view: PageView) -> SlotContent:
-    key = _key(view)
+    key = run_key(view)
     trial = view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": key}).row(0, named=True)
     planned = view.store.sql(
         "SELECT grid, label, cell, axes::VARCHAR AS axes FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": key}
     )
     axes = {} if planned.is_empty() else json.loads(planned["axes"][0])
-    last = next(iter(_attempts(view).tail(1).to_dicts()), {"message": None, "traceback": None})
+    last = next(iter(attempts_of(view, run_key(view)).tail(1).to_dicts()), {"message": None, "traceback": None})
     facts: dict[str, Any] = {
         "Cell": join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign",
         "Seed": trial["seed"],
@@ -104,7 +101,7 @@ def _what(view: PageView) -> SlotContent:
     }
     known = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     rows = [html.Div([html.Dt(name), html.Dd(value)]) for name, value in known.items()]
-    parts: list[Component] = [html.Dl(rows, className="facts"), *_ways_on(view, key)]
+    parts: list[Component] = [html.Dl(rows, className="facts"), *_ways_on(view, planned)]
     if last["traceback"]:
         parts.append(html.Details([html.Summary("Traceback"), html.Pre(last["traceback"])], open=True))
     begins = shorten_keys(view.store, [key])[0]
@@ -113,28 +110,24 @@ def _what(view: PageView) -> SlotContent:
     return SlotContent(parts=parts)
 
 
-def _ways_on(view: PageView, key: str) -> list[Component]:
-    """Link the other seeds of its cell, and the baseline's run of its seed."""
-    beside = view.store.sql(
-        """
-        SELECT g.grid, o.trial, o.cell = g.cell AS same FROM grid_trial g
-        JOIN grid_trial o ON o.grid = g.grid AND (o.cell = g.cell OR (o.cell = g.baseline AND o.seed = g.seed))
-        WHERE g.trial = $key AND o.trial <> g.trial ORDER BY g.grid, o.position
-        """,
-        {"key": key},
-    )
+def _ways_on(view: PageView, planned: pl.DataFrame) -> list[Component]:
+    """Link its cell on the page Compare, and the curves of all seeds of the cell."""
+    seeds = near_runs(view).filter("same")["trial"].unique(maintain_order=True)
+    runs = [("run", run) for run in shorten_keys(view.store, [run_key(view), *seeds])[:MOST]]
     links: list[Component] = []
-    for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
-        runs = shorten_keys(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
-        given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
-        words = "Curves of all seeds of this cell" if same else "What differs from the baseline's run of this seed"
-        page = "curves" if same else "diff"
-        links += [html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"), html.Br()]
+    for grid, cell in planned.select("grid", "cell").iter_rows():
+        ways = {f"Its cell ({grid})": ("compare", [("cell", cell)])}
+        ways |= {f"Curves of all seeds of its cell ({grid})": ("curves", runs)} if len(runs) > 1 else {}
+        for words, (page, given) in ways.items():
+            links += [
+                html.A(words, href=f"/{quote(view.campaign)}/{page}?{urlencode([('grid', grid), *given])}"),
+                html.Br(),
+            ]
     return [html.P(links)] if links else []
 
 
 def _curves(view: PageView) -> SlotContent:
-    key, known = _key(view), _metrics(view)
+    key, known = run_key(view), _metrics(view)
     grid = view.store.sql("SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": key}).item()
     if not known or grid is None:
         raise Unknown("it is in no grid of this campaign" if known else "this run has logged nothing yet")
@@ -142,7 +135,9 @@ def _curves(view: PageView) -> SlotContent:
     for name in wanted:
         require("this run", "logged metric", name, known)
     about = grid_context(view.store, grid, view.operators)
-    address = CurvesAddress(grid=grid, run=(key,), metric=wanted)
+    beside = view.store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"]
+    runs = tuple(each for each in named_keys(view) if each in beside)
+    address = CurvesAddress(grid=grid, run=runs, metric=wanted, by=(TRIAL,) if len(runs) > 1 else ())
     shown = draw_curves(view._replace(address=address, about=about))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
     return shown._replace(caption=shown.caption + left, answer=_answer(view))
@@ -156,7 +151,7 @@ def _answer(view: PageView) -> str:
         "max(l.step) AS step, arg_max(l.value, l.step) AS loss FROM trial t LEFT JOIN grid_trial g USING (trial) "
         "LEFT JOIN last_value l ON l.trial = t.trial AND l.name = 'loss' AND l.\"table\" = 'metric' "
         "WHERE t.trial = $key",
-        {"key": _key(view)},
+        {"key": run_key(view)},
     ).row(0, named=True)
     state = row["status"] if row["reason"] is None else f"{row['status']} ({row['reason']})"
     loss = "" if row["loss"] is None else f", loss {number(row['loss'])} at step {row['step']:,}"
@@ -168,7 +163,7 @@ def _metrics(view: PageView) -> list[str]:
     found = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
         "ORDER BY name <> 'loss', starts_with(name, 'system.'), name",
-        {"key": _key(view)},
+        {"key": run_key(view)},
     )
     return [str(name) for name in found["name"]]
 
@@ -180,7 +175,7 @@ _TOLD: Final = (
 
 
 def _attempts_table(view: PageView) -> SlotContent:
-    found = _attempts(view)
+    found = attempts_of(view, run_key(view))
     if found.is_empty():
         return SlotContent(message="It has not begun.")
     clock = "%Y-%m-%d %H:%M:%S"
@@ -203,7 +198,7 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: st
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
         f"QUALIFY step = max(step) OVER (PARTITION BY name) ORDER BY name, {', '.join(order)}",
-        {"key": _key(view)},
+        {"key": run_key(view)},
         most=None if view.whole else _MOST_ROWS + 1,
     )
     if found.is_empty():
@@ -224,65 +219,45 @@ def _probes(view: PageView) -> SlotContent:
     return _list_measurements(view, "probe", ("layer", "head", "point"), "Probes of the model, each at its last step.")
 
 
-def listing(fields: Mapping[str, Any]) -> pl.DataFrame:
-    """Nested data as rows: field (dotted path), value (text)."""
-    texts = {path: value if isinstance(value, str) else json.dumps(value) for path, value in flat(fields).items()}
-    return pl.DataFrame([*texts.items()], dict.fromkeys(("field", "value"), pl.String), orient="row")
-
-
-_LISTED: Final[list[dict[str, Any]]] = [
-    {"field": "field", "width": 420, "floatingFilter": True},
-    {"field": "value", "flex": 1, "floatingFilter": True},
-]
-
-
 def _spec(view: PageView) -> SlotContent:
-    text = view.store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": _key(view)}).item()
-    if text is None:
-        return SlotContent(message="No plan that can be read has its spec.")
-    spec = json.loads(text)
-    whole = html.Details([html.Summary("As JSON"), html.Pre(json.dumps(spec, indent=2, ensure_ascii=False))])
-    return SlotContent(data=listing(spec), columns=_LISTED, parts=[whole])
+    shown, whole = compare_fields(view, spec, "spec"), spec(view, run_key(view))
+    text = json.dumps(whole, indent=2, ensure_ascii=False)
+    return shown._replace(parts=[html.Details([html.Summary("As JSON"), html.Pre(text)])] if whole else [])
 
 
-def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
-    """Return the attempt that the address names, or the last; None if none has begun. Raises Unknown."""
-    found = _attempts(view)
-    if found.is_empty():
-        return None
-    known = found["attempt"].to_list()
-    number = require("this run", "attempt", known[-1] if view.address.attempt is None else view.address.attempt, known)
-    return found.row(known.index(number), named=True)
+def _pairs(view: PageView) -> SlotContent:
+    one, other = compared_pair(view)
+    shown = pair_cells(view, one.key, other.key)
+    return shown._replace(caption=shown.caption + " Of the first two runs." * (len(compared_runs(view)) > 2))
 
 
-def environment(attempt: Mapping[str, Any]) -> dict[str, Any]:
-    """List host, device, versions, data and code of an attempt."""
-    plain = {name: attempt[name] for name in ("host", "device", "threads", "path", "code")}
-    nested = {name: json.loads(attempt[name]) for name in ("versions", "data", "sources") if attempt[name] is not None}
-    return {name: value for name, value in (plain | nested).items() if value is not None}
-
-
-def _environment(view: PageView) -> SlotContent:
-    attempt = _chosen_attempt(view)
-    if attempt is None:
-        return SlotContent(message="It has not begun.")
-    return SlotContent(caption=f"Attempt {attempt['attempt']}.", data=listing(environment(attempt)), columns=_LISTED)
+def _code(view: PageView) -> SlotContent:
+    one, other = compared_pair(view)
+    return compare_code(view.store, one.key, other.key, (f"run {one.short}", f"run {other.short}"))
 
 
 def _log(view: PageView) -> SlotContent:
-    attempt = _chosen_attempt(view)
+    attempt = chosen_attempt(view, run_key(view))
     if attempt is None:
         return SlotContent(message="It has not begun.")
-    text, said = log_tail(view.store.layout, _key(view), int(attempt["attempt"]))
+    text, said = log_tail(view.store.layout, run_key(view), int(attempt["attempt"]))
     return SlotContent(caption=said, parts=[html.Pre(text)]) if text else SlotContent(message=said)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    attempts, known = [str(number) for number in _attempts(view)["attempt"]], _metrics(view)
+    found, _ = catch_user_error(lambda: attempts_of(view, run_key(view))["attempt"])
+    metrics, _ = catch_user_error(lambda: _metrics(view))
+    near, _ = catch_user_error(lambda: near_runs(view).unique("trial", maintain_order=True).head(MOST))
+    attempts = [] if found is None else list(map(str, found))
+    known, runs = metrics or [], options(view.address.run)
+    if near is not None:
+        names = near.select(pl.format("{}{}seed {}", "label", pl.lit(BETWEEN), "seed"))[:, 0]
+        runs |= dict(zip(shorten_keys(view.store, near["trial"].to_list()), names, strict=True))
     return (
-        Control("run", "Run", "text", hint="The beginning of its key", resets=("metric", "attempt")),
+        Control("run", "Runs", "choices", runs, "The first one, and those beside it", resets=("metric", "attempt")),
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:_MOST_PANELS])),
         Control("attempt", "Attempt", "choice", options(attempts), usual=attempts[-1] if attempts else None),
+        Control("all", "Show all", "switch", hint="Also what runs have in common"),
     )
 
 
@@ -290,20 +265,24 @@ RUN = AppPage(
     name="run",
     title="Run",
     letter="",
-    about="What is it, what did it do, and how is it done again?",
+    about="What is it, what did it do, how does it differ from another run, and how is it done again?",
     address=RunAddress,
     named=("metric",),
     controls=_controls,
+    check=compared_runs,
     slots=(
         Slot("curves", "Training", _curves, half=True),
         Slot("log", "Log", _log, "words", half=True),
-        Slot("system", "System", lambda view: show_system(view, _key(view)), half=True),
+        Slot("system", "System", lambda view: show_system(view, run_key(view)), half=True),
         Slot("what", "What it is", _what, "words"),
+        Slot("pairs", "Cells, paired by seed", _pairs, "table"),
+        Slot("spec", "Spec", _spec, "table"),
+        Slot("results", "Results", lambda view: compare_fields(view, results, "results"), "table"),
+        Slot("environment", "Environment", lambda view: compare_fields(view, environment, "environment"), "table"),
+        Slot("code", "Code", _code, "words"),
         Slot("attempts", "Attempts", _attempts_table, "table"),
         Slot("evaluations", "Evaluations", _evaluations, "table"),
         Slot("probes", "Probes", _probes, "table"),
-        Slot("spec", "Spec", _spec, "table"),
-        Slot("environment", "Environment", _environment, "table"),
     ),
     of="campaign",
     listed=False,

@@ -285,7 +285,7 @@ def _controls(view: PageView) -> Sequence[Control]:
 
 _PICKS: Final = (
     Pick("Curves of these", "curves", "run", "run"),
-    Pick("What differs between these", "diff", "run", "run", least=2),
+    Pick("What differs between these", "run", "run", "run", least=2),
     Pick("Pin on top", "runs", "pin", "run"),
 )
 RUNS = AppPage(

@@ -1,31 +1,20 @@
-"""Trade-offs: what a better measure costs in time, memory, parameters, energy, or anything else that runs record."""
+"""Costs of a better measure: time, memory, parameters, energy, or anything else that runs record."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.address import entries
-from ablate.dashboards.app.page import (
-    AppPage,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    cell_key,
-    grid_of,
-    memoise,
-    options,
-)
+from ablate.dashboards.app.page import Control, Key, PageView, SlotContent, cell_key, grid_of, memoise, options
 from ablate.dashboards.app.run_groups import look_of
-from ablate.dashboards.app.table_columns import FOLD, WRAP, columns, link
+from ablate.dashboards.app.table_columns import FOLD, WRAP
 from ablate.dashboards.data.captions import n_words, name_cells
 from ablate.dashboards.data.formatting import count, join_words
 from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, in_order
 from ablate.dashboards.data.seed_averages import average_words
-from ablate.dashboards.data.user_errors import Unknown, require
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.figures import parallel
 from ablate.dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, trade_offs
 from ablate.dashboards.figures.pivot import table
@@ -48,16 +37,6 @@ _LOGGED_COSTS: Final = ("tokens", "parameters", "params", "seconds", "flops")
 _MOST_TESTED: Final = 500
 _MOST_AXES: Final = 8  # more axes beside each other cannot be read
 _MOST_BEST: Final = 5  # names in the answer
-
-
-class TradeOffsAddress(measures.MeasuredAddress):
-    """The measure and the quantity beside it."""
-
-    against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is `_first_cost`."""
-    against_better: Literal["lower", "higher"] | None = None
-    """None: that of the grid for its own measure; of others what is known, else lower."""
-    brush: tuple[str, ...] = ()  # ranges AXIS=LOW..HIGH of the parallel axes; only cells inside all of them are shown
 
 
 class _Against(NamedTuple):
@@ -139,7 +118,7 @@ def _logs(view: PageView) -> tuple[bool, bool]:
     return _against(view).way.scale == "log", measures.judged_by(view).scale == "log"
 
 
-def _scatter(view: PageView) -> SlotContent:
+def draw_costs(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
     log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
     found = _compare(view)._replace(frame=_keep_brushed(view))
@@ -220,13 +199,19 @@ def _keep_brushed(view: PageView) -> pl.DataFrame:
     return frame.filter(pl.col("cell").is_in(inside.implode()))
 
 
-def _check_ranges(view: PageView) -> None:
-    """Raise Unknown if no cell is inside the ranges of the address."""
-    if view.address.brush:
-        _keep_brushed(view)
+def kept_cells(view: PageView) -> Sequence[str] | None:
+    """Keys of the cells inside the ranges of the address; None if it has no range. Raises Unknown if none is inside."""
+    return _keep_brushed(view)["cell"].to_list() if view.address.brush else None
 
 
-def _parallel(view: PageView) -> SlotContent:
+def check_costs(view: PageView) -> None:
+    """Raise Unknown if the address names a cost that is not there, or ranges without a cell."""
+    if view.address.against is not None:
+        _against(view)
+    kept_cells(view)
+
+
+def draw_axes(view: PageView) -> SlotContent:
     about, against, found = grid_of(view), _against(view), _compare(view)
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
@@ -250,23 +235,26 @@ def _parallel(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, name_cells(rows, about), legend, message, hint)
 
 
-def _standings(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), measures.judged_by(view)
-    found = _keep_brushed(view).sort("value", descending=measure.better == "higher", maintain_order=True)
-    found = found.sort(pl.col("standing") != "on the front", ~pl.col("step"), maintain_order=True)
-    several = pl.col("dominated_by").list.join(", ").alias("dominated by")
-    seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
-    rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
-    own = {"variant": link("compare", "cell"), "dominated by": WRAP, "note": FOLD}
-    exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
+def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]], str]:
+    """List by `variant` what the seeds show of measure and cost; return parts of the columns and a caption, too."""
+    about, against = grid_of(view), _against(view)
+    found = _keep_brushed(view).select(
+        "cell",
+        pl.col("x").alias("cost"),
+        "standing",
+        pl.col("dominated_by").list.join(", ").alias("dominated by"),
+        "note",
+    )
+    exact = ", or equal in parameters, which have no noise" if against.quantity.name == "parameters" else ""
     cells = len(about.cells)
     caption = (
-        f"Dominated: another cell is shown to be better in both{exact} (Holm over {cells * (cells - 1):,} ordered "
-        "pairs). On the front: against each other cell it is shown to be better in one of the two (Holm over "
-        f"{count(cells, 'cell')}). One-sided t tests paired by seed, of three shared seeds or more. A note says why a "
-        "claim is cautious or missing. First: cells on the front, then those of the line, the best first."
+        f"Standing, by {measures.judged_by(view).name} and {against.title}: dominated, if another cell is shown to be "
+        f"better in both{exact} (Holm over {cells * (cells - 1):,} ordered pairs); on the front, if against each other "
+        f"cell it is shown to be better in one of the two (Holm over {count(cells, 'cell')}). One-sided t tests paired "
+        "by seed, of three shared seeds or more. A note says why a claim is cautious or missing."
     )
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
+    own = {"cost": {"headerName": against.title}, "dominated by": WRAP, "note": FOLD}
+    return name_cells(found, about), own, caption
 
 
 def _apart(names: Sequence[str]) -> list[str]:
@@ -281,31 +269,15 @@ def _apart(names: Sequence[str]) -> list[str]:
     return apart
 
 
-def _controls(view: PageView) -> Sequence[Control]:
-    against = _against(view)
-    ways = {"lower": "lower" if against.way.known else "lower, a guess", "higher": "higher"}
+def cost_controls(view: PageView) -> Sequence[Control]:
+    """Pickers of the cost and of its direction, and the ranges of the parallel axes."""
+    against, _ = catch_user_error(lambda: _against(view))
+    first, _ = catch_user_error(lambda: _first_cost(view))
+    ways = {"lower": "lower" if against is None or against.way.known else "lower, a guess", "higher": "higher"}
     quantities = COST_WORDS | measures.label_measurements(_quantities(view))
+    usual = None if against is None else against.way.better
     return (
-        *measures.controls(view),
-        Control("against", "Against", "choice", quantities, usual=_first_cost(view), resets=("against_better",)),
-        Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
+        Control("against", "Cost", "choice", quantities, usual=first, resets=("against_better",)),
+        Control("against_better", "Of the cost, better is", "choice", ways, usual=usual),
         Control("brush", "Ranges", "choices", options(view.address.brush), "Drag over a part of a parallel axis"),
     )
-
-
-TRADE_OFFS = AppPage(
-    name="trade-offs",
-    title="Trade-offs",
-    letter="t",
-    about="What does a better result cost, and which cells are worse in everything?",
-    address=TradeOffsAddress,
-    named=("measure",),
-    controls=_controls,
-    main=("measure", "against"),
-    check=_check_ranges,
-    slots=(
-        Slot("scatter", "Measure against cost", _scatter, sets="compare:cell"),
-        Slot("standings", "What the seeds show", _standings, "table"),
-        Slot("parallel", "Axes and outcomes side by side", _parallel),
-    ),
-)

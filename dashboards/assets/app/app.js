@@ -278,11 +278,11 @@
     return `/${here}/${page}?${new URLSearchParams([...grid(), ...given])}`;
   };
 
-  // rows for another page, or for a field of this one, whose other fields stay
-  function picking(pick, keys, selects) {
-    const given = keys.map((key) => [pick.names, key]);
-    if (!location.pathname.endsWith(`/${pick.page}`)) return inside(pick.page, given);
-    const rest = [...new URLSearchParams(location.search)].filter(([name]) => name !== pick.names && name !== selects);
+  // another page with a field set, or this one, whose other fields stay; `selects` does not
+  function leading(page, field, values, selects = field) {
+    const given = values.map((value) => [field, value]);
+    if (!location.pathname.endsWith(`/${page}`)) return inside(page, given);
+    const rest = [...new URLSearchParams(location.search)].filter(([name]) => name !== field && name !== selects);
     return `${location.pathname}?${new URLSearchParams([...rest, ...given])}`;
   }
 
@@ -333,7 +333,7 @@
           .map(([pick, keys]) => ({
             type: "A",
             namespace: "dash_html_components",
-            props: { children: `${pick.label} (${keys.length})`, href: picking(pick, keys, field) },
+            props: { children: `${pick.label} (${keys.length})`, href: leading(pick.page, pick.names, keys, field) },
           }));
       },
     },
@@ -343,7 +343,7 @@
   parts.AblateLink = (props) =>
     props.value === null || props.value === undefined
       ? "–"
-      : window.React.createElement("a", { href: inside(props.page, [[props.names, props.value]]) }, String(props.value));
+      : window.React.createElement("a", { href: leading(props.page, props.names, [props.value]) }, String(props.value));
 
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   functions.ablateSort = ({ source, api }, field) => {

@@ -1,4 +1,4 @@
-"""Trade-offs: points, intervals and steps equal plain Python's; what the seeds show is the store's word."""
+"""Compare with costs: points, intervals and steps equal plain Python's; ranges keep the cells of the whole page."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from scipy import stats
 
 from ablate import Campaign, Measure
 from ablate.dashboards.app.page import SlotContent
-from ablate.dashboards.app.pages.trade_offs import TRADE_OFFS
+from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.dashboards.data.grid_context import MOST_CURVES
 from ablate.dashboards.figures.pareto import on_steps, place_names
 from ablate.dashboards.html.blocks import strokes
@@ -61,11 +61,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def usual(root: Path) -> Seen:
-    return seen(root, TRADE_OFFS)
+    return seen(root, COMPARE)
 
 
 def scatter(root: Path, search: str) -> SlotContent:
-    return seen(root, TRADE_OFFS, search, ["scatter"]).slots["scatter"]
+    return seen(root, COMPARE, search, ["scatter"]).slots["scatter"]
 
 
 def test_points_are_means_over_seeds_with_t_intervals_of_both(usual: Seen) -> None:
@@ -85,7 +85,7 @@ def test_a_click_on_a_point_compares_its_cell(root: Path, usual: Seen) -> None:
     with Store.open(root) as store:
         cells = set(store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"])
     assert {key for trace in figure.data if trace.customdata is not None for key, _ in trace.customdata} == cells
-    assert next(slot for slot in TRADE_OFFS.slots if slot.name == "scatter").sets == "compare:cell"
+    assert next(slot for slot in COMPARE.slots if slot.name == "scatter").sets == "cell"
 
 
 @pytest.mark.parametrize("better", [("lower", "lower"), ("lower", "higher"), ("higher", "lower"), ("higher", "higher")])
@@ -146,7 +146,7 @@ def test_the_grid_s_measure_keeps_its_direction_and_scale_when_another_is_judged
 
 def test_a_direction_that_nothing_says_is_called_a_guess(others: Path) -> None:
     guess = "The direction of unsaid is unknown; lower is taken as better."
-    found = seen(others, TRADE_OFFS, "?measure=unsaid&against=unsaid&against_better=higher")
+    found = seen(others, COMPARE, "?measure=unsaid&against=unsaid&against_better=higher")
     assert guess in found.controls["better"].hint
     for search in ("?measure=unsaid", "?against=unsaid"):
         assert guess in scatter(others, search).caption
@@ -168,8 +168,8 @@ def test_cells_that_lack_seeds_are_ringed_and_say_what_they_average(others: Path
 
 @pytest.mark.parametrize("search", ["", "?measure=cell&against=n", "?measure=n&against=cell"])
 def test_axes_and_measurements_may_be_called_like_columns(others: Path, search: str) -> None:
-    found = seen(others, TRADE_OFFS, search)
-    assert all(found.frame(slot).height == 12 for slot in ("scatter", "standings", "parallel"))
+    found = seen(others, COMPARE, search)
+    assert all(found.frame(slot).height == 12 for slot in ("scatter", "verdicts", "parallel"))
     figure = found.slots["parallel"].figure
     assert figure is not None
     titles = [note.text for note in figure.layout.annotations if note.y > 1]
@@ -221,7 +221,7 @@ def test_intervals_are_in_tooltips_and_the_usual_cost_is_one_that_varies(tmp_pat
         return {"softmax": 1.0, "zeta": 0.5, "alpha": 0.9}[line["operator"]] * (1 + 0.1 * line["seed"])
 
     root = plant(tmp_path / "runs", list(costs), range(3), Planted(value, cost=cost))
-    found = seen(root, TRADE_OFFS, "", ["scatter"])
+    found = seen(root, COMPARE, "", ["scatter"])
     assert found.controls["against"].usual == "memory_bytes"
     shown = found.slots["scatter"]
     assert re.match(r"2 of 3 cells .* zeta and softmax\.", shown.answer)
@@ -237,7 +237,7 @@ def test_the_usual_cost_of_a_logged_grid_is_one_that_varies(tmp_path: Path) -> N
         for seed in range(3):
             with campaign.start("grid", label=label, seed=seed, config={"place": place}) as run:
                 run.log(1, loss=1.0 + seed - 0.1 * place, accuracy=float(seed), seconds=7.0, tokens=10.0 * (place + 1))
-    found = seen(tmp_path / "runs", TRADE_OFFS)
+    found = seen(tmp_path / "runs", COMPARE)
     assert found.controls["against"].usual == "tokens"
     assert found.frame("scatter")["x"].to_list() == [10.0, 20.0]
     (*cells, front) = (key.style.color for key in found.slots["scatter"].legend)
@@ -266,15 +266,14 @@ def test_no_name_stands_at_the_point_of_another_cell() -> None:
     assert place_names(found, {"a": "a name"}, axes) == {"a": "bottom right"}
 
 
-def test_cells_of_the_line_have_colours_and_are_first_in_the_table(tmp_path: Path) -> None:
+def test_cells_of_the_line_have_colours(tmp_path: Path) -> None:
     """The first of 12 cells is best, and the last, which is worst, costs least."""
     names = [f"op{place}" for place in range(12)]
     cost = dict.fromkeys(names, 200.0) | {"op0": 100.0, "op11": 1.0}
     planted = Planted(
         lambda line: 1.0 + names.index(line["operator"]), cost=lambda line: {"train_s": cost[line["operator"]]}
     )
-    found = seen(plant(tmp_path / "runs", names, range(3), planted), TRADE_OFFS)
-    assert found.frame("standings")["variant"].to_list()[:3] == ["op0", "op11", "op1"]
+    found = seen(plant(tmp_path / "runs", names, range(3), planted), COMPARE)
     for slot in ("scatter", "parallel"):
         assert "op11" in [key.name for key in found.slots[slot].legend]
         assert len([key for key in found.slots[slot].legend if key.name.startswith("op")]) == MOST_CURVES
@@ -297,8 +296,9 @@ def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) ->
 def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Seen) -> None:
     kept = scatter(root, "?brush=operator=zeta..alpha&brush=mse=0.45..0.9")
     assert kept.data["variant"].to_list() == ["zeta"]
-    found = seen(root, TRADE_OFFS, "?brush=operator=zeta..alpha")
-    assert found.frame("standings")["variant"].to_list() == ["alpha", "zeta"]  # the best first
+    found = seen(root, COMPARE, "?brush=operator=zeta..alpha")
+    for slot, column in (("verdicts", "variant"), ("differences", "variant"), ("wins", "cell")):
+        assert set(found.frame(slot)[column]) == {"alpha", "zeta"}, slot
     whole, figure = usual.slots["parallel"].figure, found.slots["parallel"].figure
     assert whole is not None
     assert figure is not None
@@ -320,6 +320,6 @@ def test_the_sign_of_more_words_stands_on_their_last_line(page: Tab, root: Path,
       });
     }"""
     with serve_site([root]) as site:
-        page.goto(f"{site.url}/runs/trade-offs")
+        page.goto(f"{site.url}/runs/compare")
         page.wait_for_selector("#slot-scatter summary")
         assert page.evaluate(alone) == []

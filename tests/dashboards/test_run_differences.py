@@ -1,4 +1,4 @@
-"""Diff: what differs between runs, and nothing else."""
+"""Run beside other runs: what differs between them, and nothing else."""
 
 import io
 import tarfile
@@ -10,7 +10,8 @@ from known_campaign import Planted, open_view, plant, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from ablate.dashboards.app.page import PageView, SlotContent
-from ablate.dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
+from ablate.dashboards.app.pages.run import RUN
+from ablate.dashboards.app.pages.run_differences import MISSING, RunAddress, table
 from ablate.dashboards.data.result_table import flat
 from ablate.grid.key import content_key
 from ablate.store.files.atomic import write_json
@@ -34,12 +35,12 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageView]:
         buffer.add("evaluation", (line["trial"], 1, 60, "both", {}, 7.0 + line["seed"], 10, None))
         write_end(layout, line["trial"], 1)
     buffer.flush()
-    with open_view(layout.root, DIFF) as found:
+    with open_view(layout.root, RUN) as found:
         yield found
 
 
 def show(view: PageView, slot: str, *keys: str, more: str = "") -> SlotContent:
-    return show_slot(view, DIFF, slot, "?" + "&".join(f"run={key}" for key in keys) + more)
+    return show_slot(view, RUN, slot, "?" + "&".join(f"run={key}" for key in keys) + more)
 
 
 def rows(found: SlotContent) -> dict[str, list[str]]:
@@ -64,7 +65,30 @@ def test_environment_code_and_results_stand_beside_each_other(view: PageView) ->
         "sources.softmax": ["hash 0", "hash 1"],
     }
     assert rows(show(view, "results", *keys)) == {"both": ["7.0", "8.0"], "loss": ["1.0", "2.0"]}
-    assert "2 runs do not differ" in show(view, "environment", keys[0], KEYS["<i>SSA", 0]).message
+    assert show(view, "environment", keys[0], KEYS["<i>SSA", 0]).data.is_empty()
+
+
+def test_a_run_alone_stands_beside_the_baselines_run_of_its_seed(view: PageView) -> None:
+    own, base, other = (KEYS[who] for who in (("<i>SSA", 0), ("softmax", 0), ("softmax", 1)))
+    assert show(view, "spec", own).data.equals(show(view, "spec", base, own).data)
+    assert "task.points" in rows(show(view, "spec", base))  # nothing stands beside the baseline: all of it
+    controls = {each.field: each for each in RUN.controls(view._replace(address=RunAddress(run=(base,))))}
+    assert any(other.startswith(begins) for begins in controls["run"].options)
+
+
+def test_the_environment_is_that_of_the_chosen_attempt(tmp_path: Path) -> None:
+    layout = Layout(plant(tmp_path / "runs", ("softmax",), range(1), Planted(lambda _: 1.0)))
+    (key,) = layout.trial_keys()
+    write_start(layout, key, 2, host="elsewhere")
+    with open_view(layout.root, RUN) as found:
+        for more, is_last in (("", True), ("&attempt=1", False)):
+            assert (rows(show(found, "environment", key, more=more))["host"] == ["elsewhere"]) == is_last
+        assert "attempt 7" in show(found, "environment", key, more="&attempt=7").message
+
+
+def test_curves_of_several_runs_are_drawn_together(view: PageView) -> None:
+    found = show(view, "curves", *(KEYS["softmax", seed] for seed in (0, 1)))
+    assert found.data["group"].n_unique() == 2
 
 
 def test_lists_and_empty_parts_are_compared_by_place() -> None:
@@ -82,8 +106,7 @@ MANY = tuple(f"{i:08x}" for i in range(21))
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ((), "two runs"),
-        ((FIRST, FIRST[:9]), "two runs"),
+        ((), "no run"),
         ((FIRST, "zz"), "'zz'"),
         ((FIRST, "0" * 32), "00"),
         (MANY, "21"),
@@ -92,7 +115,7 @@ MANY = tuple(f"{i:08x}" for i in range(21))
 def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], named: str) -> None:
     shown = show(view, "spec", *keys)
     assert (named in shown.message.lower(), shown.data.height) == (True, 0)
-    given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
+    given = {each.field: each for each in RUN.controls(view._replace(address=RunAddress(run=keys)))}
     assert list(given["run"].options) == list(keys)  # a wrong run can be removed
 
 
@@ -100,24 +123,24 @@ def test_cells_are_paired_by_seed_with_an_interval(tmp_path: Path) -> None:
     value = {"softmax": 2.0, "SSA": 3.0}
     planted = Planted(lambda line: value[line["operator"]] + 0.1 * line["seed"] * (line["operator"] == "SSA"))
     root = plant(tmp_path / "runs", ("softmax", "SSA"), range(3), planted)
-    with open_view(root, DIFF) as found:
+    with open_view(root, RUN) as found:
         lines = found.store.sql("SELECT operator, seed, trial FROM grid_trial").rows()
         one, other, again = (
             next(t for o, s, t in lines if (o, s) == key) for key in (("softmax", 0), ("SSA", 2), ("SSA", 0))
         )
         half = 4.302653 * 0.1 / 3**0.5  # differences 1.0, 1.1 and 1.2
-        whole = show_slot(found._replace(whole=True), DIFF, "pairs", f"?run={one}&run={other}").data
+        whole = show_slot(found._replace(whole=True), RUN, "pairs", f"?run={one}&run={other}").data
         row = whole.row(0, named=True)
         assert (row["measurement"], row["pairs"]) == ("mse@sigma_f=5,sigma_x=1", 3)
         assert [row[name] for name in ("difference", "low", "high")] == pytest.approx([1.1, 1.1 - half, 1.1 + half])
-        assert "seeds of SSA" in show(found, "pairs", other, again).message
+        assert show(found, "pairs", other, again).data.is_empty()  # both are seeds of one cell
 
 
 def test_the_point_of_the_measure_comes_first_and_other_points_by_number(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_x=(1,))
     runs = [campaign.line(operator, 0)["trial"] for operator in ("softmax", "SSA")]
     points = [f"sigma_f {point}, sigma_x 1" for point in range(1, 11)]
-    with open_view(tmp_path, DIFF) as found:
+    with open_view(tmp_path, RUN) as found:
         shown = show(found, "pairs", *runs)
         paired = [each for each in shown.data["measurement"] if each.startswith("mse")]
         assert paired == [f"mse {point}" for point in (points[4], *points[:4], *points[5:])]
@@ -147,7 +170,7 @@ def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
     for key, submission in zip(keys, (*SUBMISSIONS, SUBMISSIONS[0]), strict=False):
         write_start(layout, key, 2, submission=submission)
     write_start(layout, keys[3], 2, submission="20260923T141320-0a1b2c")
-    with open_view(layout.root, DIFF) as found:
+    with open_view(layout.root, RUN) as found:
         shown = show(found, "code", keys[0], keys[1])
         assert shown.data.rows() == [("user/spec.py", 1, 1)]
         lines = [(line.children, line.className) for line in shown.parts[1].children]

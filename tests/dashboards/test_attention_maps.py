@@ -16,13 +16,13 @@ import pytest
 from dashboard_site import ServeSite
 from PIL import Image
 from playwright.sync_api import Page
-from probed_campaign import HEADS, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
+from probed_campaign import HEADS, LAYERS, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
 
 from ablate.dashboards.app.address import read
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine, shown_of
 from ablate.dashboards.app.page import PageView, SlotContent
-from ablate.dashboards.app.pages.attention import ATTENTION
+from ablate.dashboards.app.pages.mechanism import MECHANISM
 from ablate.dashboards.data.formatting import number
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.figures.attention import (
@@ -47,9 +47,9 @@ Look = Callable[..., SlotContent]
 
 @contextmanager
 def open_views(root: Path) -> Iterator[Callable[[str], PageView]]:
-    engine = Engine(Campaigns([root]), [ATTENTION])
+    engine = Engine(Campaigns([root]), [MECHANISM])
     with engine.campaigns.reading(root.name) as store:
-        yield lambda search: engine.view(store, root.name, ATTENTION, read(ATTENTION.address, search))
+        yield lambda search: engine.view(store, root.name, MECHANISM, read(MECHANISM.address, search))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,11 @@ def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
 
 @pytest.fixture(scope="module")
 def look(at: Callable[[str], PageView]) -> Look:
-    slots = {slot.name: slot for slot in ATTENTION.slots}
+    return look_at(at)
+
+
+def look_at(at: Callable[[str], PageView]) -> Look:
+    slots = {slot.name: slot for slot in MECHANISM.slots}
     return lambda name, search="": shown_of(slots[name], at(search))
 
 
@@ -154,7 +158,7 @@ def test_a_ground_state_is_a_column_of_its_own_and_in_the_sums(tmp_path: Path) -
     half = (weights(0, 0) / 2).astype(np.float16)
     write_maps(layout, trial, half, ground=np.full(half.shape[:3], 0.5, np.float16))
     with open_views(tmp_path / "g") as at:
-        shown = shown_of(ATTENTION.slots[1], at("?cell=softmax&seed=0"))
+        shown = look_at(at)("map", "?cell=softmax&seed=0")
     assert figure(shown).layout.xaxis.ticktext[:2] == ("ground", "a")
     assert np.array(heat(figure(shown)).z)[:, 0] == pytest.approx([0.5] * TOKENS)
 
@@ -190,28 +194,47 @@ def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "said"),
+    ("search", "named"),
     [
-        ("?cell=nobody", "has no cell 'nobody'; it has softmax, SSA"),
-        ("?sequence=3", f"got [2, {HEADS}, {TOKENS}, {TOKENS}] and sequence 3"),
-        ("?head=<script>", "got '<script>'"),
-        ("?head=9.9", "got '9.9'"),
+        ("?cell=nobody", "'nobody'"),
+        ("?sequence=3", "sequence 3"),
+        ("?head=<script>", "'<script>'"),
+        ("?head=9.9", "'9.9'"),
     ],
 )
 def test_an_address_that_names_what_is_not_there_gets_a_sentence(
-    look: Look, at: Callable[[str], PageView], search: str, said: str
+    look: Look, at: Callable[[str], PageView], search: str, named: str
 ) -> None:
     for slot in ("mosaic", "map"):
-        assert said in look(slot, search).message
+        assert named in look(slot, search).message
+    assert look("training", search).figure is not None
+    assert {"cell", "head"} <= {control.field for control in MECHANISM.controls(at(search))}  # so that it can be mended
+    assert MECHANISM.check is not None
     with pytest.raises(Unknown):  # so that the page is answered with 404
-        ATTENTION.controls(at(search))
+        MECHANISM.check(at(search))
+
+
+def test_a_step_is_that_of_probes_and_maps(look: Look, at: Callable[[str], PageView]) -> None:
+    controls = {control.field: control for control in MECHANISM.controls(at(""))}
+    assert list(controls["step"].options) == ["", *map(str, STEPS)]
+    for step in STEPS:
+        assert f"tep {step}" in look("layers", f"?probe=sink_share&step={step}").caption
+        assert f"step {STEPS[-1]}" in look("map", f"?step={step}").caption  # the only one of the maps
+    assert "15" in look("layers", "?probe=sink_share&step=15").message
+
+
+def test_maps_are_of_the_chosen_cells_and_a_click_on_a_head_of_a_probe_shows_its_map(look: Look) -> None:
+    assert "SSA, seed" in look("map", "?cells=SSA").caption
+    heads = figure(look("heads", "?probe=first_token_weight"))
+    keys = {key for trace in heads.data if isinstance(trace, go.Heatmap) for row in trace.customdata for key in row}
+    assert keys == {f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS)}
 
 
 def test_the_same_head_of_another_cell_stands_beside_it(look: Look, at: Callable[[str], PageView]) -> None:
     for search, cell in (("", "softmax"), ("&cell=softmax", "<script>%{x}</script>"), ("&beside=SSA", "SSA")):
         assert look("beside", f"?head=1.0{search}").caption.startswith(f"Layer 1, head 0. {cell}, seed 0,")
     assert "'nobody'" in look("beside", "?beside=nobody").message
-    controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
+    controls = {control.field: control for control in MECHANISM.controls(at("?cell=SSA"))}
     assert controls["beside"].usual == "softmax"
 
 
@@ -224,8 +247,8 @@ def test_the_head_of_the_answer_is_shown_unless_another_is_chosen(tmp_path: Path
     write_maps(layout, trial, weights(0, 0))
     write_arrays(layout, trial, "attention-01", weights=changed)
     with open_views(tmp_path / "h") as at:
-        slots = {slot.name: shown_of(slot, at("")) for slot in ATTENTION.slots}
-        controls = {control.field: control for control in ATTENTION.controls(at(""))}
+        slots = {slot.name: shown_of(slot, at("")) for slot in MECHANISM.slots}
+        controls = {control.field: control for control in MECHANISM.controls(at(""))}
     assert slots["mosaic"].answer.startswith("Layer 1, head 2 differs most from softmax")
     assert all(slots[name].caption.startswith("Layer 1, head 2.") for name in ("map", "beside"))
     assert controls["head"].usual == "1.2"
@@ -235,15 +258,17 @@ def test_the_head_of_the_answer_is_shown_unless_another_is_chosen(tmp_path: Path
 def test_a_click_on_a_head_shows_its_map(page: Page, serve_site: ServeSite, campaign: Path) -> None:
     caption = "() => document.querySelector('#slot-map .caption')?.textContent"
     with serve_site([campaign]) as site:
-        page.goto(f"{site.url}/mapped/attention?cell=softmax&sequence=2")
+        page.goto(f"{site.url}/mapped/mechanism?cell=softmax&sequence=2")
         page.wait_for_selector("#slot-mosaic .imagelayer image")
         assert "Layer 0, head 0. softmax, seed 0, sequence 2" in page.evaluate(caption)
+        page.locator("#slot-beside .main-svg").first.wait_for()  # it no longer moves
+        page.locator("#slot-mosaic .nsewdrag").scroll_into_view_if_needed()
         box = page.locator("#slot-mosaic .nsewdrag").bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
         page.wait_for_selector("#slot-mosaic .hoverlayer text")
         page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.75 * box["height"])
-        page.wait_for_url("**/attention?cell=softmax&sequence=2&head=1.1")
+        page.wait_for_url("**/mechanism?cell=softmax&sequence=2&head=1.1")
         page.wait_for_function(f"() => ({caption})().startsWith('Layer 1, head 1.')")
         mosaic, one, other = (page.locator(f"#slot-{name}").bounding_box() for name in ("mosaic", "map", "beside"))
         assert mosaic is not None
@@ -297,7 +322,7 @@ class TestFiles:
 def test_no_caption_has_more_than_two_lines(page: Page, serve_site: ServeSite, campaign: Path) -> None:
     with serve_site([campaign]) as site:
         page.set_viewport_size({"width": 1440, "height": 900})
-        page.goto(f"{site.url}/{campaign.name}/attention")
+        page.goto(f"{site.url}/{campaign.name}/mechanism")
         page.wait_for_selector("#slot-beside .caption")
         tall = "() => [...document.querySelectorAll('.caption')].map((each) => each.getBoundingClientRect().height)"
         assert max(page.evaluate(tall)) < 45
