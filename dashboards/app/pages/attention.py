@@ -140,6 +140,7 @@ def check_maps(view: PageView) -> None:
 
 
 def draw_other_map(view: PageView) -> SlotContent:
+    """Draw the same head of the cell beside it."""
     other = _other_view(view)
     if other is None:
         return SlotContent(message="No other cell has attention maps.")
@@ -186,6 +187,7 @@ def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
 
 
 def draw_heads(view: PageView) -> SlotContent:
+    """Draw all heads of a run as one picture."""
     selection, maps = _maps(view)
     caption = (
         f"{selection.words(view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
@@ -203,6 +205,7 @@ def draw_heads(view: PageView) -> SlotContent:
 
 
 def draw_one_map(view: PageView) -> SlotContent:
+    """Draw the map of one head, with its tokens."""
     selection, maps = _maps(view)
     layer, head = _head(view, maps)
     row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)

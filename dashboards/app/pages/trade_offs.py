@@ -119,6 +119,7 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 
 def draw_costs(view: PageView) -> SlotContent:
+    """Draw the measure of every cell against its cost."""
     about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
     log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
     found = _compare(view)._replace(frame=_keep_brushed(view))
@@ -212,6 +213,7 @@ def check_costs(view: PageView) -> None:
 
 
 def draw_axes(view: PageView) -> SlotContent:
+    """Draw levels and outcomes of every cell along parallel axes."""
     about, against, found = grid_of(view), _against(view), _compare(view)
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
