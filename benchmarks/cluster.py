@@ -179,9 +179,9 @@ def load(bench: Bench) -> None:
                 raise SystemExit(f"a command ended within {WATCHED_S:.0f} s; run it by itself to see why")
     finish(place, "cancel")
     calls = read_calls(place / "calls.log")
-    released = max(at for at, _, words in calls if words.startswith("scontrol release"))
+    queued = max(at for at, inside, words in calls if not inside and words.startswith("sbatch"))
     bench.report("load.watch", [_per_minute(read_calls(place / "watch.log"))], "squeue/min")
-    waits = [call for call in calls if not call[1] and released < call[0] < released + WATCHED_S]
+    waits = [call for call in calls if not call[1] and queued < call[0] < queued + WATCHED_S]
     bench.report("load.run --wait", [_per_minute(waits)], "squeue/min", calls=count_calls(waits))
     workers = [call for call in calls if call[1]]
     bench.report("load.workers", [len(workers)], "calls of 2 workers", calls=count_calls(workers))

@@ -41,7 +41,6 @@ n=$(( $(cat "$here/last") + 1 ))
 if [ -e "$here/refuse_$n" ]; then cat "$here/refuse_$n" >&2; rm "$here/refuse_$n"; exit 1; fi
 echo "$n" > "$here/last"
 printf '%s\\n' "$text" > "$here/jobs/$n"
-case " $* " in *" --hold "*) touch "$here/held/$n" ;; esac
 env > "$here/env"
 [ ! -e "$here/banner" ] || cat "$here/banner"
 echo "Submitted batch job $n"
@@ -81,7 +80,6 @@ case "$*" in
   "show config") cat "$here/config" ;;
   *"show partition") cat "$here/partitions" ;;
   "show hostnames "*) echo "$3" | tr , '\n' ;;
-  "release "*) echo "$2" >> "$here/released"; rm -f "$here/held/$2" ;;
 esac
 """,
     "sinfo": 'case " $* " in *" --Node "*) printf "n1\\nn2\\n" ;; *) cat "$here/nodes" ;; esac',
@@ -133,7 +131,7 @@ class PretendSlurm:
         return {int(path.name): path.read_text() for path in sorted((self.place / "jobs").iterdir())}
 
     def hold(self, job: int, reason: str) -> None:
-        """A job waits, as `reason` says, until it is released."""
+        """A job is held, as `reason` says."""
         (self.place / "held" / str(job)).write_text(reason)
 
     def held_jobs(self) -> list[int]:

@@ -1,6 +1,6 @@
 """Submission records: what was submitted, with which code and environment, and its jobs.
 
-The record is written before any job exists and again when the job ids are known. After a crash in between, jobs can
+The record is written before any job exists, and again with the number of each job. After a crash in between, jobs can
 still be found by their name.
 """
 
@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
@@ -85,8 +85,6 @@ class Submission:
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
     """Batch scripts, for people: by class name, or by `<class> from <first worker>` if a class has several."""
-    released: bool = True
-    """True if its jobs, which are queued held, were released."""
     host: str | None = None
     """Host of the process that trains without a scheduler, or that queued the jobs."""
     pid: int | None = None
@@ -101,6 +99,15 @@ class Submission:
     @property
     def jobs(self) -> list[int]:
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
+
+    def with_next_job(self, job: int) -> "Submission":
+        """Return the record with the number of the first array that has none."""
+        numbers = iter((*self.jobs, job))
+        classes = [
+            replace(each, arrays=tuple(replace(array, job=next(numbers, None)) for array in each.arrays))
+            for each in self.classes
+        ]
+        return replace(self, classes=tuple(classes))
 
     @property
     def has_unknown_jobs(self) -> bool:
@@ -143,6 +150,7 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
             "it with the version that wrote it"
         )
+    data.pop("released", None)  # earlier releases queued jobs held
     why = None
     try:
         record = TypeAdapter(Submission).validate_python(data)

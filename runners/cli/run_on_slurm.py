@@ -44,12 +44,10 @@ def draft_or_queue(root: Path, grids: Sequence[Grid], slurm: Slurm, options: Sub
 
 @contextmanager
 def _nothing_queued() -> Iterator[None]:
-    """A refusal says that nothing was queued, unless it says itself what may be."""
+    """A refusal says that nothing was queued."""
     try:
         yield
     except (SpecError, EnvironmentProblem) as error:
-        if "may be queued" in str(error):
-            raise
         raise type(error)(f"{error}; nothing was queued") from error
 
 

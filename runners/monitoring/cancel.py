@@ -14,9 +14,8 @@ from ablate.runners.monitoring.trial_locations import TrialLocations
 from ablate.runners.output import format_count, say
 from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
 from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker_records import cancelled_path, read_cancelled
-from ablate.store.files.atomic import write_json
-from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.runners.slurm.worker_records import CalledOff, read_cancelled, write_cancelled
+from ablate.store.files.layout import Layout
 
 Canceller = Callable[[Sequence[int]], str | None]
 """Takes jobs out of a scheduler's queue, or says why that was not possible."""
@@ -37,12 +36,7 @@ def mark_cancelled(layout: Layout, ids: Collection[str] = ()) -> list[str]:
 
 def _cancel_whole(layout: Layout, submission: str) -> None:
     with submit_lock(layout, _report_wait):
-        _write(layout, submission, everything=True, trials=read_cancelled(layout, submission).trials)
-
-
-def _write(layout: Layout, submission: str, *, everything: bool, trials: Collection[str]) -> None:
-    record = {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)}
-    write_json(cancelled_path(layout, submission), record)
+        write_cancelled(layout, submission, CalledOff(True, read_cancelled(layout, submission).trials))
 
 
 _FATES = {
@@ -127,7 +121,7 @@ class Cancelling:
                 return
             left = members & open_keys - before.trials - chosen
             if left:
-                _write(self._layout, submission, everything=False, trials=before.trials | chosen)
+                write_cancelled(self._layout, submission, CalledOff(False, before.trials | chosen))
         if left:
             count = format_count(len(chosen), "trial")
             self.done.append(f"cancelled: {count} of submission {submission}; {len(left)} left in it")

@@ -1,7 +1,7 @@
-"""SLURM's commands: questions about the queue and accounts, releases and cancellations, and notations for tasks.
+"""SLURM's commands: questions about the queue and accounts, cancellations, and notations for tasks.
 
 Each call is bounded in time. A question without an answer returns the problem: the campaign's files know more than the
-queue. A command that fails raises `EnvironmentProblem`.
+queue.
 """
 
 import os
@@ -11,8 +11,6 @@ import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, final
-
-from ablate.grid.errors import EnvironmentProblem
 
 COMMAND_S = 30.0
 """Time limit of a command; SLURM's own clients wait about as long."""
@@ -62,14 +60,6 @@ def ask(program: str, *arguments: str, patience_s: float = COMMAND_S) -> Said:
         return Said(result.stdout, None)
     lines = (result.stderr.strip() or result.stdout.strip() or f"exit code {result.returncode}").splitlines()
     return Said(result.stdout, f"{program} failed: {lines[-1].strip()}", unknown=_UNKNOWN in result.stderr)
-
-
-def release(job: int) -> bool:
-    """Release a held job; return False if it does not exist. Raises EnvironmentProblem if SLURM refuses."""
-    said = ask("scontrol", "release", str(job))
-    if said.problem is not None and not said.unknown:
-        raise EnvironmentProblem(f"scontrol release {job} was not carried out: {said.problem}; try again")
-    return said.problem is None
 
 
 def task_names(name: str) -> Iterator[str]:

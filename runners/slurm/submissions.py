@@ -92,10 +92,6 @@ class SubmissionStatus:
         reasons = ", ".join(sorted({worker.words for worker in held}))
         count = "a worker" if len(held) == 1 else f"{len(held)} workers"
         said = f"{count} of submission {self.record.submission}: held ({reasons})"
-        if self.record.has_unknown_jobs:
-            return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
-        if not self.record.released:
-            return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
         jobs = sorted({worker.job.partition("_")[0] for worker in held if worker.job})
         who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
         return f"{said}; `scontrol release {' '.join(jobs)}` lets them go{who}, `ablate run` queues their trials anew"

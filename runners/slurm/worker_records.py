@@ -283,6 +283,12 @@ def cancelled_path(layout: Layout, submission: str) -> Path:
     return layout.submission(submission) / "cancelled.json"
 
 
+def write_cancelled(layout: Layout, submission: str, found: CalledOff) -> None:
+    """Write or replace the file."""
+    record = {"schema": FILE_SCHEMA, "all": found.all, "trials": sorted(found.trials)}
+    write_json(cancelled_path(layout, submission), record)
+
+
 def read_cancelled(layout: Layout, submission: str) -> CalledOff:
     """Read the file. Raises StoreError if the file is damaged."""
     try:

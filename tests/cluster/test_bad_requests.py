@@ -12,6 +12,7 @@ from cluster.cluster import Cluster, ClusterBroken, Shape, wait_for
 from cluster.conftest import train_toys
 from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
 
+from ablate.runners.slurm.submit.already_queued import AlreadyQueued
 from ablate.runners.slurm.submit.cluster_limits import arrays, read_limits
 
 # Before anything is submitted:
@@ -59,29 +60,43 @@ KILLED = ABLATE.replace(
 )
 
 
-def test_jobs_of_shells_that_were_killed_are_found(
-    cluster: Cluster, user: User, capsys: pytest.CaptureFixture[str]
+def test_jobs_of_shells_that_were_killed_are_found_and_trials_that_are_queued_twice_are_trained_once(
+    cluster: Cluster, user: User, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between sbatch and the record of what it answered; the jobs of one of two campaigns are then cancelled."""
-    users = [User(user.place / name, capsys) for name in ("cancelled", "again")]
-    for each in users:
+    """Killed between sbatch and the record of its answer. The jobs of one of three campaigns are then cancelled, and
+    the trials of one are queued again in spite of them.
+    """
+    users = {name: User(user.place / name, capsys) for name in ("cancelled", "left", "twice")}
+    for each in users.values():
         each.place.mkdir()
-        each.writes("seeds=(0,)", "workers=1")
-    shells = [each.shell(*each.run, code=KILLED) for each in users]
-    for shell in shells:
-        shell.communicate(timeout=PATIENCE_S)
-        assert shell.returncode == -signal.SIGKILL
-    killed = [each.layout.submission_ids()[0] for each in users]
-    assert {worker["standing"] for each in users for worker in each.status()["workers"]} == {"held"}
-    held = {f"ablate-{submission} JobHeldUser" for submission in killed}
-    assert set(cluster.run("squeue", "-h", "-o", "%j %r").splitlines()) == held
-    said = users[0].does("cancel", "--campaign", str(users[0].root))
-    assert (said.code, "1 waiting worker left the queue" in said.out) == (0, True)
-    for each, submission in zip(users, killed, strict=True):
-        each.queues()
-        assert submission not in each.layout.submission_ids()
+        each.writes("seeds=(0,), step_s=0.05", "workers=1")
+    cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")  # nothing starts meanwhile
+    try:
+        shells = [each.shell(*each.run, code=KILLED) for each in users.values()]
+        for shell in shells:
+            shell.communicate(timeout=PATIENCE_S)
+            assert shell.returncode == -signal.SIGKILL
+        names = {f"ablate-{submission}" for each in users.values() for submission in each.layout.submission_ids()}
+        assert set(cluster.run("squeue", "-h", "-o", "%j").splitlines()) == names
+        assert {worker["standing"] for each in users.values() for worker in each.status()["workers"]} == {"pending"}
+        said = users["cancelled"].does("cancel", "--campaign", str(users["cancelled"].root))
+        assert (said.code, "1 waiting worker left the queue" in said.out) == (0, True)
+        with monkeypatch.context() as patch:
+            patch.setattr("ablate.runners.slurm.submit.draft.queued_elsewhere", lambda *_: AlreadyQueued())
+            users["twice"].queues()
+        assert len(users["cancelled"].queues().jobs) == 1
+        users["left"].queues()
+    finally:
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
     wait_until_over(cluster)
-    assert all(each.same_as_local() for each in users)
+    assert {name: len(each.layout.submission_ids()) for name, each in users.items()} == {
+        "cancelled": 2,
+        "left": 1,
+        "twice": 2,
+    }
+    for each in users.values():
+        assert each.same_as_local()
+        assert all(len(state.attempts) == 1 for state in each.states().values())
 
 
 @contextmanager
@@ -90,7 +105,7 @@ def instead_of_sbatch(user: User, monkeypatch: pytest.MonkeyPatch, body: str) ->
     place = user.place / "wrapped"
     place.mkdir()
     real = shutil.which("sbatch")
-    text = f'#!/bin/bash\nreal={real}\ncase "$*" in *--hold*) {body};; esac\nexec $real "$@"\n'
+    text = f'#!/bin/bash\nreal={real}\ncase "$*" in *--test-only*) ;; *) {body};; esac\nexec $real "$@"\n'
     (place / "sbatch").write_text(text)
     (place / "sbatch").chmod(0o755)
     with monkeypatch.context() as patch:
@@ -138,8 +153,10 @@ def test_a_cluster_without_arrays_takes_as_many_jobs_as_max_job_count_leaves_roo
 
         user, calls = User(tmp_path, capsys).writes("seeds=range(5)", "workers=10"), tmp_path / "calls"
         body = f"echo >> {calls}; [ $(wc -l < {calls}) != 2 ] || {{ echo 'Socket timed out' >&2; exit 1; }}"
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")  # no worker begins meanwhile
         with instead_of_sbatch(user, monkeypatch, body):
             said = user.does(*user.run)
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
         assert (said.code, "SLURM's controller cannot be reached; try again later" in said.sentence) == (5, True)
         assert over(cluster)()
         assert user.layout.submission_ids() == []

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from cluster.cluster import Cluster, wait_for
 
-from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.slurm.scheduler import SlurmScheduler, TaskStatus, release
+from ablate.runners.slurm.scheduler import SlurmScheduler, TaskStatus
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"
@@ -43,7 +42,6 @@ def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) 
 def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> None:
     for answer in (SlurmScheduler().read_queue([GONE], ()), SlurmScheduler().read_accounts([GONE])):
         assert (answer.tasks, answer.problem) == ({}, None)
-    assert not release(GONE)
     assert SlurmScheduler().cancel([GONE]) is None
 
 
@@ -54,13 +52,6 @@ def test_cancelling_ends_what_is_named_and_nothing_else(cluster: Cluster) -> Non
     assert SlurmScheduler().cancel([job, GONE]) is None
     wait_for(lambda: not found(job), "none to be left")
     assert running(other) == [str(other)]
-
-
-def test_a_held_job_starts_when_it_is_released(cluster: Cluster) -> None:
-    job = cluster.submit(FOREVER, "--hold", "--array=0-1", "-o", "/dev/null")
-    assert set(found(job).values()) == {TaskStatus("held", "JobHeldUser")}
-    assert release(job)
-    wait_for(lambda: len(running(job)) == 2, "both tasks to run")
 
 
 def test_accounting_tells_how_each_task_ended(cluster: Cluster) -> None:
@@ -95,5 +86,3 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     answer = SlurmScheduler().read_queue([1], ())
     assert answer.asked is None
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
-    with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):
-        release(1)

@@ -19,7 +19,7 @@ PAGES = {
 OPTIONS = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 CALL = re.compile(r"(?:`|^ {4}(?:\$ |srun .*)?)ablate ([a-z]+)([^`\n#|]*)", re.MULTILINE)
 ELSEWHERE = set(
-    OPTIONS.findall("--array --cpus-per-task --gres --hold --name --open-mode --requeue --signal --test-only --version")
+    OPTIONS.findall("--array --cpus-per-task --gres --name --open-mode --requeue --signal --test-only --version")
 ) | {"--group", "--nv", "--bind", "--containall", "--cleanenv", "--pid", "--no-capture-output"}
 """Options of sbatch, srun, scancel, python, apptainer and conda."""
 

@@ -7,7 +7,7 @@ import pytest
 from pretend_slurm import Fake
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.slurm.scheduler import release, seconds, task_names, user
+from ablate.runners.slurm.scheduler import seconds, task_names, user
 from ablate.runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
@@ -42,18 +42,6 @@ def test_durations() -> None:
         "NOT_SET": None, "Partition_Limit": None, "INVALID": None, "": None,
     }  # fmt: skip
     assert {text: seconds(text) for text in durations} == durations
-
-
-def test_a_refused_order_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake("scontrol", "echo 'Invalid job id specified for job 7' >&2; exit 1")
-    assert not release(7)
-    fake("scontrol", "echo 'Access/permission denied for job 7' >&2; exit 1")
-    with pytest.raises(EnvironmentProblem, match=r"scontrol release 7 was not carried out: .*permission denied"):
-        release(7)
-    fake("scontrol", "exec sleep 600")
-    monkeypatch.setattr("ablate.runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
-    with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
-        release(7)
 
 
 def test_partitions_and_their_gpus_by_type() -> None:

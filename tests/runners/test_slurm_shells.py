@@ -1,13 +1,12 @@
-"""Shells that submit to one campaign from several login nodes, some of which are cut off."""
+"""Shells that submit to one campaign: cut off, refused half-way, or two at a time. No trial is lost or trained twice."""
 
-import shutil
+import contextlib
+import json
+import os
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pretend_slurm import PretendSlurm, pretended
@@ -15,14 +14,14 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, release
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit import already_queued, job_arrays
-from ablate.runners.slurm.submit.already_queued import let_go
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.slurm.spec import Needs, Slurm
+from ablate.runners.slurm.submissions import read_submission_status
 from ablate.runners.slurm.submit.job_arrays import Arrays
 from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from ablate.runners.slurm.submit.submit_lock import submit_lock
+from ablate.runners.slurm.worker_records import read_cancelled
 from ablate.store.files.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)
@@ -34,88 +33,122 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
     return pretended(tmp_path, monkeypatch, max_array=5)
 
 
-def queue(root: Path) -> SubmittedJobs:
+def queue(root: Path, slurm: Slurm = ASKED) -> SubmittedJobs:
     grid = toy_grid(seeds=range(10))
-    return submit(Drafter(root, [grid], ASKED, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
+    return submit(Drafter(root, [grid], slurm, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
 
 
-def during_sbatch(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
-    """Call `act` with the number of the array while sbatch is at it, after it has queued it."""
+def around_sbatch(patch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool = False) -> None:
+    """Call `act` with the number of the array before sbatch is called, or after it has queued the array."""
     calls = count(1)
-    real = Arrays.submit_held
+    real = Arrays.queue
 
-    def submit_held(self: Arrays, script: str) -> int:
+    def called(self: Arrays, script: str) -> int:
+        number = next(calls)
+        if before:
+            act(number)
         job = real(self, script)
-        act(next(calls))
+        if not before:
+            act(number)
         return job
 
-    monkeypatch.setattr(Arrays, "submit_held", submit_held)
+    patch.setattr(Arrays, "queue", called)
 
 
-@pytest.mark.parametrize("moment", [1, 3, "release"])
-def test_what_another_shell_took_back_is_not_released(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, moment: int | str
+def queue_and_die(root: Path, moment: int, slurm: Slurm = ASKED) -> str:
+    """A shell that is killed after sbatch has queued array `moment`, before its number is written; 0: before the first.
+
+    Returns the submission.
+    """
+    shell = os.fork()
+    if shell == 0:
+        with contextlib.suppress(BaseException), pytest.MonkeyPatch.context() as patch:
+            around_sbatch(patch, lambda number: number > max(0, moment - 1) and os._exit(9), before=moment == 0)
+            queue(root, slurm)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == 9
+    return Layout(root).submission_ids()[-1]
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_workers_of_a_shell_that_was_killed_are_found_by_the_name_of_their_job(
+    tmp_path: Path, slurm: PretendSlurm, moment: int
 ) -> None:
-    """It takes back before the jobs of the last sbatch are in the queue, so it does not cancel those."""
-    layout = Layout(tmp_path / "campaign")
+    root, layout = tmp_path / "campaign", Layout(tmp_path / "campaign")
+    killed = queue_and_die(root, moment)
+    assert len(slurm.jobs()) == moment
+    assert len(read_submission_record(layout, killed).jobs) == moment - 1
+    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(EnvironmentProblem, match="could be queued twice"):
+        queue(root)
+    slurm.works("squeue")
+    ((status,), _) = read_submission_status(layout, Scheduler())
+    assert {job.partition("_")[0] for job in status.jobs} == {str(job) for job in slurm.jobs()}
+    assert queue(root).record is None  # these workers take every trial of the class
+    assert len(slurm.jobs()) == moment
+    slurm.forget()
+    assert queue(root).draft.trials == 20
 
-    def take_back(now: bool) -> None:
-        if now:
-            shutil.rmtree(layout.submission(layout.submission_ids()[0]))
 
-    def write(layout: Layout, found: Any) -> None:
-        write_submission_record(layout, found)
-        take_back(moment == "release" and len(found.jobs) == 3)
-
-    during_sbatch(monkeypatch, lambda number: take_back(number == moment))
-    monkeypatch.setattr("ablate.runners.slurm.submit.submit.write_submission_record", write)
-    with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
-        queue(layout.root)
+def test_what_a_killed_shell_did_not_queue_is_queued_by_the_next(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root = tmp_path / "campaign"
+    queue_and_die(root, 0)
     assert slurm.jobs() == {}
-    assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # calls of sbatch
-    assert slurm.calls("scontrol release") == []
-    assert layout.submission_ids() == []
+    assert queue(root).draft.trials == 20
+    slurm.forget()
+    classes = ASKED.changed(workers=2, needs=(Needs(where={"operator": "rising"}, mem="4G"),))
+    queue_and_die(root, 1, classes)
+    found = queue(root, classes)
+    assert (found.draft.trials, len(slurm.jobs())) == (10, 2)
 
 
-def test_cancelled_jobs_are_no_submission(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.runners.slurm.submit.submit.release", lambda job: release(job) and job != 2)
-    with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
-        queue(tmp_path / "campaign")
-    assert slurm.jobs() == {}
-    assert Layout(tmp_path / "campaign").submission_ids() == []
-
-
-def test_each_sbatch_has_a_record_before(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nobody takes a shell for dead that waits for a busy controller; one sbatch is waited for."""
-    layout = Layout(tmp_path / "campaign")
-    written, ended = [], []
-
-    def act(number: int) -> None:
-        written.append(read_submission_record(layout, layout.submission_ids()[0]).written)
-        ended.append(time.time())
-
-    during_sbatch(monkeypatch, act)
-    queue(layout.root)
-    assert len(slurm.jobs()) == 3
-    assert written[1] >= ended[0]
-    assert written[2] >= ended[1]
-    assert job_arrays._PATIENCE_S < already_queued._ABANDONED_S
-
-
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, EnvironmentProblem], ids=["Ctrl-C", "full disk"])
 def test_an_interrupt_or_a_full_disk_while_jobs_are_queued_takes_them_back(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], begun: bool
 ) -> None:
+    """The jobs are not held: a worker may have begun, and its files stay."""
+    layout = Layout(tmp_path / "campaign")
+
     def interrupt(number: int) -> None:
+        if begun:
+            (layout.submission(layout.submission_ids()[0]) / "workers").mkdir(exist_ok=True)
         if number == 2:
             raise error
 
-    during_sbatch(monkeypatch, interrupt)
-    with pytest.raises(error):
-        queue(tmp_path / "campaign")
+    with monkeypatch.context() as patch, pytest.raises(error):
+        around_sbatch(patch, interrupt)
+        queue(layout.root)
     assert slurm.jobs() == {}
-    assert not (slurm.place / "released").exists()
-    assert Layout(tmp_path / "campaign").submission_ids() == []
+    assert len(layout.submission_ids()) == begun
+    assert queue(layout.root).draft.trials == 20
+
+
+def test_jobs_that_cannot_be_taken_back_train_nothing(tmp_path: Path, slurm: PretendSlurm) -> None:
+    layout = Layout(tmp_path / "campaign")
+    slurm.says("refuse_2", "sbatch: error: Socket timed out")
+    slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
+    with pytest.raises(EnvironmentProblem):
+        queue(layout.root)
+    (refused,) = layout.submission_ids()
+    assert read_cancelled(layout, refused).all
+    assert list(slurm.jobs()) == [1]
+    assert queue(layout.root).draft.trials == 20
+
+
+def test_a_record_of_a_release_that_held_jobs_is_read(tmp_path: Path, slurm: PretendSlurm) -> None:
+    """It was cut off before the release of its jobs, which stay held; their trials are queued anew."""
+    layout = Layout(tmp_path / "campaign")
+    record = queue(layout.root).record
+    assert record is not None
+    path = layout.submission_record(record.submission)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "released": False}))
+    assert read_submission_record(layout, record.submission).jobs == record.jobs
+    for job in slurm.jobs():
+        slurm.hold(job, "JobHeldUser")
+    found = queue(layout.root)
+    assert found.draft.trials == 20
+    assert slurm.held_jobs() == [1, 2, 3]
 
 
 def test_a_second_shell_waits_for_the_lock(tmp_path: Path) -> None:
@@ -137,18 +170,3 @@ def test_a_second_shell_waits_for_the_lock(tmp_path: Path) -> None:
     thread.join()
     told = "another shell is submitting to this campaign, or cancels; waiting for it"
     assert events == [told, "released", "locked"]
-
-
-@pytest.mark.parametrize("called_off", [False, True])
-def test_what_was_called_off_while_held_stays_held(tmp_path: Path, slurm: PretendSlurm, called_off: bool) -> None:
-    layout = Layout(tmp_path / "campaign")
-    record = queue(layout.root).record
-    write_submission_record(layout, replace(record, released=False, host="login2", pid=1, pid_started=1))
-    for job in slurm.jobs():
-        slurm.hold(job, "JobHeldUser")
-    if called_off:
-        path = layout.submission(record.submission) / "cancelled.json"
-        path.write_text('{"schema": 1, "all": true, "trials": []}')
-    let_go(layout, Scheduler())
-    assert slurm.held_jobs() == ([1, 2, 3] if called_off else [])
-    assert job_name(record.submission) in slurm.jobs()[1]

@@ -1,13 +1,9 @@
 """Submission: all jobs or none, limits, refusals and two shells at once."""
 
-import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +15,10 @@ from toy_training import ENTRY
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import Manifest
-from ablate.runners.attempts.submission_record import read_submission_record, write_submission_record
+from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.run_on_slurm import queued_line
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, release
+from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Needs, Slurm, read_budget
 from ablate.runners.slurm.submit.job_arrays import in_words
 from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
@@ -61,14 +57,13 @@ def command_of(script: str) -> str:
     return next(line for line in script.splitlines() if line.startswith("srun"))
 
 
-def test_the_record_and_held_jobs_match_what_sbatch_queued(
+def test_the_record_matches_what_sbatch_queued(
     tmp_path: Path, slurm: PretendSlurm, command: list[str]
 ) -> None:
     (slurm.place / "last").write_text("41\n")
     (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
     assert execute(command) == 0
-    assert slurm.calls("sbatch") == ["--test-only", "--hold"]
-    assert (slurm.place / "released").read_text().split() == ["42"]
+    assert slurm.calls("sbatch") == ["--test-only", ""]
     assert sum(path.is_file() for path in (tmp_path / "campaign").rglob("*")) == 8
     layout = Layout(tmp_path / "campaign")
     record = read_submission_record(layout, layout.submission_ids()[0])
@@ -209,84 +204,6 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
 def test_a_node_that_is_down_now_is_no_reason_to_refuse(tmp_path: Path, slurm: PretendSlurm) -> None:
     slurm.says("test", "allocation failure: Required node not available (down, drained or reserved)")
     assert submit(tmp_path / "campaign").record is not None
-
-
-def test_jobs_that_a_refusal_in_the_middle_leaves_are_taken_back_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_array=5)
-    root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
-    slurm.says("refuse_2", "sbatch: error: Socket timed out")
-    slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
-    with pytest.raises(EnvironmentProblem, match=r"may be queued, held.*scancel --name=ablate-"):
-        submit(root, request, grid=grid)
-    assert len(slurm.jobs()) == 1  # until the next submission cancels it
-    slurm.works("scancel")
-    messages: list[str] = []
-    queue(drafter(root, request, grid=grid), messages.append)
-    assert "was cut off before its jobs were known" in messages[0]
-    assert sorted(slurm.jobs()) == [2, 3, 4]
-    assert len(Layout(root).submission_ids()) == 1
-
-
-def cut_off(root: Path, **fields: Any) -> str:
-    """A submission whose shell was killed before it knew its jobs."""
-    record = submit(root).record
-    nameless = tuple(replace(each, arrays=(replace(each.arrays[0], job=None),)) for each in record.classes)
-    usual = {"classes": nameless, "released": False, "host": "login2", "pid": 1, "pid_started": 1}
-    write_submission_record(Layout(root), replace(record, **{**usual, **fields}))
-    return record.submission
-
-
-def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root, layout = tmp_path / "campaign", Layout(tmp_path / "campaign")
-    name = cut_off(root)
-    with pytest.raises(EnvironmentProblem, match=rf"a shell on login2 is queueing submission {name}, or .* in \d+ s"):
-        submit(root)
-    assert list(slurm.jobs()) == [1]
-    here = {"host": socket.gethostname(), "pid": 2**22 + 1}  # a shell of this host that was killed
-    for over in ({"written": time.time() - 601}, here):
-        write_submission_record(layout, replace(read_submission_record(layout, name), **over))
-        assert submit(root).draft.trials == 6
-        assert len(slurm.jobs()) == 1
-        assert name not in layout.submission_ids()
-        slurm.forget()
-        name = cut_off(root)
-        slurm.forget()
-
-
-@pytest.mark.parametrize("released", [0, 1, 3])
-def test_jobs_left_held_are_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_array=5)
-    root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
-    calls: list[object] = []
-
-    def kill_after(task: Any) -> bool:
-        calls.append(task)
-        return release(task) if len(calls) <= released else os._exit(9)
-
-    def kill_when_released(record: Any, **new: Any) -> Any:
-        return os._exit(9) if new == {"released": True} else replace(record, **new)
-
-    shell = os.fork()
-    if shell == 0:
-        monkeypatch.setattr("ablate.runners.slurm.submit.submit.release", kill_after)
-        if released == 3:
-            monkeypatch.setattr("ablate.runners.slurm.submit.submit.replace", kill_when_released)
-        with contextlib.suppress(BaseException):
-            submit(root, request, grid=grid)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == 9
-    assert len(slurm.held_jobs()) == 3 - released
-    (name,) = Layout(root).submission_ids()
-    messages: list[str] = []
-    assert queue(drafter(root, request, grid=grid), messages.append).record is None
-    assert (len(slurm.jobs()), slurm.held_jobs()) == (3, [])
-    assert len(messages) == (released < 3)
-    assert all(f"submission {name} was cut off before its jobs were released" in each for each in messages)
-    slurm.hold(1, "JobHeldUser")  # by the user, with a reason
-    assert queue(drafter(root, request, grid=grid), messages.append).record is None
-    assert slurm.held_jobs() == [1]
 
 
 def test_trials_of_held_workers_and_cancelled_trials_are_queued_again(tmp_path: Path, slurm: PretendSlurm) -> None:

@@ -142,8 +142,7 @@ def test_a_damaged_manifest_or_cancellation_of_others_is_told(tmp_path: Path, sl
     root = tmp_path / "campaign"
     first, _ = queue(root)
     name, layout = first.draft.submission, Layout(root)
-    if damage == "cancellation":  # its jobs stay held
-        write_submission_record(layout, replace(first.record, released=False))
+    if damage == "cancellation":
         (layout.submission(name) / "cancelled.json").write_text("{")
     elif damage == "torn":
         layout.manifest_index(name).write_bytes(b"123")
@@ -154,11 +153,9 @@ def test_a_damaged_manifest_or_cancellation_of_others_is_told(tmp_path: Path, sl
     assert name in note
     assert ("which trials" in note) == (damage != "cancellation")
     assert list(slurm.jobs()) == [1, 2]
-    assert read_submission_record(layout, name).released == (damage != "cancellation")
 
 
 SSA = [("SSA", seed) for seed in range(4)]
-BY_USER = TaskStatus("held", "JobHeldUser")
 ELSEWHERE = {"machine": "local", "host": "elsewhere", "pid": 7, "pid_started": 7}
 
 
@@ -230,13 +227,6 @@ def test_a_record_or_a_snapshot_that_is_gone_is_told(campaign: Campaign) -> None
     (note,) = look(campaign).notes
     assert note.startswith(f"what became of submission {FIRST} is not known: there is no file")
     assert f"scancel --name={gone.job_name}" in note
-
-
-@pytest.mark.parametrize("released", [False, True])
-def test_trials_of_workers_that_a_shell_has_not_let_go_yet_are_theirs(campaign: Campaign, released: bool) -> None:
-    submit(campaign, SSA, released=released)
-    expected = set() if released else {key(campaign, seed) for seed in range(4)}
-    assert queued(campaign, {"7_0": BY_USER, "7_1": BY_USER}) == expected
 
 
 def test_a_spent_budget_leaves_trials_to_the_next_run_and_calls_none_of_them_queued(campaign: Campaign) -> None:

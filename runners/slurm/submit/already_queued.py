@@ -1,28 +1,19 @@
-"""Trials that workers of earlier submissions will take, and the repair of submissions that were cut off."""
+"""Trials that workers of earlier submissions will take."""
 
-import math
-import os
-import shutil
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
 from ablate.grid.errors import EnvironmentProblem, StoreError
 from ablate.runners.attempts.manifest import Manifest
-from ablate.runners.attempts.submission_record import Submission, submission_records, write_submission_record
 from ablate.runners.output import format_count
 from ablate.runners.planning.survey import Surveyed
-from ablate.runners.slurm.scheduler import Scheduler, release
+from ablate.runners.slurm.scheduler import Scheduler
 from ablate.runners.slurm.submissions import SubmissionStatus, outdated_words, read_submission_status
-from ablate.runners.slurm.worker_records import read_cancelled
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
-from ablate.store.files.trial_status import local_process, trial_state
-
-_ABANDONED_S = 600.0
-"""A shell on another host whose record is older than this is dead; long, as locks are not enforced everywhere."""
+from ablate.store.files.trial_status import trial_state
 
 
 @final
@@ -105,7 +96,7 @@ def _live_rows(status: SubmissionStatus, notes: Sequence[str]) -> list[int]:
                 f"whether submission {status.record.submission} still has workers is not known{why}, so trials could "
                 "be queued twice; try again when the controller answers"
             )
-        if standing in ("live", "unknown") or (standing == "held" and not status.record.released):
+        if standing in ("live", "unknown"):
             rows.extend(range(*each.rows))
     return rows
 
@@ -123,65 +114,6 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
         return True
     latest = trial_state(layout, trial.key).attempts[-1]
     return bool(status.record.job.get("retry")) and latest.start.get("submission") != status.record.submission
-
-
-def half_submitted(layout: Layout, cancel: Callable[[str], None]) -> list[str]:
-    """Remove submissions whose shell died before it knew all its jobs; return a sentence for each.
-
-    `cancel` cancels the jobs of a name. Raises EnvironmentProblem if a shell on another host may still be submitting.
-    """
-    notes = []
-    for record in _slurm_records(layout):
-        submission = record.submission
-        has_begun = (layout.submission(submission) / "workers").exists()  # jobs are held until all are known
-        if has_begun or not record.has_unknown_jobs:
-            continue
-        alive = local_process(vars(record))
-        gone = alive is False or (record.pid == os.getpid() and alive)
-        wait_s = 0.0 if gone else _ABANDONED_S - (time.time() - record.written)
-        if wait_s > 0:
-            raise EnvironmentProblem(
-                f"a shell on {record.host or 'another host'} is queueing submission {submission}, or was cut off; the "
-                f"same command tells which in {math.ceil(wait_s)} s"
-            )
-        cancel(record.job_name)
-        shutil.rmtree(layout.submission(submission))
-        notes.append(f"submission {submission} was cut off before its jobs were known; it is taken back")
-    return notes
-
-
-def let_go(layout: Layout, scheduler: Scheduler) -> list[str]:
-    """Release jobs whose shell died after it knew them all; return a sentence for each submission.
-
-    Raises EnvironmentProblem if the scheduler refuses, or the campaign cannot be written.
-    """
-    notes = []
-    for record in _slurm_records(layout):
-        try:
-            cancelled = read_cancelled(layout, record.submission).all
-        except StoreError:  # it may have been cancelled
-            cancelled = True
-        if record.released or record.has_unknown_jobs or cancelled:
-            continue
-        queue = scheduler.read_queue(record.jobs, ())
-        if queue.asked is None:  # the next question reports that the scheduler does not answer
-            continue
-        held = {name for name, task in queue.tasks.items() if task.state == "held" and "JobHeldUser" in task.words}
-        jobs = sorted({int(name.partition("_")[0]) for name in held})
-        for job in jobs:
-            release(job)
-        write_submission_record(layout, replace(record, released=True))
-        if jobs:
-            listed = " ".join(map(str, jobs))
-            notes.append(f"submission {record.submission} was cut off before its jobs were released; now {listed} are")
-    return notes
-
-
-def _slurm_records(layout: Layout) -> Iterator[Submission]:
-    """Yield the readable records of submissions to a cluster."""
-    for record in submission_records(layout):
-        if isinstance(record, Submission) and record.machine == "slurm":
-            yield record
 
 
 def describe_already_queued(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:

@@ -110,10 +110,10 @@ class Arrays(SlurmExecutor):
             if not re.search(_PASSING, str(refused)):
                 raise self._explain(str(refused), script) from None
 
-    def submit_held(self, script: str) -> int:
-        """Queue the script, held; return the job. Raises SpecError or EnvironmentProblem if sbatch refuses it."""
+    def queue(self, script: str) -> int:
+        """Queue the script; return the job. Raises SpecError or EnvironmentProblem if sbatch refuses it."""
         try:
-            answer = sbatch(script, "--hold")
+            answer = sbatch(script)
         except Refused as refused:
             raise self._explain(str(refused), script) from None
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it

@@ -1,29 +1,25 @@
 """Submit a campaign's missing trials to SLURM: check everything first, then queue all jobs or none.
 
-Jobs are queued held and released together, after the record of the submission has all their numbers. An error before
-the release cancels them and removes the submission.
+The record of the submission is written before the first job, and again with the number of each job. If this process is
+killed in between, later commands find the job by its name, which has the id of the submission.
 """
 
-import contextlib
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.manifest import write_grid, write_submission
 from ablate.runners.attempts.submission_record import Submission, new_record, write_submission_record
 from ablate.runners.attempts.unreadable_results import mark_unreadable
 from ablate.runners.attempts.worker import WorkOrder
 from ablate.runners.provenance.code_snapshot import write
-from ablate.runners.slurm.scheduler import ask, release, user
-from ablate.runners.slurm.submit.already_queued import half_submitted, let_go
+from ablate.runners.slurm.scheduler import ask, user
 from ablate.runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
 from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker_records import logs
+from ablate.runners.slurm.worker_records import CalledOff, logs, write_cancelled
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
@@ -47,21 +43,17 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
     with submit_lock(drafter.layout, notify):
-        for remark in (*half_submitted(drafter.layout, _cancel_named), *let_go(drafter.layout, drafter.scheduler)):
-            notify(remark)
         draft = drafter.make_draft()
         mark_unreadable(drafter.layout, drafter.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
-        return SubmittedJobs(draft, _queue(drafter, draft) if draft.groups else None, done)
+        return SubmittedJobs(draft, _queue(drafter, draft, notify) if draft.groups else None, done)
 
 
-def _queue(drafter: Drafter, draft: Draft) -> Submission:
+def _queue(drafter: Drafter, draft: Draft, notify: Callable[[str], None]) -> Submission:
     layout = drafter.layout
     record = _new_record(drafter, draft)
-    folder = layout.submission(draft.submission)
-    jobs: list[int] = []
     try:
         lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
         write_submission(layout, draft.submission, lines)
@@ -71,51 +63,28 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         make_directory(logs(layout, draft.submission))
         arrays = drafter.arrays(draft.submission)
         for script in draft.scripts.values():
-            if jobs:  # show other shells that this one is alive
-                record = _update(layout, record, written=time.time())
-            jobs.append(arrays.submit_held(script))
-        numbers = iter(jobs)
-        classes = tuple(
-            replace(each, arrays=tuple(replace(array, job=next(numbers)) for array in each.arrays))
-            for each in record.classes
-        )
-        record = _update(layout, record, classes=classes)
-        _release_all(layout, record)
+            record = record.with_next_job(arrays.queue(script))
+            write_submission_record(layout, record)
     except BaseException:
-        if jobs or folder.exists():
-            _cancel_named(record.job_name)
-            shutil.rmtree(folder, ignore_errors=True)
+        _take_back(layout, record, notify)
         raise
-    record = replace(record, released=True)
-    with contextlib.suppress(EnvironmentProblem):  # the jobs are queued; the next shell finds that none is held
-        write_submission_record(layout, record)
     return record
 
 
-def _update(layout: Layout, record: Submission, **fields: Any) -> Submission:
-    record = replace(record, **fields)
-    _require_manifest(layout, record)
-    write_submission_record(layout, record)
-    return record
+def _take_back(layout: Layout, record: Submission, notify: Callable[[str], None]) -> None:
+    """Cancel a submission of which not all jobs were queued, also a job whose number is unknown.
 
-
-def _require_manifest(layout: Layout, record: Submission) -> None:
-    """Raise EnvironmentProblem if another shell removed the submission, because it took this one for dead."""
-    if not layout.manifest(record.submission).exists():
-        raise EnvironmentProblem(
-            f"submission {record.submission} was taken back while it was being queued, by a shell on another host that "
-            "took this one for dead, or by hand; the same command queues its trials anew"
-        )
-
-
-def _release_all(layout: Layout, record: Submission) -> None:
-    _require_manifest(layout, record)
-    for job in record.jobs:
-        if not release(job):
-            raise EnvironmentProblem(
-                f"job {job} of submission {record.submission} was cancelled while it was being queued; the same "
-                "command queues its trials anew"
-            )
+    If SLURM does not answer, the workers leave as they begin. The files stay if a worker has begun.
+    """
+    folder = layout.submission(record.submission)
+    if not folder.exists():
+        return
+    said = ask("scancel", f"--name={record.job_name}", f"--user={user()}")
+    if said.problem is not None:
+        write_cancelled(layout, record.submission, CalledOff(all=True))
+        notify(f"{said.problem}; jobs called {record.job_name} may be queued, and train nothing when they begin")
+    elif not (folder / "workers").exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _new_record(drafter: Drafter, draft: Draft) -> Submission:
@@ -139,15 +108,4 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         budget=options.budget,
         classes=draft.classes,
         scripts=draft.scripts,
-        released=False,
     )
-
-
-def _cancel_named(name: str) -> None:
-    """Cancel all jobs with that name, also those whose numbers are unknown."""
-    said = ask("scancel", f"--name={name}", f"--user={user()}")
-    if said.problem is not None:
-        raise EnvironmentProblem(
-            f"jobs called {name} may be queued, held, and were not cancelled ({said.problem}); "
-            f"later, scancel --name={name} does it"
-        )
