@@ -140,12 +140,12 @@ def submission(bench: Bench) -> None:
 def packing(bench: Bench) -> None:
     """Count trials per hour of one worker by trials side by side; sizes take turns, so that load hits all."""
     on_gpu = bench.device == "cuda"
-    sizes: tuple[int | str, ...] = (1, 2, 4, 8, "auto") if on_gpu else (1, 2)
+    sizes = (1, 2, 4, 8) if on_gpu else (1, 2)
     cpus = min(16, os.cpu_count() or 1) if on_gpu else 2
     rates: dict[int | str, list[float]] = {size: [] for size in sizes}
     for _ in range(bench.repeat):
         for size in sizes:
-            seeds = 64 if size == "auto" else max(8, 4 * int(size))
+            seeds = max(8, 4 * size)
             request = {"per_gpu": size, "gpus": int(on_gpu), "cpus": cpus, "workers": 1}
             place = bench.prepare(f"packed-{size}", request, steps=2000 if on_gpu else 120, seeds=seeds)
             finish(place, "run", "trials.py", "--on", "slurm", "--wait")

@@ -57,7 +57,7 @@ class WorkOrder:
     again: bool = False
     """True to retrain trials finished by other code."""
     heartbeat_s: float = BEAT_EVERY_S
-    oom: Literal["fail", "halve", "bigger"] = "fail"
+    oom: Literal["fail", "halve"] = "fail"
     """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
     place: Mapping[str, Any] | None = None
     """Where the scheduler runs this, as in `start.json`."""

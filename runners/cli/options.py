@@ -170,7 +170,7 @@ class SlurmFlags:
     mem
         Per worker: 16G.
     per_gpu
-        Trials side by side on one GPU; auto: as many as fit by the memory of the first.
+        Trials side by side on one GPU.
     max_parallel
         Workers that run at the same time; arrays share it by their sizes once.
     setup
@@ -178,8 +178,7 @@ class SlurmFlags:
     signal_s
         Seconds before the time limit at which workers save and leave.
     oom
-        A trial out of memory has failed; halve: it goes on with half the micro-batch; bigger, with --on slurm: when it
-        is tried again it is given twice the memory.
+        A trial out of memory has failed; halve: it goes on with half the micro-batch.
     budget
         Workers take no more trials after so much use: 200gpuh, or 40cpuh of cores.
     dry_run
@@ -198,11 +197,11 @@ class SlurmFlags:
     gpu_type: str | None = None
     cpus: int | None = None
     mem: str | None = None
-    per_gpu: int | Literal["auto"] | None = None
+    per_gpu: int | None = None
     max_parallel: int | None = None
     setup: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     signal_s: int | None = None
-    oom: Annotated[Literal["fail", "halve", "bigger"] | None, Parameter(group="Parameters")] = None
+    oom: Annotated[Literal["fail", "halve"] | None, Parameter(group="Parameters")] = None
     budget: str | None = None
     dry_run: Flag = False
     wait: Flag = False
@@ -214,7 +213,7 @@ class SlurmFlags:
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""
         for name in self.to_dict():
-            if name != "oom" or self.oom == "bigger":
+            if name != "oom":
                 raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
 
     def request(self, defaults: "Slurm | None", workers: int | None) -> "Slurm":

@@ -67,7 +67,7 @@ def retry(
     from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
     from ablate.runners.execution.run import RunOptions
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.slurm.spec import Slurm, cluster_of
+    from ablate.runners.slurm.spec import cluster_of, recorded_request
     from ablate.store.analysis.trial_query import select
 
     flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
@@ -91,7 +91,7 @@ def retry(
         grids = _load_grids(store, keys, spec)
     machine = where.on or (last.machine if last else "local")
     if machine == "slurm":
-        request = Slurm.model_validate(last.slurm) if last and last.slurm is not None else cluster_of(spec)
+        request = recorded_request(last.slurm) if last and last.slurm is not None else cluster_of(spec)
         options = submit_options(spec, Repeat(retry=True), cluster, keys)
         return draft_or_queue(root, grids, cluster.request(request, where.workers), options, cluster)
     where.check(machine, cluster)

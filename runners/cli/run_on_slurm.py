@@ -96,13 +96,11 @@ def dry_run_lines(draft: Draft) -> Iterator[str]:
 def worker_words(given: Resources) -> str:
     """Describe a worker: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
     kind = f"{given.gpu_type} " if given.gpu_type else ""
-    auto = given.per_gpu == "auto"
-    side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
     parts = [format_count(given.gpus, f"{kind}GPU")] if given.gpus else []
     if given.per_trial > 1:
         parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
     elif given.per_gpu != 1:
-        parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
+        parts.append(f"{given.per_gpu} trials {'on each GPU' if given.gpus else 'side by side'}")
     parts.append(format_count(given.cpus, "core"))
     if given.nodes > 1:
         parts.append(f"each of {given.nodes} nodes")

@@ -240,10 +240,6 @@ class Local(Machine):
         """Number of processes."""
         return len(self._slots)
 
-    def grow(self, devices: Sequence[str | None]) -> None:
-        """Add a worker for each of `devices`; during a run, call it from the thread of the overseer."""
-        self._slots.extend(devices)
-
     def recall(self, rows: Collection[int]) -> None:
         """Ask the workers that train any of `rows` to save and exit; new workers replace them."""
         if self._pool is not None:

@@ -36,7 +36,7 @@ def mark_cancelled(layout: Layout, ids: Collection[str] = ()) -> list[str]:
 
 def _cancel_whole(layout: Layout, submission: str) -> None:
     with submit_lock(layout, _report_wait):
-        write_cancelled(layout, submission, CalledOff(True, read_cancelled(layout, submission).trials))
+        write_cancelled(layout, submission, CalledOff(all=True, trials=read_cancelled(layout, submission).trials))
 
 
 _FATES = {
@@ -121,7 +121,7 @@ class Cancelling:
                 return
             left = members & open_keys - before.trials - chosen
             if left:
-                write_cancelled(self._layout, submission, CalledOff(False, before.trials | chosen))
+                write_cancelled(self._layout, submission, CalledOff(trials=before.trials | chosen))
         if left:
             count = format_count(len(chosen), "trial")
             self.done.append(f"cancelled: {count} of submission {submission}; {len(left)} left in it")

@@ -158,13 +158,13 @@ def action(group: FailureGroup, good_hosts: set[str]) -> str:
         without = f"`{retry} --exclude {hosts}`"
         return f"all {group.n} failed on {hosts}, and trials finish elsewhere: {without} leaves it out"
     if group.reason == "out_of_memory":
-        bigger = "; --oom bigger asks the cluster for twice the memory" if group.scheduled else ""
-        return f"`{retry} --oom halve` halves the micro-batch{bigger}"
+        more = "; --mem, or a lower --per-gpu, gives each more memory" if group.scheduled else ""
+        return f"`{retry} --oom halve` halves the micro-batch{more}"
     if group.reason == "killed":
         most_often = "something ended its processes, most often too little memory"
         if not group.scheduled:
             return f"{most_often}: `{retry} --workers 1` trains one at a time, --oom halve in smaller pieces"
-        return f"{most_often}: `{retry} --oom bigger` asks for twice as much, --mem and --time for what you say"
+        return f"{most_often}: `{retry}` with a larger --mem or a lower --per-gpu gives more, a larger --time more time"
     if group.reason == "stalled":
         return f"{logs} where it stood still; correct it, or raise execution.stall, then `{retry}`"
     if _DATA.search(last_words):

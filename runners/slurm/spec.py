@@ -6,10 +6,10 @@ slurm = Slurm(partition="gpu", time="8h", gpus=1, per_gpu=4, workers=32, setup=(
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, Literal, Self, final
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -23,7 +23,6 @@ _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
 _MEMORY = re.compile(r"(?P<count>\d+)(?P<unit>[MGT])B?")
 _BUDGET = re.compile(r"\s*(?P<hours>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>gpu|cpu)-?h\s*", re.IGNORECASE)
 _MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_ON_A_GPU = re.compile(r"\b(CUDA|HIP)\b")
 
 _FORBIDDEN = frozenset({
     "account", "array", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres", "mem",
@@ -73,6 +72,25 @@ def _check_word(text: str) -> str:
     return text
 
 
+_REMOVED = {
+    "auto": "per_gpu='auto' was removed; say a number of trials, such as per_gpu=4",
+    "bigger": "oom='bigger' was removed; ask for more mem, a lower per_gpu or a larger gpu_type, and `ablate retry`",
+}
+"""Values of earlier releases, and what to write instead."""
+
+
+def _refuse_removed(value: object) -> object:
+    if isinstance(value, str) and value in _REMOVED:
+        raise ValueError(_REMOVED[value])
+    return value
+
+
+def without_removed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record without values of earlier releases, for which defaults then stand."""
+    return {name: value for name, value in fields.items() if not isinstance(value, str) or value not in _REMOVED}
+
+
+PerGpu = Annotated[PositiveInt, BeforeValidator(_refuse_removed)]
 Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
 Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
@@ -98,11 +116,8 @@ class WorkerFields(Spec):
     """Per worker; None: one per trial and one more."""
     mem: Memory | None = None
     """Per worker; None: the default of the cluster, which its administrators fit to its nodes."""
-    per_gpu: PositiveInt | Literal["auto"] | None = None
-    """Trials side by side on one GPU (without GPUs: in one worker).
-
-    "auto": as many as fit, by the memory of the first one.
-    """
+    per_gpu: PerGpu | None = None
+    """Trials side by side on one GPU (without GPUs: in one worker)."""
 
 
 @final
@@ -133,7 +148,7 @@ class Slurm(WorkerFields):
     nodes: PositiveInt = 1
     workers: PositiveInt | None = None
     """Array tasks in total; None: as many as the estimated work fills to half their time limit."""
-    per_gpu: PositiveInt | Literal["auto"] = 1
+    per_gpu: PerGpu = 1
     max_parallel: PositiveInt | None = None
     """Workers that run at the same time; None: as many as the cluster allows.
 
@@ -150,9 +165,8 @@ class Slurm(WorkerFields):
     """Seconds before the time limit at which workers save and leave."""
     heartbeat_s: PositiveFloat = 15.0
     """Seconds between heartbeats of an attempt; after six without one, others take over the trial."""
-    oom: Literal["fail", "halve", "bigger"] = "fail"
-    """A trial out of memory has failed; "halve": it continues with half the micro-batch; "bigger": its next try gets
-    twice the `mem`, or twice the share of a GPU."""
+    oom: Annotated[Literal["fail", "halve"], BeforeValidator(_refuse_removed)] = "fail"
+    """A trial out of memory has failed; "halve": it continues with half the micro-batch."""
     extra: Annotated[Mapping[Word, Line], FROZEN] = {}
     """Further options of sbatch, by their long names: {"reservation": "course"}.
 
@@ -175,7 +189,7 @@ class Slurm(WorkerFields):
             ),
             (
                 self.nodes > 1 and self.per_gpu != 1,
-                f"nodes={self.nodes} gives one trial all nodes of a worker, and per_gpu={self.per_gpu!r} packs several "
+                f"nodes={self.nodes} gives one trial all nodes of a worker, and per_gpu={self.per_gpu} packs several "
                 "into it; leave one of them out",
             ),
             (
@@ -213,6 +227,12 @@ class Slurm(WorkerFields):
         if fields.get("gpus") == 0:
             fields.setdefault("gpu_type", None)
         return self.changed(**fields)
+
+
+def recorded_request(data: Mapping[str, Any]) -> Slurm:
+    """Read the request in the record of a submission, also of an earlier release. Raises ValidationError."""
+    needs = [without_removed(each) for each in data.get("needs", ())]
+    return Slurm.model_validate({**without_removed(data), "needs": needs})
 
 
 def _require_extra(name: str) -> None:
@@ -256,7 +276,7 @@ class Resources:
     cpus: int
     mem: int | None
     """MiB; None: the cluster's default."""
-    per_gpu: int | Literal["auto"]
+    per_gpu: int = 1
     per_trial: int = 1
     """GPUs of one trial; without GPUs, its processes."""
     nodes: int = 1
@@ -269,37 +289,5 @@ class Resources:
 
     @property
     def slots(self) -> int:
-        """Trials side by side in a worker; for "auto" at least."""
-        side_by_side = 1 if self.per_gpu == "auto" else self.per_gpu
-        return max(1, self.gpus // self.per_node) * side_by_side if self.gpus else side_by_side
-
-    def with_more_memory(self, factors: "MemoryFactors") -> "Resources":
-        """Multiply `mem`, and give each trial a larger share of a GPU.
-
-        Without `mem`, fewer trials share the host's memory, too.
-
-        Raises SpecError if there is nothing to multiply or to share differently.
-        """
-        gpu = factors.gpu if self.gpus else 1
-        fewer = max(gpu, factors.host if self.mem is None else 1)
-        side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
-        if side_by_side < fewer:
-            raise SpecError(
-                f"oom='bigger' gives a trial {fewer} x the memory that it had, and there are too few neighbours to "
-                f"take it from (per_gpu={self.per_gpu}); say mem=, oom='halve' or another gpu_type"
-            )
-        per_gpu = self.per_gpu if fewer == 1 else side_by_side // fewer
-        return replace(self, mem=self.mem and self.mem * factors.host, per_gpu=per_gpu)
-
-
-class MemoryFactors(NamedTuple):
-    """How many times more memory a trial gets than before."""
-
-    host: int = 1
-    gpu: int = 1
-
-
-def memory_factors(messages: Iterable[str]) -> MemoryFactors:
-    """Double the memory for each out-of-memory message, one per submission: the GPU's or the host's."""
-    on_gpu = [_ON_A_GPU.search(message) is not None for message in messages]
-    return MemoryFactors(host=2 ** on_gpu.count(False), gpu=2 ** on_gpu.count(True))
+        """Trials side by side in a worker."""
+        return max(1, self.gpus // self.per_node) * self.per_gpu if self.gpus else self.per_gpu

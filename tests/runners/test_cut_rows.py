@@ -123,4 +123,4 @@ def test_only_what_was_too_big_is_cut(layout: Layout, accumulate: int | None, re
     write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
     write_end(layout, key, 1, status="failed", reason=reason)
     assert RowStates(job(layout), "n0").state_of_row(0) == look
-    assert RowStates(job(layout, oom="bigger"), "n0").state_of_row(0) == DONE
+    assert RowStates(job(layout, oom="fail"), "n0").state_of_row(0) == DONE

@@ -96,20 +96,3 @@ def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path)
     job = job_of(tmp_path, ({**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))))
     with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
         Local(2, start=warm_server).run(job, Queue(range(2)), Turns())
-
-
-def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path) -> None:
-    machine, overseer, at_once = Local(1, start=warm_server), Turns(), []
-
-    def start_row(*_: object) -> None:
-        if machine.workers == 1:
-            machine.grow([None])
-        started.append(None)
-        at_once.append(len(started) - len(overseer.outcomes))
-
-    started: list[None] = []
-    overseer.row_started = start_row
-    job = job_of(tmp_path, trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
-    machine.run(job, Queue(range(6)), overseer)
-    assert sorted(outcome.row for outcome in overseer.outcomes) == list(range(6))
-    assert (max(at_once), overseer.workers) == (2, 2)

@@ -104,7 +104,7 @@ def test_what_was_asked_of_this_machine_is_asked_again(
     monkeypatch.chdir(path.parent)
     here = ["retry", "seed=1", "--failed", "--campaign", str(root), "--on", "inline"]
     assert execute([*here, "--oom", "bigger"]) == 2
-    assert "--oom is for --on slurm, and this is --on inline" in capsys.readouterr().err
+    assert '"halve"' in capsys.readouterr().err  # one of the choices
     (path.parent / "stumble").touch()
     layout = Layout(root)
     for words, oom in ((["--oom", "halve"], "halve"), ([], "halve")):

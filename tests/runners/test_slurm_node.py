@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -348,17 +348,6 @@ def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
     rows = CompletedRows(sent.layout, sent.submission, "0-1", (0, len(starts)))
     rows.read(float("inf"))
     assert rows.complete  # which it tells the others
-
-
-def test_a_worker_that_sizes_its_packing_grows_after_the_first_trial(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": range(4)}), resources={"per_gpu": "auto"}, entry=WARM)
-    status, out, _ = end_of(sent.start(SLURM_MEM_PER_NODE="1000000"))
-    assert (status, sent.records()[0].slots) == (0, 4)
-    assert "4 trials side by side from now on" in out
-    lives = [state.attempts[-1] for state in states(sent)]
-    spans = sorted((life.start["started"], life.end["ended"]) for life in lives if life.end is not None)
-    assert all(begin >= spans[0][1] - 0.5 for begin, _ in spans[1:])
-    assert any(later[0] < earlier[1] for earlier, later in pairwise(spans[1:]))
 
 
 def test_no_process_is_left_of_a_task_that_was_killed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest, trial_lines, write_submission
 from ablate.runners.attempts.worker import Outcome, WorkOrder
 from ablate.runners.checkpoint import save_checkpoint
+from ablate.runners.slurm.worker.assignment import device_groups
 from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
 from ablate.runners.slurm.worker.row_state import RowState, RowStates
 from ablate.runners.slurm.worker.rows import RowShare
@@ -45,6 +46,14 @@ def test_the_shares_of_all_workers_are_the_class(first: int, count: int, workers
     assert sorted(row for share in shares for row in share.own) == list(range(first, first + count))
     for share in shares:
         assert sorted(share.own + share.others) == list(range(first, first + count))
+
+
+@given(st.lists(st.text("ab", min_size=1), max_size=9), st.integers(1, 4))
+def test_every_device_is_in_one_group(devices: list[str], per_trial: int) -> None:
+    groups = device_groups(devices, per_trial)
+    together = [device for group in groups if group for device in group.split(",")]
+    assert together == devices[: len(together)]
+    assert len(devices) - len(together) < per_trial
 
 
 @given(st.integers(1, 30), st.integers(1, 5), st.data())
@@ -225,12 +234,12 @@ def test_a_trial_is_begun_only_if_most_would_be_over_in_time(took: list[float], 
 
 
 def test_a_task_knows_its_place() -> None:
-    alone = here({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"})
-    assert (alone.job, alone.task, alone.restarts, alone.cpus, alone.memory_bytes) == ("12", 0, 0, 3, 300 << 20)
+    alone = here({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n1"})
+    assert (alone.job, alone.task, alone.restarts) == ("12", 0, 0)
     assert alone.devices(2) == ("0", "1")
     environ = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "2"}
-    found = here({**environ, "CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b", "SLURM_MEM_PER_NODE": "0"})
-    assert (found.job, found.task, found.restarts, found.memory_bytes) == ("7_4", 4, 2, None)
+    found = here({**environ, "CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"})
+    assert (found.job, found.task, found.restarts) == ("7_4", 4, 2)
     assert found.devices(1) == ("GPU-a",)
     assert found.record["devices"] == "GPU-a,GPU-b"
     assert here({}).job == "0"

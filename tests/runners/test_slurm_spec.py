@@ -1,6 +1,5 @@
 """Requests to a cluster: times, memory, classes of trials, and the number of workers of each class."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from toy_training import Execution
 from ablate.grid import spec_error
 from ablate.grid.errors import SpecError
 from ablate.runners.planning.survey import survey, walk
-from ablate.runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
+from ablate.runners.slurm.spec import Needs, Slurm, mebibytes, minutes, recorded_request
 from ablate.runners.slurm.submit.resource_classes import Demands, Group
 from ablate.runners.slurm.submit.workload import Load, at_once, split, workers
 from ablate.store.files.layout import Layout
@@ -55,6 +54,9 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
         ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
         ({"partitoin": "gpu"}, "did you mean 'partition'"),
+        ({"per_gpu": "auto"}, "per_gpu=4"),
+        ({"needs": ({"where": {"steps": 1}, "per_gpu": "auto"},)}, "per_gpu=4"),
+        ({"oom": "bigger"}, "mem"),
     ],
 )
 def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -71,9 +73,15 @@ def test_extra_takes_other_options_and_a_request_survives_its_record() -> None:
     assert Slurm.model_validate(request.data()) == request
 
 
+def test_a_recorded_request_of_an_earlier_release_is_read_without_what_was_removed() -> None:
+    needs = {"where": {"steps": 1}, "mem": "8G"}
+    recorded = {"gpus": 2, "per_gpu": "auto", "oom": "bigger", "needs": [{**needs, "per_gpu": "auto"}]}
+    assert recorded_request(recorded) == Slurm(gpus=2, needs=(Needs(**needs),))
+
+
 CHANGES = {
     "partition": st.just("old"), "time": st.just("1h"), "gpus": st.just(2), "gpu_type": st.just("a100"),
-    "cpus": st.just(3), "mem": st.just("1G"), "per_gpu": st.sampled_from([2, "auto"]),
+    "cpus": st.just(3), "mem": st.just("1G"), "per_gpu": st.just(2),
 }  # fmt: skip
 
 
@@ -88,7 +96,7 @@ def group_trials(slurm: Slurm, tmp_path: Any, **base: Any) -> list[Group]:
     demands = Demands(slurm)
     found = survey(Layout(tmp_path), [grid], walk([grid], demands.add_cell))
     demands.check()
-    return demands.groups(Layout(tmp_path), found.trials)
+    return demands.groups(found.trials)
 
 
 def test_trials_of_one_need_are_one_class(tmp_path: Any) -> None:
@@ -149,29 +157,6 @@ def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
     (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
     resources = group.resources
     assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
-
-
-CUDA, HOST = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "MemoryError"
-GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=1000, per_gpu=4)
-
-
-def test_more_is_given_of_what_ran() -> None:
-    def more(*ends: str, **changes: Any) -> tuple[int | None, int]:
-        resources = replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
-        return resources.mem, resources.per_gpu
-
-    assert more(HOST) == (2000, 4)
-    assert more(HOST, mem=None) == (None, 2)
-    assert more(CUDA) == (1000, 2)
-    assert more(CUDA, CUDA) == (1000, 1)
-    assert more(CUDA, HOST) == (2000, 2)
-    assert more(CUDA, per_gpu="auto") == (1000, 1)
-    assert more(CUDA, gpus=0, per_gpu=1) == (1000, 1)  # it was on a GPU then and is not now
-    for times, ends, per_gpu in ((2, [CUDA], 1), (8, [CUDA] * 3, 4)):
-        with pytest.raises(SpecError, match=f"{times} x the memory .* too few neighbours .*per_gpu={per_gpu}"):
-            more(*ends, per_gpu=per_gpu)
-    with pytest.raises(SpecError, match="too few neighbours"):
-        more(HOST, mem=None, per_gpu=1)
 
 
 LOADS = st.builds(

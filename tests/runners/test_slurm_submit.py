@@ -57,9 +57,7 @@ def command_of(script: str) -> str:
     return next(line for line in script.splitlines() if line.startswith("srun"))
 
 
-def test_the_record_matches_what_sbatch_queued(
-    tmp_path: Path, slurm: PretendSlurm, command: list[str]
-) -> None:
+def test_the_record_matches_what_sbatch_queued(tmp_path: Path, slurm: PretendSlurm, command: list[str]) -> None:
     (slurm.place / "last").write_text("41\n")
     (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
     assert execute(command) == 0
@@ -246,18 +244,6 @@ def test_failed_trials_are_queued_when_asked_and_finished_ones_never(tmp_path: P
     queued = submit(root, grid=grid, retry=True)
     assert (queued.draft.trials, queued.record.job["retry"]) == (4, True)
     assert submit(root, grid=grid, retry=True).record is None
-
-
-def test_trials_that_ran_out_of_memory_are_given_more(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root, grid = tmp_path / "campaign", toy_grid(fates=["ok", "needs_memory"])
-    run_quietly(root, grid)
-    more = CPU.changed(oom="bigger")
-    draft = drafter(root, more.changed(mem="2G"), grid=grid, retry=True).draft()
-    assert [(each.name, each.resources["mem"]) for each in draft.classes] == [("2 x memory", 4096)]
-    halved = drafter(root, more.changed(per_gpu=4), grid=grid, retry=True).draft()
-    assert [each.resources["per_gpu"] for each in halved.classes] == [2]
-    with pytest.raises(SpecError, match="too few neighbours"):
-        drafter(root, more, grid=grid, retry=True).draft()
 
 
 EARLIER = "20260101T000000-000000"

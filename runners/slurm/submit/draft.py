@@ -145,9 +145,9 @@ class Drafter:
         keys = {trial.key for trial in self.survey.trials}
         plans = {grid.name: keys for grid in self.grids}
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, plans) if known else AlreadyQueued()
-        groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
+        groups = self._demands.groups([each for each in self._wanted if each.key not in elsewhere.trials])
         planned = [trial for trial in self.survey.trials if trial.status != "failed"]
-        checked = groups or self._demands.groups(self.layout, self._wanted or planned)
+        checked = groups or self._demands.groups(self._wanted or planned)
         require_allowed(self.asked, [group.resources for group in checked], self._limits)
         self._require_gpus_for_budget(groups)
         remarks = self._avoid_nodes(groups)

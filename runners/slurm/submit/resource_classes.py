@@ -13,15 +13,10 @@ from ablate.grid.path import value_at
 from ablate.runners.output import format_count
 from ablate.runners.planning.survey import Surveyed
 from ablate.runners.provenance.environment import torch_without_cuda
-from ablate.runners.slurm.spec import MemoryFactors, Resources, Slurm, mebibytes, memory_factors, minutes
-from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.runners.slurm.spec import Resources, Slurm, mebibytes, minutes
 
 START_S = 15.0
 """Least time that a worker needs to start: it loads Python and torch from a shared disk."""
-
-_CPUS_FOR_AUTO = 4
-"""Trials per GPU that cores are requested for with per_gpu="auto"."""
 
 
 class Demand(NamedTuple):
@@ -40,7 +35,6 @@ class WorkerKind(NamedTuple):
 
     needs: int | None
     ranks: int
-    memory: MemoryFactors
 
 
 @final
@@ -110,16 +104,16 @@ class Demands:
             if at not in self._matched
         ]
 
-    def groups(self, layout: Layout, trials: Iterable[Surveyed]) -> list[Group]:
+    def groups(self, trials: Iterable[Surveyed]) -> list[Group]:
         """Group `trials` by the resources of their workers.
 
-        Raises SpecError if a time limit is too short for a start and a checkpoint, or there is no more memory to give.
-        It also does if trials need CUDA and torch is a build for the CPU.
+        Raises SpecError if a time limit is too short for a start and a checkpoint, or if trials need CUDA and torch is
+        a build for the CPU.
         """
         by_kind: dict[WorkerKind, list[Surveyed]] = {}
         for trial in trials:
             demand = self._cells[trial.grid, trial.cell]
-            by_kind.setdefault(WorkerKind(demand.needs, demand.ranks, self._memory(layout, trial)), []).append(trial)
+            by_kind.setdefault(WorkerKind(demand.needs, demand.ranks), []).append(trial)
         merged: dict[Resources, list[tuple[WorkerKind, list[Surveyed]]]] = {}
         for kind, members in by_kind.items():
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
@@ -141,13 +135,6 @@ class Demands:
             for resources, parts in merged.items()
         ]
 
-    def _memory(self, layout: Layout, trial: Surveyed) -> MemoryFactors:
-        if self._slurm.oom != "bigger" or trial.status != "failed":
-            return MemoryFactors()
-        ends = ((each.start.get("submission"), each.end or {}) for each in trial_state(layout, trial.key).attempts)
-        messages = {name: str(end.get("message")) for name, end in ends if end.get("reason") == "out_of_memory"}
-        return memory_factors(messages.values())
-
     def _resources(self, kind: WorkerKind, threads: int) -> Resources:
         request = self._requests[kind.needs]
         ranks = _ranks_per_node(request, kind.ranks)
@@ -166,10 +153,9 @@ class Demands:
         if request.cpus:
             cpus = _scale(request.cpus, gpus, request.gpus)
         else:
-            trials = resources.slots * (_CPUS_FOR_AUTO if resources.per_gpu == "auto" else 1)
-            cpus = trials * ranks * threads + 1
+            cpus = resources.slots * ranks * threads + 1
             cpus = min(cpus, self._most_cpus(resources.partition) or cpus)
-        return replace(resources, cpus=cpus).with_more_memory(kind.memory)
+        return replace(resources, cpus=cpus)
 
     def _require_time(self, resources: Resources, checkpoint_s: float) -> None:
         usable = resources.time * 60 - self._slurm.signal_s
@@ -182,7 +168,7 @@ class Demands:
             )
 
     def _name(self, kind: WorkerKind) -> str:
-        needs, ranks, memory = kind
+        needs, ranks = kind
         where = {} if needs is None else self._where[needs]
         shown = {
             path: value.get("name") or value.get("kind") or "..." if isinstance(value, Mapping) else value
@@ -191,10 +177,6 @@ class Demands:
         parts = [f"{path}={value}" for path, value in shown.items()]
         if ranks > 1:
             parts.append(f"{ranks} GPUs" if self._requests[needs].gpus else f"{ranks} processes")
-        if memory.host > 1:
-            parts.append(f"{memory.host} x memory")
-        if memory.gpu > 1:
-            parts.append(f"{memory.gpu} x GPU memory")
         return ", ".join(parts) or "all"
 
 

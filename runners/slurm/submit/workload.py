@@ -118,6 +118,6 @@ def plan_allocation(
     Raises SpecError if the request has no meaning for these trials.
     """
     demands.check()
-    groups = demands.groups(found.layout, found.to_do)
+    groups = demands.groups(found.to_do)
     work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
     return pools(groups, workers(work, slurm.workers), slurm)

@@ -74,19 +74,6 @@ class RowStates:
             return RowState("held", sure=seen_to_beat or local_process(state.live.start) is not None)
         return RowState("free", died_here=bool(state.attempts) and self._died_here(state.attempts[-1]))
 
-    def memory_bytes(self, rows: Iterable[int], *, gpu: bool) -> int | None:
-        """Return the most memory that a finished trial of `rows` needed on a GPU or the host; None: unknown."""
-        states = (trial_state(self._layout, self.key(row), self._leases.alive) for row in rows if self.begun(row))
-        needed = [
-            int(attempt.end.get("memory_bytes") or 0)
-            for state in states
-            for attempt in state.attempts
-            if attempt.end
-            and attempt.end["status"] == "ok"
-            and str(attempt.start.get("device")).startswith("cuda") == gpu
-        ]
-        return max(needed, default=None)
-
     def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:
         """Record that attempts of earlier lives of the task at `place` ran out of memory; return their trials."""
         found = []

@@ -14,7 +14,7 @@ from ablate.runners.execution import Local, Overseer
 from ablate.runners.execution.fork_client import CannotStart, ServerDied
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.output import format_count
-from ablate.runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
+from ablate.runners.slurm.worker.assignment import Arguments, Assignment, device_groups
 from ablate.runners.slurm.worker.completed_rows import CompletedRows
 from ablate.runners.slurm.worker.exit_codes import ExitCode
 from ablate.runners.slurm.worker.node_health import NodeHealth, only_node
@@ -24,11 +24,10 @@ from ablate.runners.slurm.worker.rows import NodeRows, RowShare
 from ablate.runners.slurm.worker.signals import SignalState
 from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
-from ablate.store.files.atomic import environment_problem, read_json, set_retry_timeout
+from ablate.store.files.atomic import environment_problem, set_retry_timeout
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
-_MOST_PROBED = 50
 _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
 """Time to wait for a file system that does not answer, until a signal comes."""
@@ -109,16 +108,9 @@ class _Supervisor(Overseer):
         self._forks = 0
         self._replaced = 0
         """Processes that left because a trial had changed them."""
-        execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
-        resources, place = assignment.resources, assignment.place
-        trial_cpus = int(execution.get("threads", 1)) * resources.per_node  # as the first trial of the class needs
-        groups = device_groups(place.devices(resources.gpus), resources.per_node)
-        self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
-        self._auto = resources.per_gpu == "auto"
-        devices = groups * (1 if resources.per_gpu == "auto" else resources.per_gpu)
-        if self._auto:
-            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
-            devices += self._packing.grow(known)
+        resources = assignment.resources
+        groups = device_groups(assignment.place.devices(resources.gpus), resources.per_node)
+        devices = groups * resources.per_gpu
         record_file.set_slots(len(devices))
         self._machine = Local(devices=devices)
 
@@ -281,15 +273,6 @@ class _Supervisor(Overseer):
         self._replaced += bool(outcome.changes)
         if outcome.status == "ok" and outcome.attempt is not None:
             self._time.add(seconds)
-            if self._auto:
-                end = read_json(self._layout.end(self._states.key(outcome.row), outcome.attempt))
-                self._grow(self._packing.grow(end.get("memory_bytes")))
 
     def note(self, text: str) -> None:
         self._record_file.log(text)
-
-    def _grow(self, devices: list[str | None]) -> None:
-        if devices:
-            self._machine.grow(devices)
-            self._record_file.set_slots(self._machine.workers)
-            self.note(f"{format_count(self._machine.workers, 'trial')} side by side from now on")

@@ -1,4 +1,4 @@
-"""The environment of a worker task, as SLURM describes it: job, node, cores and GPUs; and the time that it has left.
+"""The environment of a worker task, as SLURM describes it: job, node and GPUs; and the time that it has left.
 
 The monotonic clock counts the time left. SLURM gives the end by another machine's wall clock; an end that contradicts
 the time limit is ignored.
@@ -26,9 +26,6 @@ class TaskEnvironment:
     """Its index in the array; 0 without one."""
     restarts: int
     node: str
-    cpus: int
-    memory_bytes: int | None
-    """Memory of the job; None: all of the node's."""
     visible: tuple[str, ...] | None
     """Entries of CUDA_VISIBLE_DEVICES; None if it is not set."""
 
@@ -53,15 +50,11 @@ def here(environ: Mapping[str, str] = os.environ) -> TaskEnvironment:
     array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
     single = array is None or task is None
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    cpus = _count(environ, "SLURM_CPUS_PER_TASK") or _count(environ, "SLURM_CPUS_ON_NODE") or 1
-    mebibytes = _count(environ, "SLURM_MEM_PER_NODE") or _count(environ, "SLURM_MEM_PER_CPU") * cpus
     return TaskEnvironment(
         job=environ.get("SLURM_JOB_ID", "0") if single else f"{array}_{task}",
         task=0 if single else _count(environ, "SLURM_ARRAY_TASK_ID"),
         restarts=_count(environ, "SLURM_RESTART_COUNT"),
         node=environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        cpus=cpus,
-        memory_bytes=mebibytes << 20 or None,
         visible=None if visible is None else tuple(each.strip() for each in visible.split(",") if each.strip()),
     )
 
