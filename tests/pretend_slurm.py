@@ -10,9 +10,7 @@ import pytest
 CONFIG = """\
 ClusterName             = pretend
 MaxArraySize            = {max_array}
-MaxJobCount             = {max_jobs}
 SchedulerParameters     = (null)
-AccountingStorageEnforce = {enforce}
 """
 PARTITIONS = """\
 PartitionName=debug AllowAccounts=ALL AllowQos=ALL Default=YES QoS=N/A MaxTime=UNLIMITED TotalNodes=2 State=UP
@@ -20,20 +18,20 @@ PartitionName=short AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=00
 PartitionName=gpu AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxTime=2-00:00:00 TotalNodes=4 State=UP
 """
 NODES = """\
-debug|8|64000|(null)
-short|8|64000|(null)
-gpu|32|512000|gpu:a100:4
-gpu|64|1024000|gpu:h100:8
+debug|8
+short|8
+gpu|32
+gpu|64
 """
-RIGHTS = "lab|pretend|lab||{max_submit}|normal\n"
-LEVELS = "normal|\nlong|\n"
-
 _COMMANDS = {
     "sbatch": """
 text=$(cat)
 case " $* " in
   *" --test-only "*)
     if [ -e "$here/test_says" ]; then cat "$here/test_says" >&2; exit 1; fi
+    case "$*" in *--array=0-*) last=${*##*--array=0-} ;; *) last=0 ;; esac
+    queued=$(ls "$here/jobs" | wc -l)
+    [ $((queued + last)) -lt "$(cat "$here/room")" ] || { echo "sbatch: error: AssocMaxSubmitJobLimit" >&2; exit 1; }
     echo "sbatch: Job 1 to start" >&2; exit 0 ;;
 esac
 [ ! -e "$here/full" ] || { cat "$here/full" >&2; exec sleep 60; }
@@ -57,7 +55,6 @@ exit 0
 jobs= name=
 for word in "$@"; do
   case $before in -j) jobs=",$word," ;; --name) name=$word ;; esac
-  case $word in *'%u|%a|%q|%P|%T'*) form=rights ;; esac
   before=$word
 done
 for path in "$here"/jobs/*; do
@@ -69,8 +66,7 @@ for path in "$here"/jobs/*; do
   reason=Priority; [ ! -e "$here/held/$job" ] || reason=$(cat "$here/held/$job"); reason=${reason:-JobHeldUser}
   last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$path")
   for task in $([ -n "$last" ] && seq 0 "$last" || echo N/A); do
-    if [ "$form" = rights ]; then [ ! -e "$here/ended" ] || cat "$here/ended"; echo "$(id -un)|lab|normal|debug|PENDING"
-    else echo "$job|$task|PENDING|$reason||N/A|1:00:00|$called|"; fi
+    echo "$job|$task|PENDING|$reason||N/A|1:00:00|$called|"
   done
 done
 """,
@@ -83,7 +79,6 @@ case "$*" in
 esac
 """,
     "sinfo": 'case " $* " in *" --Node "*) printf "n1\\nn2\\n" ;; *) cat "$here/nodes" ;; esac',
-    "sacctmgr": 'case "$*" in *"show user"*) cat "$here/rights" ;; *) cat "$here/levels" ;; esac',
     "sacct": "",
     "srun": "",
 }
@@ -96,18 +91,17 @@ Fake = Callable[[str, str], Path]
 class PretendSlurm:
     """A queue in the directory `place`; the scripts read it anew at every call."""
 
-    def __init__(self, place: Path, *, max_array: int = 1001, max_jobs: int = 10_000, max_submit: str = "") -> None:
+    def __init__(self, place: Path, *, max_array: int = 1001, room: int = 10_000) -> None:
+        """It takes arrays while jobs and tasks of the next are at most `room`."""
         self.place = place
         (place / "jobs").mkdir(parents=True)
         (place / "bin").mkdir()
         (place / "held").mkdir()
         (place / "last").write_text("0\n")
-        enforce = "associations,limits" if max_submit else "none"
-        (place / "config").write_text(CONFIG.format(max_array=max_array, max_jobs=max_jobs, enforce=enforce))
+        (place / "room").write_text(str(room))
+        (place / "config").write_text(CONFIG.format(max_array=max_array))
         (place / "partitions").write_text(PARTITIONS)
         (place / "nodes").write_text(NODES)
-        (place / "rights").write_text(RIGHTS.format(max_submit=max_submit))
-        (place / "levels").write_text(LEVELS)
         for name, body in _COMMANDS.items():
             path = place / "bin" / name
             path.write_text(f'#!/bin/sh\nhere={place}\necho "{name} $*" >> "$here/calls"\n{body}')

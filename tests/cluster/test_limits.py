@@ -1,66 +1,43 @@
-"""The limits that ablate reads are the limits that the cluster enforces."""
+"""The room in the queue that `sbatch --test-only` tells is the room that there is."""
 
 import pytest
 from cluster.cluster import Cluster, ClusterBroken
+from cluster.user import User
 
-from ablate.runners.slurm.submit.cluster_limits import arrays, read_limits
+from ablate.runners.slurm.spec import Slurm
+from ablate.runners.slurm.submit.cluster_limits import Partition, read_limits
+from ablate.runners.slurm.submit.job_arrays import Arrays
+
+SUBMISSION = "20260101T000000-000000"
 
 
 def test_what_a_cluster_has_is_read(cluster: Cluster) -> None:
     found = read_limits()
-    assert (found.array_size, found.max_jobs) == (1001, 40_000)
+    assert found.array_size == 1001
     assert set(found.partitions) == {"debug", "short", "preempt", "urgent"}
-    debug, short = found.partitions["debug"], found.partitions["short"]
-    assert found.default_partition == debug
-    assert (debug.state, debug.nodes, debug.cpus, debug.memory_mb, debug.gpus) == ("UP", 2, 2, 8000, {"toy": 2})
-    assert (debug.max_time_s, short.max_time_s) == (None, 300)
-    assert found.default_account == "research"
-    assert {"research", "small"} <= set(found.accounts or ())
-    assert {"normal", "few"} <= set(found.qualities)
-    assert found.problems == ()
-
-
-def test_the_largest_array_is_taken_and_one_that_is_larger_is_not(cluster: Cluster) -> None:
-    before = read_limits()  # the controller keeps ended jobs for some minutes
-    (size,) = arrays(1001, before)
-    cluster.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
-    assert size <= read_limits().queued.all <= before.queued.all + size  # ended jobs may be gone by now
-    with pytest.raises(ClusterBroken, match="Invalid job array"):
-        cluster.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")
+    assert found.partitions["debug"] == Partition("debug", True, None, 2, 2)
+    assert found.partitions["short"] == Partition("short", False, 300, 2, 2)
 
 
 @pytest.mark.parametrize(
     ("account", "qos", "room"),
-    [("small", None, 4), ("research", "few", 3), (None, "few", 3)],
-    ids=["account", "qos", "default-account"],
+    [("small", None, 4), ("research", "few", 3), (None, "few", 3), (None, None, 1001)],
+    ids=["account", "qos", "default-account", "array"],
 )
 def test_as_many_tasks_as_there_is_room_for_are_taken_and_one_more_is_not(
-    cluster: Cluster, account: str | None, qos: str | None, room: int
+    cluster: Cluster, user: User, account: str | None, qos: str | None, room: int
 ) -> None:
     options = [f"--account={account}"] * bool(account) + [f"--qos={qos}"] * bool(qos)
     one = ("--hold", *options, "-o", "/dev/null", "--array")
-    assert read_limits().room(account, qos).tasks == room
+    request = Slurm(account=account, qos=qos, gpus=0, time="30m")
+    arrays = Arrays(user.layout, SUBMISSION, request, [], single=False)
+    script = "\n".join(["#!/bin/bash", *(f"#SBATCH {each}" for each in ("--output=/dev/null", *options)), "true", ""])
+    assert arrays.room(script, 1001).tasks == room
     cluster.submit("true", *one, "0-0")
-    left = read_limits().room(account, qos)
-    assert left.tasks == room - 1
-    with pytest.raises(ClusterBroken, match="job submit limit"):
-        cluster.submit("true", *one, f"0-{left.tasks}")
-    cluster.submit("true", *one, f"0-{left.tasks - 1}")
-    assert read_limits().room(account, qos).tasks == 0
-
-
-def test_the_limit_of_a_qos_replaces_that_of_the_account(cluster: Cluster) -> None:
-    cluster.run("sacctmgr", "-i", "add", "qos", "many", "set", "MaxSubmitJobsPerUser=6")
-    cluster.run("sacctmgr", "-i", "modify", "user", "where", "account=small", "set", "qos+=many")
-    try:
-        assert read_limits().room("small", "many").tasks == 6
-        options = ("--hold", "--account=small", "--qos=many", "-o", "/dev/null")
-        cluster.submit("true", *options, "--array=0-5")
-        assert read_limits().room("small", "many").tasks == 0
-        assert read_limits().room("small").tasks == 0
-        with pytest.raises(ClusterBroken, match="job submit limit"):
-            cluster.submit("true", *options)
-    finally:
-        cluster.run("scancel", "--qos=many")
-        cluster.run("sacctmgr", "-i", "modify", "user", "where", "account=small", "set", "qos-=many")
-        cluster.run("sacctmgr", "-i", "delete", "qos", "many")
+    left = arrays.room(script, room).tasks
+    assert left == (room - 1 if room < 1001 else room)
+    with pytest.raises(ClusterBroken, match=r"job submit limit|Invalid job array"):
+        cluster.submit("true", *one, f"0-{left}")
+    cluster.submit("true", *one, f"0-{left - 1}")
+    if room < 1001:
+        assert arrays.room(script, 1).tasks == 0

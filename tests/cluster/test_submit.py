@@ -115,14 +115,16 @@ def test_however_workers_end_their_trials_are_trained_to_the_end(
 
 
 REFUSED = {
-    "account='moon'": "your accounts: research, root, small",
-    "qos='moon'": "QOS here: few, normal",
+    "account='moon'": "the account is not one you may use there",
+    "qos='moon'": "the qos is not one you may use",
+    "partition='moon'": "there is no such partition",
+    "partition='short'": "partition short allows 5 min 00 s",
     "constraint='moon'": "no node has what --constraint asks for",
     "exclude='moon'": "--exclude names a node that does not exist",
     "exclude='n[1-2]'": "--exclude n[1-2] leaves no node to train on; exclude fewer (sbatch: ",
     "extra={'reservation': 'moon'}": "the reservation does not exist",
     "extra={'moon': 'full'}": "names an option that sbatch does not have",
-    "gpus=1, gpu_type='h100'": "partition debug has no GPU of type 'h100'; it has toy",
+    "gpus=1, gpu_type='h100'": "no node of the partition has that many GPUs",
 }
 
 

@@ -26,12 +26,11 @@ from ablate.runners.slurm.submit.already_queued import AlreadyQueued, queued_els
 from ablate.runners.slurm.submit.cluster_checks import (
     choose_excluded,
     count_lost,
-    partitions_of,
-    require_allowed,
+    require_time,
     warn_if_not_shared,
 )
 from ablate.runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
-from ablate.runners.slurm.submit.job_arrays import Arrays, require_commands
+from ablate.runners.slurm.submit.job_arrays import Arrays, Room, require_commands
 from ablate.runners.slurm.submit.resource_classes import Demands, Group
 from ablate.store.files.layout import Layout
 
@@ -85,8 +84,7 @@ class Drafter:
     """Drafts submissions of a campaign's grids; writes nothing.
 
     Raises:
-        SpecError: a grid is invalid, or the request is: an unknown partition, account, GPU; or finished trials would
-            leave a grid, see `run_campaign`.
+        SpecError: a grid is invalid, or the request is; or finished trials would leave a grid, see `run_campaign`.
         EnvironmentProblem: there is no SLURM here, or it does not answer.
     """
 
@@ -128,31 +126,24 @@ class Drafter:
         require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
-        return max((each.cpus for each in partitions_of(partition, self._limits)), default=os.cpu_count() or 1)
+        known = [each.cpus for each in self._limits.partitions_of(partition)]
+        return max(known, default=0 if self._limits.partitions else os.cpu_count() or 1)
 
     def draft(self) -> Draft:
         """Draft a submission and let sbatch test its scripts.
 
         Raises SpecError or EnvironmentProblem if SLURM would refuse it, or the campaign cannot take it.
         """
-        draft = self.make_draft()
-        for each in draft.classes if self._limits.partitions else ():
-            self.arrays(draft.submission).test(draft.scripts[each.name])
-        return draft
-
-    def make_draft(self) -> Draft:
         known = bool(self._limits.partitions)
         keys = {trial.key for trial in self.survey.trials}
         plans = {grid.name: keys for grid in self.grids}
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, plans) if known else AlreadyQueued()
         groups = self._demands.groups([each for each in self._wanted if each.key not in elsewhere.trials])
-        planned = [trial for trial in self.survey.trials if trial.status != "failed"]
-        checked = groups or self._demands.groups(self._wanted or planned)
-        require_allowed(self.asked, [group.resources for group in checked], self._limits)
         self._require_gpus_for_budget(groups)
         remarks = self._avoid_nodes(groups)
         submission = submission_id()
-        sizes, notes = self._sizes(groups)
+        arrays = self.arrays(submission)
+        sizes, notes = self._sizes(groups, arrays)
         classes, at_once = self._classes(groups, sizes)
         if not self.asked.python and any(group.resources.gpus for group in groups) and torch_without_cuda():
             notes.append(
@@ -160,7 +151,7 @@ class Drafter:
             )
         if groups and (warning := warn_if_not_shared(self.layout.root)):
             notes.append(warning)
-        arrays, shares = self.arrays(submission), iter(at_once)
+        shares = iter(at_once)
         scripts = {
             f"{each.name} from {array.first}" if array.first else each.name: arrays.script(
                 number, array, next(shares), group.resources
@@ -182,12 +173,12 @@ class Drafter:
 
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
         """Exclude nodes that lost trials, from this submission only; it is not part of the request."""
-        partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
+        partitions = [each for group in groups for each in self._limits.partitions_of(group.resources.partition)]
         nodes, remarks = choose_excluded(self._lost_on, partitions)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
-    def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
+    def _sizes(self, groups: Sequence[Group], arrays: Arrays) -> tuple[list[int], list[str]]:
         """Return the workers of every class, and notes if they differ from the request."""
         sizes = workload.workers(workload.loads(groups, self.asked, self._trial_seconds), self.asked.workers)
         notes = []
@@ -195,22 +186,34 @@ class Drafter:
         if requested is not None and groups and total != requested:
             why = "there are not trials for more" if total < requested else "each class of trials needs one at least"
             notes.append(f"{format_count(total, 'worker')} and not {requested}: {why}")
-        names = [name for group in groups for name in (group.resources.partition or "").split(",")]
-        rooms = [self._limits.room(self.asked.account, self.asked.qos, name or None) for name in names]
-        room = min(rooms, key=lambda each: each.tasks, default=None)
-        if room is not None and total > room.tasks:
+        room = self._room(groups, arrays, total)
+        if room is not None and groups and room.tasks < min(total, self._limits.array_size):
             if room.tasks < len(groups):
                 raise EnvironmentProblem(
                     f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
-                    f"you may queue {format_count(room.tasks, 'more job')}: {room.because}; wait until some of yours "
-                    "have ended, cancel some, or name another --account or --qos"
+                    f"SLURM takes {room.tasks} now ({room.because}); wait until some jobs have ended, cancel some, or "
+                    "name another --account or --qos"
                 )
             sizes = workload.split(room.tasks, sizes, sizes)
             notes.append(
-                f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
-                f"{room.because}"
+                f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: the queue "
+                f"takes no more ({room.because})"
             )
         return sizes, notes
+
+    def _room(self, groups: Sequence[Group], arrays: Arrays, total: int) -> Room | None:
+        """Ask sbatch how many workers it takes of each class, up to one array of all; return the least.
+
+        The request is checked also if no trial is left for it. None: there is no cluster here.
+        """
+        if not self._limits.partitions:
+            return None
+        planned = [trial for trial in self.survey.trials if trial.status != "failed"]
+        tasks, rooms = min(max(total, 1), self._limits.array_size), []
+        for number, group in enumerate(groups or self._demands.groups(self._wanted or planned)):
+            require_time(group.resources, self._limits)
+            rooms.append(arrays.room(arrays.script(number, Array(0, tasks), tasks, group.resources), tasks))
+        return min(rooms, key=lambda each: each.tasks, default=None)
 
     def _trial_seconds(self, group: Group) -> float | None:
         if group.name not in self._trial_s:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
@@ -41,6 +41,13 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
 _PATIENCE_S = 120.0
 """Time limit of sbatch; it waits by itself while the controller is busy."""
+
+
+class Room(NamedTuple):
+    """How many tasks the queue takes, and in sbatch's words why no more."""
+
+    tasks: int
+    because: str
 
 
 @final
@@ -101,14 +108,32 @@ class Arrays(SlurmExecutor):
         text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 
-    def test(self, script: str) -> None:
-        """Let bash and sbatch test the script; raise SpecError or EnvironmentProblem if one of them refuses it."""
+    def room(self, script: str, tasks: int) -> "Room":
+        """Ask sbatch, without queueing, how many of `tasks` tasks of the script it takes; a full queue takes fewer.
+
+        Raises SpecError or EnvironmentProblem if bash cannot read the script, or sbatch refuses it for another reason.
+        """
         _require_readable(script)
+        taken, refused, size, because = 0, tasks + 1, tasks, ""
+        while refused - taken > 1:
+            said = self._refusal(script, size)
+            if said is None:
+                taken = size
+            else:
+                refused, because = size, said
+            size = (taken + refused) // 2
+        return Room(taken, because)
+
+    def _refusal(self, script: str, tasks: int) -> str | None:
+        """Return in sbatch's words why the queue takes less than `tasks` tasks; None if it takes them."""
         try:
-            sbatch(script, "--test-only")
+            sbatch(script, "--test-only", *([] if self._single else [f"--array=0-{tasks - 1}"]))
         except Refused as refused:
+            if re.search(_NO_ROOM, str(refused)):
+                return _own_words(str(refused))
             if not re.search(_PASSING, str(refused)):
                 raise self._explain(str(refused), script) from None
+        return None
 
     def queue(self, script: str) -> int:
         """Queue the script; return the job. Raises SpecError or EnvironmentProblem if sbatch refuses it."""
@@ -253,6 +278,9 @@ def sbatch(script: str, *options: str) -> str:
 
 _TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
 
+_NO_ROOM = "MaxSubmit|GrpSubmit|Resource temporarily unavailable"
+"""The last is MaxJobCount, of which ended jobs count for some minutes."""
+
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _NO_CONTACT = (
@@ -261,9 +289,9 @@ _NO_CONTACT = (
 )
 _ASSOCIATIONS = "`sacctmgr show assoc user=$USER` lists yours"
 _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
-    (r"QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|MaxSubmitJob", EnvironmentProblem,
+    (_NO_ROOM, EnvironmentProblem,
      "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers"),
-    (r"[Ii]nvalid partition", SpecError, "there is no such partition; `sinfo -s` lists them"),
+    (r"[Ii]nvalid partition|No partition specified", SpecError, "there is no such partition; `sinfo -s` lists them"),
     (r"Invalid account|account/partition combination", SpecError,
      f"the account is not one you may use there; {_ASSOCIATIONS}"),
     (r"Invalid qos", SpecError, f"the qos is not one you may use; {_ASSOCIATIONS}"),

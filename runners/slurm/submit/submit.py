@@ -43,7 +43,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
     with submit_lock(drafter.layout, notify):
-        draft = drafter.make_draft()
+        draft = drafter.draft()
         mark_unreadable(drafter.layout, drafter.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
