@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ablate.runners.attempts.worker import Listener, Outcome
-from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowState
 from ablate.runners.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
@@ -52,10 +52,9 @@ def rows_of(
     share: RowShare,
     clock: Clock | None = None,
     willing: Callable[[], bool] = lambda: True,
-    known: Known | None = None,
+    done: DoneRows | None = None,
 ) -> NodeRows:
-    known = known or Known(Layout("/nowhere"), SUBMISSION, "0-0", share.rows)
-    return NodeRows(seen, share, willing, known, clock or Clock())  # type: ignore[arg-type]
+    return NodeRows(seen, share, willing, done or DoneRows(Layout("/nowhere"), SUBMISSION), clock or Clock())  # type: ignore[arg-type]
 
 
 def drained(rows: NodeRows) -> list[int]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from row_fakes import DONE, FREE, SUBMISSION, Clock, Silent
+from row_fakes import DONE, FREE, SUBMISSION, Silent
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -11,7 +11,7 @@ from toy_training import ENTRY
 from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from ablate.runners.attempts.manifest import trial_lines, write_submission
 from ablate.runners.attempts.worker import Worker, WorkOrder
-from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowStates
 from ablate.runners.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
@@ -37,10 +37,10 @@ def worker(layout: Layout, number: int, **fields: Any) -> Worker:
     return Worker(job(layout, **fields), number, Silent(), own_process=False)
 
 
-def rows(layout: Layout, *, publish: bool = False, **fields: Any) -> NodeRows:
-    """Return the rows of a worker task; it reads the files of others only with `publish`."""
-    known = Known(layout if publish else Layout("/nowhere"), SUBMISSION, "0-0", (0, 1), Clock())
-    return NodeRows(RowStates(job(layout, **fields), "n0"), RowShare((0, 1), 0, 1), lambda: True, known)
+def rows(layout: Layout, *, marks: bool = False, **fields: Any) -> NodeRows:
+    """Return the rows of a worker task; it reads and writes which are done only with `marks`."""
+    done = DoneRows(layout if marks else Layout("/nowhere"), SUBMISSION)
+    return NodeRows(RowStates(job(layout, **fields), "n0"), RowShare((0, 1), 0, 1), lambda: True, done)
 
 
 def list_attempts(layout: Layout, key: str) -> list[tuple[int, str | None]]:
@@ -67,15 +67,14 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
     key = write_toy_submission(layout, 7)
     made = [(1, "out_of_memory"), (2, "out_of_memory"), (4, "out_of_memory")]
     for number, came in enumerate(["failed", "was_failed", "was_failed"]):
-        life = rows(layout, publish=number == 1)
+        life = rows(layout, marks=number == 2)
         assert life.take() == 0
         outcome = worker(layout, number).run(0)
         assert outcome.status == came
         life.came_back(outcome)
         assert (life.take(), life.rows_left(), life.unfinished) == (None, 0, False)
-        life._completed.publish()
         assert list_attempts(layout, key) == made
-    told = rows(layout, publish=True)
+    told = rows(layout, marks=True)
     assert (told.take(), told.rows_left(), told.unfinished) == (None, 0, False)
 
 

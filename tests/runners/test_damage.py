@@ -27,7 +27,6 @@ from ablate.grid import Measure
 from ablate.grid.errors import StoreError
 from ablate.runners.cli.app import execute
 from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker.completed_rows import CompletedRows
 from ablate.runners.slurm.worker_records import worker_log
 from ablate.store.campaign import Campaign
 from ablate.store.files.annotations import annotate
@@ -189,9 +188,8 @@ def add_files_of_workers(layout: Layout, run: str) -> None:
     """Add the files that workers of a cluster and their submission leave."""
     write_json(layout.submission(run) / "cancelled.json", {"schema": 1, "workers": []})
     write_json(layout.submission(run) / "workers" / "a-0.json", {"schema": 1, "lives": []})
-    done = CompletedRows(layout, run, "a-0", (0, 4))
-    done.add(0)
-    done.publish()
+    make_directory(layout.submission(run) / "seen")  # by an earlier release
+    write_json(layout.submission(run) / "seen" / "a-0.json", {"schema": 1, "rows": [0, 4], "done": "1"})
     log = worker_log(layout, run, "1_0")
     make_directory(log.parent)
     log.write_text("it begins\n")

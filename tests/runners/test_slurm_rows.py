@@ -21,7 +21,7 @@ from ablate.runners.attempts.manifest import Manifest, trial_lines, write_submis
 from ablate.runners.attempts.worker import Outcome, WorkOrder
 from ablate.runners.checkpoint import save_checkpoint
 from ablate.runners.slurm.worker.assignment import device_groups
-from ablate.runners.slurm.worker.completed_rows import CompletedRows as Known
+from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowState, RowStates
 from ablate.runners.slurm.worker.rows import RowShare
 from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
@@ -36,6 +36,7 @@ from ablate.runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
+from ablate.runners.training.failure import failure_of
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 
@@ -311,33 +312,51 @@ def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None
     assert cancellations.current == CalledOff(all=False, trials=frozenset({"ab"}))
 
 
-def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_path: Path) -> None:
+@pytest.fixture
+def queued(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path)
     layout.submission(SUBMISSION).mkdir(parents=True)
-    layout.submission_record(SUBMISSION).write_text("{}")
-    share = RowShare((0, 12), 1, 3)
-    for worker, knows in enumerate([[0, 4], [1], [5, 10]]):
-        one = Known(layout, SUBMISSION, f"0-{worker}", share.rows)
-        for row in knows:
-            one.add(row)
-        one.publish()
-    clock = Clock()
-    known = Known(layout, SUBMISSION, "0-1", share.rows, clock)
-    looks = Seen(dict.fromkeys([7], DONE))
-    rows = rows_of(looks, share, clock, known=known)
-    assert rows.take() == 4  # 1 it has known itself to be done; that 4 is, another knows
-    assert looks.asked == [4]
+    return layout
+
+
+def test_a_row_that_is_marked_is_not_looked_at(queued: Layout) -> None:
+    """Marks of an earlier life count at once, those of others once own rows are through, and after a minute."""
+    share, clock = RowShare((0, 12), 1, 3), Clock()
+    for row in (1, 0):
+        DoneRows(queued, SUBMISSION).add(row)
+    looks = Seen({7: DONE})
+    rows = rows_of(looks, share, done=DoneRows(queued, SUBMISSION, clock))
+    assert (rows.take(), looks.asked) == (4, [4])
     rows.came_back(Outcome(4, "ok", 1))
-    assert rows.take() == 10
-    assert looks.asked == [4, 7, 10]
-    assert [row for row in range(12) if row in known] == [1, 4, 7]
-    told = Known(layout, SUBMISSION, "0-1", share.rows)
-    told.recall()
-    assert [row for row in range(12) if row in told] == [1]
-    rows.came_back(Outcome(10, "ok", 1))
-    assert rows.take() not in (0, 5, None)  # lists are read, and the own one is published first
-    told.recall()
-    assert [row for row in range(12) if row in told] == [1, 4, 7, 10]
+    assert (rows.take(), looks.asked) == (10, [4, 7, 10])
+    rows.came_back(Outcome(10, "failed", 1, failure_of(ValueError())))
+    for row in range(2, 12):
+        DoneRows(queued, SUBMISSION).add(row)
+    clock.now += 61
+    assert rows.take() is None
+    assert (rows.rows_left(), rows.unfinished, looks.asked, looks.listed) == (0, False, [4, 7, 10], [])
+
+
+def test_what_is_final_is_marked_and_nothing_else(queued: Layout) -> None:
+    looks = Seen({0: DONE, 1: DONE})
+    rows = rows_of(looks, RowShare((0, 6), 0, 1), done=DoneRows(queued, SUBMISSION))
+    assert [rows.take() for _ in range(5)] == [2, 3, 4, 5, None]
+    rows.came_back(Outcome(2, "ok", 1))
+    rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
+    rows.came_back(Outcome(4, "was_failed"))
+    rows.came_back(Outcome(5, "stopped", 1))
+    assert {path.name for path in (queued.submission(SUBMISSION) / "done").iterdir()} == set("01234")
+
+
+def test_marks_that_cannot_be_written_or_read_do_no_harm(queued: Layout) -> None:
+    """Nor is a campaign made again that was moved away."""
+    done = DoneRows(queued, SUBMISSION)
+    (queued.submission(SUBMISSION) / "done" / "damaged").touch()
+    shutil.rmtree(queued.root)
+    rows = rows_of(Seen({0: DONE}), RowShare((0, 2), 0, 1), done=done)
+    assert drained(rows) == [1]
+    assert not rows.unfinished
+    assert not queued.root.exists()
 
 
 def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_seen(campaign: Layout) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import RowSource
-from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowStates
 
 _LOOK_S = 0.1
@@ -50,7 +50,7 @@ class RowShare(NamedTuple):
 class NodeRows(RowSource):
     """Hands out rows while `willing` says that one may begin.
 
-    A row that is `completed` is never examined again. A row that somebody works on is examined less and less often.
+    A row that is `done` is never examined again. A row that somebody works on is examined less and less often.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class NodeRows(RowSource):
         states: RowStates,
         share: RowShare,
         willing: Callable[[], bool],
-        completed: CompletedRows,
+        done: DoneRows,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._states, self._completed = states, completed
+        self._states, self._done = states, done
         self._willing, self._clock = willing, clock
         self._back: deque[int] = deque()
         self._own = deque(share.own)
@@ -74,7 +74,7 @@ class NodeRows(RowSource):
         """Held rows whose owner may be dead."""
         self._dropped: frozenset[str] = frozenset()
         self._stopped: set[int] = set()
-        self._recalled = self._published = False
+        self._begun = False
         self.out: set[int] = set()
         """Rows that are with this task's workers."""
 
@@ -106,11 +106,11 @@ class NodeRows(RowSource):
         until = self._clock() + _SETTLE_S
         mine = (*self._stopped, *self.out, *self._back)
         for row in (*mine, *self._unsure, *self._last, *self._own, *self._others):
-            if row in self._completed or self._is_dropped(row):
+            if row in self._done or self._is_dropped(row):
                 continue
             state = self._states.state_of_row(row)
             if state.state == "done" and row not in mine:
-                self._completed.add(row)
+                self._done.add(row)
             if row in mine or self._clock() >= until or not (state.state == "done" or state.sure):
                 return True
         return False
@@ -119,7 +119,7 @@ class NodeRows(RowSource):
         """Record a worker's outcome of a row; a failed row is not tried again."""
         self.out.discard(outcome.row)
         if outcome.status in ("ok", "was_ok", "was_failed") or outcome.failure:
-            self._completed.add(outcome.row)
+            self._done.add(outcome.row)
         elif outcome.status == "held":
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
         elif outcome.status == "stopped":
@@ -136,9 +136,9 @@ class NodeRows(RowSource):
         while self._back:
             if not self._is_dropped(row := self._back.popleft()):
                 return row
-        if not self._recalled:
-            self._recalled = True
-            self._completed.recall()
+        if not self._begun:  # in an earlier life, rows of its own were done
+            self._begun = True
+            self._done.read()
         while self._own:
             if self._is_free(row := self._own.popleft()):
                 return row
@@ -147,15 +147,11 @@ class NodeRows(RowSource):
         return self._next_of_others(until)
 
     def _next_of_others(self, until: float) -> int | None:
-        """Return a row of another worker; read first which rows the others know to be done."""
-        if not self._published:
-            self._published = True
-            self._completed.publish()
-        if not self._completed.read(until):
-            return None
+        """Return a row of another worker; read first which rows are done."""
+        self._done.read()
         while self._others:
             row = self._others.popleft()
-            if row in self._completed:
+            if row in self._done:
                 continue
             if self._states.begun(row):
                 self._wait(row, 0.0, sure=False)
@@ -181,11 +177,11 @@ class NodeRows(RowSource):
     def _is_free(self, row: int, waited: float = 0.0, *, last: bool = False) -> bool:
         """Return True if the row may begin now; otherwise file it for later."""
         self._unsure.discard(row)
-        if row in self._completed or self._is_dropped(row):
+        if row in self._done or self._is_dropped(row):
             return False
         state = self._states.state_of_row(row)
         if state.state == "done":
-            self._completed.add(row)
+            self._done.add(row)
         elif state.state == "held":
             self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=state.sure)
         elif state.died_here and not last:

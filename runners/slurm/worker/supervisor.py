@@ -15,7 +15,7 @@ from ablate.runners.execution.fork_client import CannotStart, ServerDied
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.output import format_count
 from ablate.runners.slurm.worker.assignment import Arguments, Assignment, device_groups
-from ablate.runners.slurm.worker.completed_rows import CompletedRows
+from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.exit_codes import ExitCode
 from ablate.runners.slurm.worker.node_health import NodeHealth, only_node
 from ablate.runners.slurm.worker.record_file import WorkerRecordFile
@@ -92,10 +92,8 @@ class _Supervisor(Overseer):
         self._time = TimeBudget(left_s, assignment.limit_s, assignment.slurm.signal_s)
         budget = assignment.record.budget
         self._budget = budget and BudgetTracker(self._layout, submission, float(budget["hours"]), budget["unit"])
-        name = f"{assignment.task.resource_class}-{assignment.worker}"
-        self._completed = CompletedRows(self._layout, submission, name, wanted.rows)
-        self._share = RowShare(wanted.rows, assignment.worker, wanted.workers)
-        self._rows = NodeRows(self._states, self._share, self._may_begin, self._completed)
+        share = RowShare(wanted.rows, assignment.worker, wanted.workers)
+        self._rows = NodeRows(self._states, share, self._may_begin, DoneRows(self._layout, submission))
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
@@ -123,7 +121,6 @@ class _Supervisor(Overseer):
             refused = self._check_environment() or self._work()
         except _OutOfTime as error:
             refused, unsaved = None, str(error)
-        self._completed.publish()
         if refused is not None and (full := disk_problem(self._layout.root)):
             return self._leave("full", full, ExitCode.FULL)
         if refused is not None:
@@ -238,7 +235,6 @@ class _Supervisor(Overseer):
                 "the next worker goes on from what was saved before"
             )
         self._record_file.keep()
-        self._completed.keep()
         if self._cancellations.read_again():
             trials = self._cancellations.current.trials
             self._rows.drop(trials)
