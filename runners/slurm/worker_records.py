@@ -32,7 +32,7 @@ _READ_S_PER_WORKER = 0.2
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class WorkerRecord:
     """A life of a worker; times in seconds since the epoch.
 

@@ -1,4 +1,4 @@
-"""What must be known of a cluster before sbatch can be asked: the size of arrays, and its partitions.
+"""Limits that must be known before sbatch can be asked: the size of arrays, and what partitions have.
 
 `sbatch --test-only` tells the rest: what a partition, an account or a QOS has and allows, and how many tasks may be
 queued.

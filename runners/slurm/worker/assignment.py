@@ -54,6 +54,12 @@ class Assignment:
         self.limit_s = self.resources.time * 60.0
 
     @property
+    def devices(self) -> list[str | None]:
+        """The devices of each trial side by side."""
+        devices = self.place.devices(self.resources.gpus)
+        return device_groups(devices, self.resources.per_node) * self.resources.per_gpu
+
+    @property
     def job(self) -> WorkOrder:
         """The job of its worker processes; spec files are those of the extracted tree."""
         tree = Path(os.environ.get("ABLATE_TREE", "/"))

@@ -1,10 +1,9 @@
-"""The record file and log of this worker task; `ablate.runners.slurm.worker_records` reads the records of all tasks."""
+"""The record and the log of this worker task; `ablate.runners.slurm.worker_records` reads the records of all tasks."""
 
 import os
 import socket
 import sys
 import time
-from dataclasses import replace
 from typing import final
 
 from ablate.grid.errors import EnvironmentProblem
@@ -18,12 +17,11 @@ _WRITE_EVERY_S = 60.0
 
 @final
 class WorkerRecordFile:
-    """The record of a task that begins now; a record that cannot be written is reported once and tried again."""
+    """The record of a task that begins now; if it cannot be written, the log says so, and it is tried again."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._layout = assignment.layout
         self._began = self._due = time.monotonic()
-        self._failed = False
         task, place, resources, now = assignment.task, assignment.place, assignment.resources, time.time()
         self.record = WorkerRecord(
             submission=task.submission,
@@ -38,7 +36,7 @@ class WorkerRecordFile:
             touched=now,
             seconds=0.0,
             gpus=resources.gpus * resources.nodes,
-            slots=1,
+            slots=len(assignment.devices),
             cpus=resources.cpus * resources.nodes,
         )
 
@@ -46,21 +44,18 @@ class WorkerRecordFile:
         if time.monotonic() >= self._due:
             self._write()
 
-    def set_slots(self, slots: int) -> None:
-        self.record = replace(self.record, slots=slots)
-
     def count(self, outcome: Outcome) -> None:
+        record = self.record
         if outcome.status in ("ok", "failed", "stopped"):
-            count = getattr(self.record, outcome.status) + 1
-            self.record = replace(self.record, **{outcome.status: count})
+            setattr(record, outcome.status, getattr(record, outcome.status) + 1)
         if outcome.failure is not None:
-            failures = dict.fromkeys((*self.record.failures, outcome.failure.fingerprint))
-            self.record = replace(self.record, failures=tuple(failures)[:MOST_FINGERPRINTS])
+            failures = dict.fromkeys((*record.failures, outcome.failure.fingerprint))
+            record.failures = tuple(failures)[:MOST_FINGERPRINTS]
 
     def close(self, left: Left, says: str | None = None) -> None:
-        self.record = replace(self.record, left=left, says=says)
-        self._write()
         record = self.record
+        record.left, record.says = left, says
+        self._write()
         counts = f"{record.ok} ok, {record.failed} failed, {record.stopped} stopped"
         self.log(f"leaves: {left}; {counts}" + (f"; {says}" if says else ""))
 
@@ -70,13 +65,9 @@ class WorkerRecordFile:
 
     def _write(self) -> None:
         self._due = time.monotonic() + _WRITE_EVERY_S
-        seconds = round(time.monotonic() - self._began, 3)
-        self.record = replace(self.record, touched=time.time(), seconds=seconds)
+        self.record.touched, self.record.seconds = time.time(), round(time.monotonic() - self._began, 3)
         try:
             require_there(self._layout.manifest(self.record.submission))
             write_worker(self._layout, self.record)
-            self._failed = False
         except EnvironmentProblem as error:
-            if not self._failed:
-                self.log(str(error))
-            self._failed = True
+            self.log(str(error))

@@ -14,7 +14,7 @@ from ablate.runners.execution import Local, Overseer
 from ablate.runners.execution.fork_client import CannotStart, ServerDied
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.output import format_count
-from ablate.runners.slurm.worker.assignment import Arguments, Assignment, device_groups
+from ablate.runners.slurm.worker.assignment import Arguments, Assignment
 from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.exit_codes import ExitCode
 from ablate.runners.slurm.worker.node_health import NodeHealth, only_node
@@ -106,11 +106,7 @@ class _Supervisor(Overseer):
         self._forks = 0
         self._replaced = 0
         """Processes that left because a trial had changed them."""
-        resources = assignment.resources
-        groups = device_groups(assignment.place.devices(resources.gpus), resources.per_node)
-        devices = groups * resources.per_gpu
-        record_file.set_slots(len(devices))
-        self._machine = Local(devices=devices)
+        self._machine = Local(devices=assignment.devices)
 
     def run(self) -> ExitCode:
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
