@@ -19,6 +19,7 @@ from .key import SPEC_SCHEMA as SPEC_SCHEMA, canonical_json as canonical_json, c
 from .measure import Measure as Measure
 from .paper import PaperGrids as PaperGrids, PaperItem as PaperItem, PaperScale as PaperScale
 from .path import has as has, value_at as value_at
+from .row_info import RowInfo as RowInfo
 from .rule import CellRule as CellRule, forbid as forbid
 from .spec import Choice as Choice, Label as Label, OutsideKey as OutsideKey, Spec as Spec, cell_key as cell_key
 from .validation import spec_error as spec_error

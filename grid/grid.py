@@ -13,6 +13,7 @@ from ablate.grid.errors import SpecError
 from ablate.grid.measure import Measure
 from ablate.grid.names import require_slug, some
 from ablate.grid.part import Part
+from ablate.grid.row_info import RowInfo, header_rows
 from ablate.grid.rule import CellRule
 from ablate.grid.spec import Spec
 from ablate.grid.suggestions import suggest_name
@@ -52,6 +53,8 @@ class GridCount(NamedTuple):
     baseline: str | None
     baselines: dict[str, str]
     """Cell -> its baseline, if the grid has several."""
+    rows: dict[str, dict[str, Any]]
+    """Title, unit and lower bound of recorded values by name, as trials say in `row_infos()`."""
 
 
 class _Agreement(NamedTuple):
@@ -168,6 +171,7 @@ class Grid:
             "base": self.base.data(),
             **({"overrides": list(self.overrides)} if self.overrides else {}),
             **({"of": self.of} if self.of else {}),
+            **({"rows": self.survey.rows} if self.survey.rows else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
@@ -201,8 +205,10 @@ class Grid:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
         pruned: Pruned = Counter()
         found, agreed = [], list[_Agreement]()
+        rows: dict[RowInfo, None] = {}
         for cell in self._cells.all(pruned):
             found.append((bytes.fromhex(cell.key), cell.place))
+            rows |= dict.fromkeys(getattr(cell.trial, "row_infos", tuple)())
             if self.baseline:
                 part, picks = cell.place.part, cell.picks
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
@@ -210,7 +216,7 @@ class Grid:
                 others = tuple(row[name] for name in self._matched)
                 agreed.append(_Agreement(count, cell.label, cell.key, others))
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
-        return GridCount(sorted(found), pruned, baseline, baselines)
+        return GridCount(sorted(found), pruned, baseline, baselines, header_rows(rows))
 
     @property
     def _matched(self) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from ablate.grid.durations import read_duration
+from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import OutsideKey, Spec
 from ablate.runners.evaluations import Evaluation
 from ablate.runners.optimisers import Training
@@ -15,6 +16,7 @@ from ablate.runners.probes import (
     GradientNorms,
     LearnedNumbers,
     MassiveActivation,
+    Probe,
     Probing,
     QKLogits,
     SinkShare,
@@ -23,6 +25,7 @@ from ablate.runners.probes import (
 from ablate.runners.tasks import Task
 from ablate.runners.tasks.model_fit import require_model_fits, require_operator_fits
 from ablate.runners.tasks.task import row_words
+from ablate.store.analysis.row_labels import complete
 from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.paths.choose import PathName, devices_of
@@ -142,6 +145,17 @@ class Trial(Spec):
     def operators(self) -> tuple[Operator, ...]:
         """Return the operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
+
+    def row_infos(self) -> tuple[RowInfo, ...]:
+        """Return what its task, evaluations and probes say about the values that they record."""
+        return _row_infos(self.task, self.evaluations, self.probing.probes)
+
+
+@lru_cache(maxsize=4096)
+def _row_infos(task: Task, evaluations: tuple[Evaluation, ...], probes: tuple[Probe, ...]) -> tuple[RowInfo, ...]:
+    judged = (*task.row_infos(), *(row for evaluation in evaluations for row in evaluation.row_infos()))
+    probed = (row for probe in probes for row in probe.rows if row.per != "file")
+    return tuple(map(complete, (*judged, *probed)))
 
 
 def _longest(task: Task, evaluations: tuple[Evaluation, ...]) -> int:

@@ -10,6 +10,7 @@ from ablate.dashboards.data.formatting import BETWEEN, point
 from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.store.analysis.measurements import find_measure, measurements, text_of
 from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 
@@ -52,8 +53,8 @@ def warn_of_guess(view: PageView) -> str:
 
 
 def unit(view: PageView) -> str:
-    """The unit of the grid's own measure; nothing is known of others."""
-    return grid_of(view).unit if judged_by(view).name == _own_name(view) else ""
+    """The unit of the measure; empty if it has none."""
+    return unit_of(grid_of(view).header, judged_by(view).name)
 
 
 def words(view: PageView) -> str:

@@ -11,6 +11,7 @@ from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
 from ablate.store import Store
 from ablate.store.analysis.once import once
+from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
@@ -42,7 +43,7 @@ class GridContext(NamedTuple):
     @property
     def unit(self) -> str:
         """Unit of the measure; empty if it has none."""
-        return str((self.header["measure"] or {}).get("unit") or "")
+        return unit_of(self.header, str((self.header["measure"] or {}).get("name") or ""))
 
     @property
     def names_explanation(self) -> str:

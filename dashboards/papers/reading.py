@@ -6,13 +6,13 @@ from typing import Literal
 import polars as pl
 
 from ablate.dashboards.data.grid_context import GridContext
-from ablate.dashboards.data.probe_labels import clip_interval
 from ablate.dashboards.data.seed_averages import Scale, over_seeds
 from ablate.dashboards.figures.lines import Series
 from ablate.dashboards.figures.probe_curves import ProbeReading, along, by_head
 from ablate.dashboards.figures.shift import average_points
 from ablate.dashboards.papers.cell_matching import is_about, levels
 from ablate.dashboards.theme.styles import operator_styles
+from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import agrees
 
@@ -38,7 +38,7 @@ def read_probe(
     if x == "head":
         found = by_head(about.store, reading, about.drawn).rename({"head": "x", "layer": "y"})
     else:
-        found = clip_interval(along(about.store, reading, about.drawn, x, spread), name)
+        found = clip_interval(about.header, along(about.store, reading, about.drawn, x, spread), name)
     return _sort(found.rename({"cell": "series"}), about.drawn)
 
 
@@ -79,7 +79,7 @@ def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.
     """
     given = {"grid": about.grid, "name": name, **parameters}
     found = about.store.sql(over_seeds(rows, ["series"], "linear"), given)
-    return clip_interval(_sort(found, [cell.cell for cell in about.cells]), name)
+    return clip_interval(about.header, _sort(found, [cell.cell for cell in about.cells]), name)
 
 
 def _sort(found: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:

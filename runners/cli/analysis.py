@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from ablate.grid.names import some
 from ablate.runners.cli.options import Cells, GridFlags, Listing, flag_group
 from ablate.runners.cli.resolve import MOST_NAMED, open_grid
+from ablate.runners.cli.results import with_measure
 from ablate.runners.cli.verdict_text import (
     format_number,
     format_p,
@@ -162,7 +163,8 @@ def pareto(
 
     with open_grid(of) as (store, name, warnings):
         found = pareto_of(store, name, against)
-        header, measure = store.grid(name), measure_of(store, name, None)
+        measure = measure_of(store, name, None)
+        header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
         shown = keep_cells(store, name, found, query)
         if sort == "effect":

@@ -144,9 +144,11 @@ def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) 
     """Write means over seeds, by cell: of each point of probes over layers and heads; of the grid's `own` measure."""
     from ablate.dashboards.data.captions import describe_measure
     from ablate.dashboards.data.grid_context import averages
+    from ablate.store.analysis.row_labels import unit_of
     from ablate.store.analysis.verdicts import measure_of
 
-    measure, unit = measure_of(store, grid, None), store.grid(grid)["measure"].get("unit", "")
+    measure = measure_of(store, grid, None)
+    unit = unit_of(store.grid(grid), measure.name)
     columns = {describe_measure(measure, unit): averages(store, grid, measure).rename({"value": "mean"})} if own else {}
     found = store.sql(
         "SELECT cell, name, point::JSON::VARCHAR AS point, avg(value) AS mean FROM v_probe JOIN grid_trial "

@@ -172,10 +172,10 @@ def _name_rows(
 
 
 def with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[str, Any]:
-    """Return the header of a grid with a measure; the unit of another one is unknown."""
-    own = header["measure"] or {}
-    unit = own.get("unit") if measure.name == own.get("name") else None
-    return {**header, "measure": {**measure._asdict(), "unit": unit}}
+    """Return the header of a grid with a measure."""
+    from ablate.store.analysis.row_labels import unit_of
+
+    return {**header, "measure": {**measure._asdict(), "unit": unit_of(header, measure.name)}}
 
 
 def _compare_cells(

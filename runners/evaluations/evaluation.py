@@ -6,10 +6,12 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from math import hypot
 from typing import Any, ClassVar, final
 
 from ablate.grid.errors import SpecError
+from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.runners.replacements import REPLACEMENTS
 from ablate.runners.tasks.task import Items, Measurements, Predict, Task, row_words
@@ -41,6 +43,8 @@ class Evaluation(Choice):
     replacements: ClassVar[Mapping[str, str]] = REPLACEMENTS
     units: ClassVar[Mapping[str, str]] = {}
     """The unit of each measurement, by its name without a reference predictor or set."""
+    rows: ClassVar[tuple[RowInfo, ...]] = ()
+    """Title and lower bound of measurements where they are not as known."""
 
     needs: ClassVar[tuple[type, str]] = (Task, "a task")
     """The class or protocol of the tasks that it evaluates, and its name in an error."""
@@ -54,6 +58,10 @@ class Evaluation(Choice):
     @abstractmethod
     def length(self) -> int:
         """Length of the longest sequence that it shows to a model."""
+
+    def row_infos(self) -> tuple[RowInfo, ...]:
+        """Return what it says about the values that it records."""
+        return (*self.rows, *starmap(RowInfo, self.units.items()))
 
     def length_on(self, task: Task) -> int:  # noqa: ARG002
         """Return `length` if it depends on the task."""

@@ -4,12 +4,13 @@ A probe sees a few fixed sequences of the task, the same for all models and seed
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, NoReturn, Self
+from typing import ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
 from ablate.grid.errors import SpecError
+from ablate.grid.row_info import RowInfo as RowInfo
 from ablate.grid.spec import Choice, Spec
 from ablate.runners.tasks.task import Batch, Data, Task, row_words
 from ablate.variants import Backbone, Operator, Transformer
@@ -27,17 +28,6 @@ class Probed(NamedTuple):
     head: int | None = None
     point: Mapping[str, float] = NOWHERE
     """The coordinates of the value: `{"eps": 0.3, "position": 1}`."""
-
-
-class RowInfo(NamedTuple):
-    """Describes the rows of one name that a probe records."""
-
-    name: str
-    """Capital words stand for parts that vary, as in `number.STAGE.FIELD`."""
-    unit: str
-    per: Literal["layer and head", "layer", "model", "file"] = "layer and head"
-    point: tuple[str, ...] = ()
-    """The coordinates of `Probed.point`."""
 
 
 class ProbeArray(NamedTuple):

@@ -16,6 +16,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
+from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.runners.tasks.counter_rng import CPU
 from ablate.variants import Backbone, Operator, Scalars, Tokens
@@ -165,6 +166,8 @@ class Task(Choice):
 
     units: ClassVar[Mapping[str, str]] = {}
     """The unit of each measurement, by its name without a reference predictor."""
+    rows: ClassVar[tuple[RowInfo, ...]] = ()
+    """Title and lower bound of measurements, and of training metrics, where they are not as known."""
 
     batch: PositiveInt
     """Sequences per training step."""
@@ -203,6 +206,10 @@ class Task(Choice):
         A grid's measure is checked against it before training. None, the default, means unknown until it has run.
         """
         return None
+
+    def row_infos(self) -> tuple[RowInfo, ...]:
+        """Return what it says about the values that it records."""
+        return (*self.rows, *starmap(RowInfo, self.units.items()))
 
     def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
         """Return models that predict every batch before it is trained on, with the operator of each layer."""

@@ -25,7 +25,7 @@ from ablate.store.files.record_fields import (
 _LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
 _HEADER = fields(
     {"text": "grid", "int64": "cells trials", "list": "seeds axes rules"},
-    {"key": "baseline", "object": "baselines measure base", "list": "matched overrides", "text": "of"},
+    {"key": "baseline", "object": "baselines measure base rows", "list": "matched overrides", "text": "of"},
 )
 _AXIS = fields({"text": "path name", "list": "labels"})
 
@@ -79,6 +79,9 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
         header = record_fields.read_record(path, _HEADER)
         for cell in (header.get("baselines") or {}).values():
             check_record({"baselines": cell}, fields({"key": "baselines"}))
+        for row in (header.get("rows") or {}).values():
+            check_record({"rows": row}, fields({"object": "rows"}))
+            check_record(row, fields({"text": "title unit"}, {"float": "least"}))
         for seed in header["seeds"]:
             check_record({"seeds": seed}, fields({"int64": "seeds"}))
         for change in header.get("overrides") or ():

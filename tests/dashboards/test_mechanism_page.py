@@ -15,10 +15,11 @@ from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_pro
 from ablate.dashboards.app.page import PageView, SlotContent
 from ablate.dashboards.app.pages.mechanism import MECHANISM
 from ablate.dashboards.data.formatting import plain
-from ablate.dashboards.data.probe_labels import PROBES, probe_label
 from ablate.dashboards.figures.canvas import least_width
 from ablate.dashboards.figures.probe_curves import differing
+from ablate.grid.row_info import header_rows
 from ablate.runners.probes import Probe
+from ablate.store.analysis.row_labels import PROBES, complete, row_label
 
 Look = Callable[..., SlotContent]
 
@@ -122,13 +123,16 @@ def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> N
 
 
 def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
-    rows = [row for probe in Probe.members().values() for row in probe.rows if row.per != "file"]
+    ours = [probe for probe in Probe.members().values() if probe.__module__.startswith("ablate.")]
+    rows = [row for probe in ours for row in probe.rows if row.per != "file"]
     assert rows
-    for name, unit, *_ in rows:
-        assert probe_label(name.lower()).unit == unit, name
-        assert probe_label(name).probe in PROBES
-        assert probe_label(name).title != name
-    assert probe_label("someone.elses") == ("someone.elses", "", "")
+    for row in rows:
+        for header in ({}, {"rows": header_rows([complete(row)])}):  # an older plan, and a new one
+            title, unit, _ = row_label(header, row.name.lower())
+            assert unit == row.unit
+            assert title != row.name.lower()
+    assert {probe.__name__ for probe in ours if probe.rows[0].per != "file"} == {*PROBES}
+    assert row_label({}, "someone.elses") == ("someone.elses", "", None)
 
 
 def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Path) -> None:

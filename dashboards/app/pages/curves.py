@@ -15,6 +15,7 @@ from ablate.dashboards.data.user_errors import require
 from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from ablate.dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
 from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.row_labels import row_label, unit_of
 
 _ALONG: Final[dict[str, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _Metrics = Mapping[str, tuple[Reduced, Scale]]  # by name
@@ -127,9 +128,10 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
 
 
 def _title(view: PageView, name: str) -> str:
-    """A metric with its unit, if the grid measures it, and its direction, if it is known."""
+    """A metric with its unit and its direction, if they are known."""
     unit, better = _unit_and_direction(view, name)
-    return f"{name}{f', {unit}' if unit else ''}{f' ({better} is better)' if better else ''}"
+    title = row_label(grid_of(view).header, name).title
+    return f"{title}{f', {unit}' if unit else ''}{f' ({better} is better)' if better else ''}"
 
 
 def _named(column: str, words: str | None) -> pl.Expr:
@@ -137,11 +139,11 @@ def _named(column: str, words: str | None) -> pl.Expr:
 
 
 def _unit_and_direction(view: PageView, name: str) -> tuple[str | None, str | None]:
-    """Return the unit of a metric, if the grid measures it, and its direction, if it is known."""
+    """Return the unit of a metric and its direction, if they are known."""
     about = grid_of(view)
-    if about.measure is not None and about.measure.name == name:
-        return about.unit or None, about.measure.better
-    return None, direction(name)
+    measure = about.measure
+    better = measure.better if measure is not None and measure.name == name else direction(name)
+    return unit_of(about.header, name) or None, better
 
 
 def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:

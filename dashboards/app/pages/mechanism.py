@@ -33,7 +33,6 @@ from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen
 from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
 from ablate.dashboards.data.formatting import capitalise, count, join_words, number
 from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, averages, worth_drawing
-from ablate.dashboards.data.probe_labels import PROBES, clip_interval, probe_label
 from ablate.dashboards.data.seed_averages import interval_words
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures import probe_curves
@@ -42,6 +41,7 @@ from ablate.dashboards.figures.forest import draw_values
 from ablate.dashboards.figures.heat import draw_heat, heat_ramp
 from ablate.dashboards.figures.lines import Drawing, draw_lines, of_cells
 from ablate.dashboards.theme.styles import REST
+from ablate.store.analysis.row_labels import PROBES, clip_interval, row_label
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
 """Shown first among probes that tell cells apart equally well."""
@@ -120,7 +120,7 @@ def _answer(view: PageView) -> str:
         for end in ("low", "high")
         if (cell := row[f"{end}_cell"])
     )
-    title = probe_label(row["name"]).title
+    title = row_label(grid_of(view).header, row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
     if most and row["cells"] > _differing(view).drop_nulls("share")["cells"].min():
         most += ", of what the most cells recorded"
@@ -148,8 +148,8 @@ def _steps(view: PageView) -> Sequence[int]:
     return sorted({*_places(view).steps, *map_steps(view)})
 
 
-def _title(reading: probe_curves.ProbeReading) -> str:
-    what = probe_label(reading.name)
+def _title(view: PageView, reading: probe_curves.ProbeReading) -> str:
+    what = row_label(grid_of(view).header, reading.name)
     at = [f"{axis} {value:g}" for axis, value in reading.at.items() if value is not None]
     where = f" ({', '.join(at)})" if at else ""
     return f"{what.title}{where}" + (f", {what.axis_unit}" if what.axis_unit else "")
@@ -212,13 +212,13 @@ def _lines(
     if alone:  # a single place has neither a line nor a band
         mean = mean.replace("Line:", "Point:")
     caption = f"{mean}. {_band_words(found, 'Bar' if alone else 'Band')}{notes}"
-    found = clip_interval(found, reading.name)
+    found = clip_interval(grid_of(view).header, found, reading.name)
     data = name_cells(found.rename({"x": x}), grid_of(view))
     if alone:
-        title = f"{_title(reading)}, at {x} {number(found['x'][0])}"
+        title = f"{_title(view, reading)}, at {x} {number(found['x'][0])}"
         return SlotContent(draw_values(found, look, title), caption, data)
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
-    figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(reading), drawing=drawing)
+    figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(view, reading), drawing=drawing)
     return SlotContent(figure, caption, data, _legend(found, look))
 
 
@@ -257,7 +257,8 @@ def _along(view: PageView) -> SlotContent:
 
 
 def _heads(view: PageView) -> SlotContent:
-    reading, (cells, look, _) = _reading(view)._replace(layer=None), _cells_to_draw(view)
+    about, reading = grid_of(view), _reading(view)._replace(layer=None)
+    cells, look, _ = _cells_to_draw(view)
     if not _places(view).heads:
         raise Unknown(f"{_probe(view)!r} does not tell heads apart")
     found = probe_curves.by_head(view.store, reading, cells)
@@ -271,7 +272,9 @@ def _heads(view: PageView) -> SlotContent:
         *([pl.format("{}.{}", "layer", "head").alias("key")] if has_maps(view) else []),
     )
     diverging = bool((found["value"] < 0).any())
-    ramp = heat_ramp(drawn["value"], probe_label(reading.name).axis_unit or reading.name, diverging=diverging)
+    ramp = heat_ramp(
+        drawn["value"], row_label(about.header, reading.name).axis_unit or reading.name, diverging=diverging
+    )
     caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
     figure = draw_heat(drawn, ramp, x="head", y="layer", columns=2)  # as many as fit beside another slot
     return SlotContent(figure, caption, name_cells(found, grid_of(view)))
@@ -294,7 +297,9 @@ def _against(view: PageView) -> SlotContent:
         f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)}{_holes(view, cells)}"
         " That two quantities go together is no proof that one makes the other."
     )
-    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measures.title(view), scale=measure.scale)
+    figure = probe_curves.draw_against(
+        found, look, x=_title(view, reading), y=measures.title(view), scale=measure.scale
+    )
     return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
 
 
@@ -304,7 +309,8 @@ def _controls(view: PageView) -> Sequence[Control]:
         return map_controls(view)
     places = _places(view)
     chosen = probe_curves.choose_places(places, entries(view.address.at))
-    labels = {each: f"{each}: {probe_label(each).title}" if probe_label(each).probe else each for each in names}
+    titles = {each: row_label(grid_of(view).header, each).title for each in names}
+    labels = {each: f"{each}: {title}" if title != each else each for each, title in titles.items()}
     wide = {axis: values for axis, values in places.coordinates.items() if len(values) > 1}
     at = []
     for axis, values in wide.items():

@@ -23,6 +23,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from torch import Tensor
 from torch.nn import functional as F
 
+from ablate.grid.row_info import RowInfo
 from ablate.runners.tasks.counter_rng import CPU
 from ablate.runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
 from ablate.runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
@@ -98,6 +99,9 @@ class Distillation(Task):
             return None
         taught = {f"teacher.{name}": points for name, points in own.items() if "." not in name}
         return {**own, **taught, "validation_kl": [{}], "validation_soft_cross_entropy": [{}]}
+
+    def row_infos(self) -> tuple[RowInfo, ...]:
+        return (*super().row_infos(), *self.task.row_infos())
 
     def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
         return self.teacher.models()

@@ -1,22 +1,32 @@
-"""Titles, units and probes for the recorded rows of probes."""
+"""Title, unit and lower bound of what runs record, as the plan of a grid writes them or, for older plans, as known."""
 
+import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import polars as pl
+from ablate.grid.row_info import RowInfo, header_rows
+
+if TYPE_CHECKING:  # `Trial` reads this, and workers need no polars for it
+    import polars as pl
 
 SHARE: Final = "share of 1"  # the unit of what lies between 0 and 1
 _SIGNED: Final = "weight, signed"
 _LENGTH: Final = "length of a vector"
 _OWN: Final = "the number's own"
+_SIZES: Final = frozenset(
+    {SHARE, _LENGTH, "ratio", "directions, 1 to T", "norm of the gradient", "steps", "sequences", "queries"}
+)
+"""Units of what is never below 0."""
+_POSITIVE: Final = ("entropy", "entropy_last", "entropy_last_sd", "qk_logit_sd")
+"""Rows of other units that are never below 0."""
 
 
-class ProbeLabel(NamedTuple):
-    """Title, unit and probe of a row."""
+class RowLabel(NamedTuple):
+    """Describes a row; `title` is its name if nothing is known of it, and `least` is None without a lower bound."""
 
     title: str
-    unit: str  # empty where nothing is known of it
-    probe: str  # as a spec lists it; empty where it is one of the user's own
+    unit: str
+    least: float | None
 
     @property
     def axis_unit(self) -> str:
@@ -75,25 +85,39 @@ PROBES: Final = tuple(sorted({probe for _, _, probe in _ROWS.values()}))
 """As specs list them; `AttentionMaps` leaves files and no rows."""
 
 
-def probe_label(name: str) -> ProbeLabel:
-    """Describe the row `name` of a probe: "number.margin.amplification" is a learned number of that name."""
-    first, _, rest = name.partition(".")
-    if first not in _ROWS:
-        return ProbeLabel(name, "", "")
-    title, unit, probe = _ROWS[first]
-    return ProbeLabel(f"{title}: {rest}" if rest else title, unit, probe)
+def complete(info: RowInfo) -> RowInfo:
+    """Return a row without the varying parts of its name, and with a title and a lower bound if they are known."""
+    name = _VARYING.sub("", info.name)
+    title, _, _ = _ROWS.get(name, ("", "", ""))
+    least = 0.0 if info.least is None and (info.unit in _SIZES or name in _POSITIVE) else info.least
+    return info._replace(name=name, title=info.title or title, least=least)
 
 
-def clip_interval(found: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Cut `low` and `high` where the row `name` has no values: a share beyond 0 and 1, a size or an entropy below 0."""
-    unit = probe_label(name).unit
-    if unit == SHARE:
-        return found.with_columns(pl.col("low", "high").clip(0.0, 1.0))
-    positive = unit in _SIZES or name.partition(".")[0] in ("entropy", "entropy_last", "entropy_last_sd", "qk_logit_sd")
-    return found.with_columns(pl.col("low", "high").clip(0.0)) if positive else found
+_VARYING: Final = re.compile(r"(\.[A-Z]+)+$")
+_KNOWN: Final = header_rows(complete(RowInfo(name, unit)) for name, (_, unit, _) in _ROWS.items())
 
 
-_SIZES: Final = frozenset(
-    {_LENGTH, "ratio", "directions, 1 to T", "norm of the gradient", "steps", "sequences", "queries"}
-)
-"""Units of what is never below 0."""
+def row_label(header: Mapping[str, Any], name: str) -> RowLabel:
+    """Describe a recorded row of a grid: "number.margin.amplification" is a `number`, and "optimum.mse" an `mse`."""
+    rows = {**_KNOWN, **(header.get("rows") or {})}
+    known = next((part for part in (name, *name.split(".")) if part in rows), None)
+    if known is None:
+        return RowLabel(name, "", None)
+    title, unit, least = (rows[known][field] for field in ("title", "unit", "least"))
+    if known != name:
+        title = f"{title}: {name.removeprefix(f'{known}.')}" if name.startswith(f"{known}.") else name
+    return RowLabel(title, unit, least)
+
+
+def unit_of(header: Mapping[str, Any], name: str) -> str:
+    """Return the unit of a measure: as the grid's measure says, or else as what records it says; empty if unknown."""
+    own = header["measure"] or {}
+    return (own.get("name") == name and own.get("unit")) or row_label(header, name).axis_unit
+
+
+def clip_interval(header: Mapping[str, Any], found: "pl.DataFrame", name: str) -> "pl.DataFrame":
+    """Cut `low` and `high` where the row `name` has no values: below its least one, and a share beyond 1."""
+    import polars as pl
+
+    _, unit, least = row_label(header, name)
+    return found.with_columns(pl.col("low", "high").clip(least, 1.0 if unit == SHARE else None))
