@@ -61,13 +61,19 @@ FORGETTING = [
 Run = Callable[[Operator, Heads, NumberValues], Tensor]
 
 
+def output_of(
+    operator: Operator, run: Run, given: Inputs, mask: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, mask)
+    return run(operator, heads._replace(bias=bias), given.numbers)
+
+
 def outcome(
     operator: Operator, run: Run, inputs: Inputs, mask: Tensor | None = None, bias: Tensor | None = None
 ) -> dict[str, Tensor]:
     """The output, and the gradient of its squares for every input, number and the bias of positions."""
     given, trained = inputs.following(), None if bias is None else bias.clone().requires_grad_()
-    heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, mask)
-    output = run(operator, heads._replace(bias=trained), given.numbers)
+    output = output_of(operator, run, given, mask, trained)
     output.square().sum().backward()
     tensors = given.tensors() | ({} if trained is None else {"bias": trained})
     return {"output": output.detach()} | {
@@ -114,8 +120,8 @@ def assert_definition(operator: Operator, run: Run, length: int) -> None:
 def assert_causality(operator: Operator, run: Run, length: int) -> None:
     """A later token changes no bit of earlier ones."""
     inputs, other = (random_inputs(operator, length=length, seed=seed).to(torch.float32) for seed in (0, 1))
-    came = outcome(operator, run, inputs.join(other, 70))["output"]
-    assert torch.equal(came[:, :, :70], outcome(operator, run, inputs)["output"][:, :, :70])
+    came, expected = (output_of(operator, run, each.following()) for each in (inputs.join(other, 70), inputs))
+    assert torch.equal(came[:, :, :70], expected[:, :, :70])
 
 
 def assert_one_rounding(operator: Operator, run: Run, length: int) -> None:
@@ -123,8 +129,8 @@ def assert_one_rounding(operator: Operator, run: Run, length: int) -> None:
     given = random_inputs(operator, length=length).to(torch.float32)
     inputs = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        came = outcome(operator, run, inputs)["output"]
-    assert torch.equal(came, outcome(operator, run, inputs.to(torch.float32))["output"].bfloat16())
+        came = output_of(operator, run, inputs.following())
+    assert torch.equal(came, output_of(operator, run, inputs.to(torch.float32).following()).bfloat16())
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -93,12 +93,10 @@ def unions(how_many: int, *, crossed: bool = False) -> list[Union]:
 
 def cells_with_runs(union: Union, frame: pd.DataFrame) -> list[Cell]:
     """The planned cells whose pattern and whose levels all have a run."""
-    seen = {tuple(row) for row in frame[[*LEVELS]].notna().to_numpy().tolist()}
-    known = {level for x in LEVELS for level in frame[x].dropna()}
+    rows = {tuple(x if isinstance(x, str) else None for x in row) for row in frame[[*LEVELS]].itertuples(index=False)}
+    seen, known = {tuple(map(bool, row)) for row in rows}, {level for row in rows for level in row}
     return [
-        cell
-        for cell in union.cells
-        if {level for level in cell.values() if level} <= known and tuple(map(bool, cell.values())) in seen
+        cell for cell in union.cells if {*cell.values()} - {None} <= known and tuple(map(bool, cell.values())) in seen
     ]
 
 
@@ -108,13 +106,14 @@ def pattern_of(cell: Cell, merged: bool) -> str:
 
 def is_merged(union: Union, frame: pd.DataFrame, term: str | None) -> bool:
     """Whether `n` hangs on `a`, and no chain of patterns with several levels of `a` links all of these."""
-    linked: dict[str | None, str | None] = {cell["a"]: cell["a"] for cell in cells_with_runs(union, frame) if cell["a"]}
-    near: dict[str, str] = {}
-    for cell in cells_with_runs(union, frame):
-        if cell["a"] is not None:
-            one, other = linked[cell["a"]], linked[near.setdefault(pattern_of(cell, merged=False), cell["a"])]
-            linked = {level: other if of == one else of for level, of in linked.items()}
-    return term == "a" and union.hangs() and len(set(linked.values())) > 1
+    if term != "a" or not union.hangs():
+        return False
+    cells = [cell for cell in cells_with_runs(union, frame) if cell["a"]]
+    linked, near = {cell["a"]: cell["a"] for cell in cells}, dict[str, str | None]()
+    for cell in cells:
+        one, other = linked[cell["a"]], linked[near.setdefault(pattern_of(cell, merged=False), cell["a"])]
+        linked = {level: other if of == one else of for level, of in linked.items()}
+    return len(set(linked.values())) > 1
 
 
 def exog(
