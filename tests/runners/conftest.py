@@ -10,6 +10,7 @@ import torch
 from pretend_slurm import Fake, PretendSlurm, pretended
 
 from ablate.runners.cli.app import execute
+from ablate.runners.rerun import rerun
 from ablate.runners.tasks import LinearFunctions, ShiftGrid, Text
 from ablate.runners.training.training_context import TrainingContext
 from ablate.runners.trial import Trial
@@ -124,6 +125,13 @@ def ablate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
         return capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def repro_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ablate repro` trains in this process, with this package and the snapshot's spec files."""
+    run = "ablate.runners.execution.repro._run"
+    monkeypatch.setattr(run, lambda request, _variables: rerun({**request, "tree": None}))
 
 
 @pytest.fixture

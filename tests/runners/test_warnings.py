@@ -47,6 +47,7 @@ def test_answers_tell_damage_and_that_they_may_be_old(
             assert "results may be out of date: another process" in told
 
 
+@pytest.mark.usefixtures("repro_here")
 def test_commands_that_train_tell_damage_of_earlier_results(tmp_path: Path, ablate: Callable) -> None:
     spec, root = tmp_path / "spec.py", tmp_path / "c"
     spec.write_text(real_spec("small", training="steps=1", operators="softmax()", seeds=1))
