@@ -1,6 +1,9 @@
 """A choice is a family of specs told apart by kind, open to anybody's members."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
@@ -104,3 +107,28 @@ def test_what_is_no_member_is_told_what_there_is(given: object, told: str) -> No
     with pytest.raises(ValidationError) as caught:
         Operator.model_validate({"score": given})
     assert told in str(caught.value)
+
+
+Load = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Writes `text` to a file and loads it as the module `name`, as a spec file is loaded."""
+    loaded: list[str] = []
+
+    def load_text(name: str, text: str) -> ModuleType:
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        loaded.append(name)
+        spec.loader.exec_module(module)
+        return module
+
+    yield load_text
+    for name in loaded:
+        sys.modules.pop(name, None)

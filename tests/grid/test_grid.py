@@ -5,7 +5,7 @@ from itertools import islice, product
 
 import pytest
 from hypothesis import given, strategies as st
-from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Operator, Trial, headline
+from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Trial, headline
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid, labels
 
 from ablate.grid import Dimension, Grid, Measure, SpecError, cell_key, forbid, has, one_at_a_time, over, zipped
@@ -23,20 +23,6 @@ def test_zipped_axes_vary_together() -> None:
     assert [(p.axes["layers"], p.axes["heads"], p.axes["steps"]) for p in cells.cells()] == [
         (1, 2, 10), (1, 2, 20), (2, 4, 10), (2, 4, 20)
     ]  # fmt: skip
-
-
-def test_two_equal_cells_are_named() -> None:
-    twins = over("operator", [SOFTMAX, Operator(name="also softmax")])
-    with pytest.raises(SpecError, match="cell 'softmax' of grid 'g' and 'also softmax' are the same"):
-        list(grid(twins).trials())
-
-
-def test_seeds_are_replicates() -> None:
-    for seeds in ([], [1, 1], [True], ["1"], [1.0], [-1], [2**63]):
-        with pytest.raises(SpecError, match="seed"):
-            grid(LAYERS, seeds=seeds)
-    with pytest.raises(SpecError, match="not an axis"):
-        grid(over("seed", [1, 2]))
 
 
 def test_enumeration_sorted_by_seed_and_cell_is_execution_order() -> None:

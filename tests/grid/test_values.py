@@ -1,14 +1,17 @@
-"""A plan refuses names, labels, seeds and numbers that the files or the tables of a campaign cannot hold."""
+"""What a spec, a plan and their errors hold: names, labels, seeds, numbers; where, what is expected, what came."""
 
+import re
 import unicodedata
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
+from standin import Trial
 from standin_grid import BASE, LAYERS, OPERATORS, grid
 
-from ablate.grid import Grid, Measure, SpecError, over
+from ablate.grid import Grid, Measure, SpecError, over, spec_error
 from ablate.grid.names import axis_names
 from ablate.grid.overrides import override
 from ablate.variants import softmax
@@ -16,11 +19,13 @@ from ablate.variants import softmax
 UNFIT = ["", " ", "a ", "\ta", "a\nb", "a\0b", "\ud800", "a\u200bb", "a\u2028b", unicodedata.normalize("NFD", "café")]
 
 
-@pytest.mark.parametrize("label", [*UNFIT, "x" * 1001])
-def test_labels_that_look_alike_or_break_a_line_are_refused(label: str) -> None:
+@pytest.mark.parametrize("label", [*UNFIT, "x" * 1001, 1, None, b"a"])
+def test_labels_that_look_alike_or_break_a_line_or_are_no_texts_are_refused(label: Any) -> None:
     """Also where they follow from a value, and where an operator has them."""
     with pytest.raises(SpecError, match="labels="):
         over("model.layers", [1, 2], labels=["a", label])
+    if not isinstance(label, str):
+        return
     with pytest.raises(SpecError, match="labels="):
         over("training.name", ["a", label])
     if label:  # an operator without a name has one by its parts
@@ -28,12 +33,6 @@ def test_labels_that_look_alike_or_break_a_line_are_refused(label: str) -> None:
             softmax().changed(name=label)
     with pytest.raises(SpecError):
         Measure(name="mse").changed(name=label)
-
-
-@pytest.mark.parametrize("label", [1, None, b"a"])
-def test_a_label_is_a_text(label: Any) -> None:
-    with pytest.raises(SpecError, match="labels="):
-        over("model.layers", [1, 2], labels=["a", label])
 
 
 @pytest.mark.parametrize("name", ["a" * 151, "a" * 300, "a\n", "A", 0, None])
@@ -44,13 +43,13 @@ def test_a_name_of_a_grid_fits_the_names_of_its_files(name: Any) -> None:
         Grid("a" * 100, BASE, [LAYERS]) | Grid("b" * 100, BASE, [OPERATORS])
 
 
-@pytest.mark.parametrize("seeds", [[-1], [2**63], [True], [1.0], [None], ["0"], [np.uint64(2**63)]])
+@pytest.mark.parametrize("seeds", [[], [1, 1], [-1], [2**63], [True], [1.0], [None], ["0"], [np.uint64(2**63)]])
 def test_seeds_are_whole_numbers_from_0_below_2_to_the_63(seeds: Any) -> None:
     with pytest.raises(SpecError, match="seed"):
         grid(LAYERS, seeds=seeds)
-    if isinstance(seeds[0], int):
+    for text in ("-1", str(2**63), "true"):
         with pytest.raises(SpecError, match="seed"):
-            override(grid(LAYERS), [f"seeds={seeds[0]:d}" if seeds[0] is not True else "seeds=true"])
+            override(grid(LAYERS), [f"seeds={text}"])
     assert [each.seed for each in grid(seeds=[2**63 - 1]).cells()] == [2**63 - 1]
 
 
@@ -67,10 +66,42 @@ def test_a_whole_number_of_a_spec_has_64_bits(steps: float) -> None:
         BASE.training.changed(steps=steps)
 
 
-@pytest.mark.parametrize("name", ["label", "Status", "value", "step", "grid", "tag"])
-def test_an_axis_hides_no_column(name: str) -> None:
-    with pytest.raises(SpecError, match=f"'{name}'"):
-        over("model.layers", [1, 2], name=name)
-    with pytest.raises(SpecError, match=f"'{name}'"):
-        axis_names([(name, None)])
-    assert axis_names([(f"task.{name}", None)]) in ([f"task_{name}"], ["task_value"])
+def test_a_field_that_names_a_column_is_an_axis_by_more_of_its_path() -> None:
+    for name in ("label", "Status", "value", "step", "grid", "tag"):
+        assert axis_names([(f"task.{name}", None)]) == [f"task_{name}"]
+        with pytest.raises(SpecError, match=f"'{name}'"):
+            axis_names([(name, None)])
+
+
+ADAMW = {"kind": "adamw", "lr": "2e-3"}
+WRONG = [
+    ({"model": {"layers": "x"}}, "model.layers"),
+    ({"training": {"optimizer": ADAMW}}, "training.optimizer.lr"),
+    ({"operator": {"score": {"kind": "ssa", "n": {}}}}, "operator.score.n.init"),
+    ({"operator": {"score": {"kind": "ssa", "n": {"init": 1, "pre": ()}}}}, "operator.score.n: 'pre'.*'per'"),
+    ({"modle": {}}, "'modle' .*'model'"),
+    ({"hidden_size": 2}, "'hidden_size' .*'model.width'"),  # another library's name of a field of a part
+    ({"model": {"heads": 3}}, "model: .*3 and 128"),
+    ({"operator": {"score": {"kind": "sas"}}}, "operator.score: .*'sas'.*'ssa'"),
+    ({"seed": "a", "model": {"layers": "b", "width": "c"}}, "model.layers .*'b' .*2 more"),
+    ({"model": "gpt2"}, "model .*'gpt2'"),
+    ({"training": {"clip": "x" * 500}}, "training.clip .*'x{27}...x{28}'"),
+]
+
+
+@pytest.mark.parametrize(("data", "named"), WRONG)
+def test_an_error_names_the_field_and_what_came(data: object, named: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Trial.model_validate(data)
+    assert re.fullmatch(f"file.json, line 3: {named}.*", str(spec_error(caught.value, "file.json, line 3")))
+
+
+def test_a_path_can_begin_further_out() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Trial.model_validate({"model": {"layers": None}})
+    assert str(spec_error(caught.value, "", under="base")) == "base.model.layers should be a valid integer, got None"
+
+
+def test_an_axis_with_what_is_no_number_is_named() -> None:
+    with pytest.raises(SpecError, match=r"axis 'training.lr': a spec holds finite numbers only; got nan"):
+        over("training.lr", [1.0, float("nan")])
