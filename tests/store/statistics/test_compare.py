@@ -45,13 +45,8 @@ def test_every_word_comes_with_a_reason_and_the_family_is_every_planned_comparis
     arms = {"softmax": BASE, "a": times(0.5), "b": times(1.7), "c": times(1.0), "d": times(0.955), "e": wild, "f": BASE}
     found = compare(frame(arms), **RULES)
     assert found["verdict"].to_list() == [
-        "better",
-        "worse",
-        "equivalent",
-        "real, size unproven",
-        "undecided",
-        "no verdict",
-    ]
+        "better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict"
+    ]  # fmt: skip
     assert set(found["verdict"]) == set(VERDICTS)
     assert found["family"].to_list() == [6] * 6
     assert found.schema == pl.Schema(SCHEMA)
@@ -65,44 +60,46 @@ def test_holm_over_more_comparisons_can_only_weaken_a_verdict(frame) -> None:
     assert crowded["verdict"] != "better"
 
 
-# -- no verdict -----------------------------------------------------------------------------------------------------
+HALF = times(0.5)
+LOST, NO = [*HALF[:4], None], "no verdict"
+LAST_FAILED = {("SSA", 4): "failed"}
+BUDGETS = {(label, seed): steps for label, steps in (("softmax", 1000), ("SSA", 2000)) for seed in range(5)}
+JUDGED: dict[str, tuple[tuple[list, list], dict, str, str]] = {
+    "two pairs": (([1.0, 2.0], [0.1, 0.21]), {}, NO, "2 pairs of 2 planned; a verdict needs at least 3"),
+    "failed here": ((BASE, LOST), {"status": LAST_FAILED}, NO, "failures differ .*1 failed only here"),
+    "failed there": (([*BASE[:4], None], HALF), {"status": {("softmax", 4): "failed"}}, NO, "failures differ"),
+    "all failed": ((BASE, [None] * 5), {"status": {("SSA", seed): "failed" for seed in range(5)}}, NO, "all 5 runs"),
+    "partner runs": (
+        ([*BASE[:4], None], LOST),
+        {"status": {("softmax", 4): "running"} | LAST_FAILED},
+        "better",
+        "preliminary: 4 of 5 seeds; ",
+    ),
+    "both failed": (([*BASE[:4], None], LOST), {"status": {("softmax", 4): "failed"} | LAST_FAILED}, "better", ""),
+    "budgets": ((BASE, HALF), {"budget": BUDGETS}, NO, "unequal budgets: seed 0 has 2000 here and 1000 in the"),
+    "mixed code": ((BASE, HALF), {"code": {("SSA", 2): "other"}}, NO, ".*2 versions of the code"),
+    "unknown code": ((BASE, HALF), {"code": {("SSA", 2): None}}, NO, ""),
+    "no code": ((BASE, HALF), {"code": dict.fromkeys(BUDGETS)}, "better", ""),
+    "equal": ((BASE, BASE), {}, NO, ""),
+    "constant ratio": ((BASE, [3.3 * b for b in BASE]), {}, NO, ".*same on every seed"),
+    "constant offset": ((BASE, [b + 0.7 for b in BASE]), {"scale": "linear"}, NO, ".*same on every seed"),
+}
 
 
-def test_two_pairs_give_numbers_and_no_verdict(frame) -> None:
-    row = only(frame({"softmax": [1.0, 2.0], "SSA": [0.1, 0.21]}))
-    assert (row["verdict"], row["pairs"], row["p"], row["p_holm"]) == ("no verdict", 2, None, None)
-    assert row["reason"] == "2 pairs of 2 planned; a verdict needs at least 3"
-    assert row["difference"] < 0
-
-
-def test_a_failure_in_one_arm_only_forbids_a_verdict_and_shows_the_numbers(frame) -> None:
-    row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], None]}, {("SSA", 4): "failed"}))
-    assert row["verdict"] == "no verdict"
-    assert row["reason"].startswith("failures differ between the groups (1 failed only here)")
-    assert row["difference"] == pytest.approx(math.log(0.5), abs=0.02)
-    assert (row["p"], row["p_holm"], row["seeds_needed"], row["detectable"]) == (None, None, None, None)
-
-
-def test_a_failure_in_the_baseline_alone_or_of_all_runs_forbids_a_verdict(frame) -> None:
-    other = only(frame({"softmax": [*BASE[:4], None], "SSA": times(0.5)}, {("softmax", 4): "failed"}))
-    none = only(frame({"softmax": BASE, "SSA": [None] * 5}, {("SSA", seed): "failed" for seed in range(5)}))
-    assert (other["verdict"], none["verdict"], none["pairs"]) == ("no verdict", "no verdict", 0)
-
-
-def test_a_failure_whose_partner_has_not_ended_is_not_yet_a_difference(frame) -> None:
-    values = frame(
-        {"softmax": [*BASE[:4], None], "SSA": [*times(0.5)[:4], None]},
-        {("softmax", 4): "running", ("SSA", 4): "failed"},
-    )
-    row = only(values)
-    assert row["verdict"] == "better"
-    assert row["reason"].startswith("preliminary: 4 of 5 seeds; ")
-
-
-def test_a_seed_that_failed_in_both_arms_is_said_and_does_not_forbid_a_verdict(frame) -> None:
-    status = {("softmax", 4): "failed", ("SSA", 4): "failed"}
-    row = only(frame({"softmax": [*BASE[:4], None], "SSA": [*times(0.5)[:4], None]}, status))
-    assert row["verdict"] == "better"
+@pytest.mark.parametrize("case", JUDGED)
+def test_what_forbids_a_verdict_leaves_the_numbers_and_no_p(frame, case: str) -> None:
+    (base, cell), given, verdict, reason = JUDGED[case]
+    rules = {name: given[name] for name in given if name in RULES}
+    columns = {name: given[name] for name in given if name not in RULES}
+    row = only(frame({"softmax": base, "SSA": cell}, **columns), **rules)
+    assert row["verdict"] == verdict
+    assert re.match(reason, row["reason"]), row["reason"]
+    without_spread = case in ("all failed", "equal", "constant ratio", "constant offset")
+    assert (row["difference"] is None) == (case == "all failed")
+    assert HALF[:4] != cell[:4] or row["difference"] == pytest.approx(math.log(0.5), abs=0.02)
+    assert (row["low"] is None) == without_spread
+    assert (row["hedges_g"] is None) == (without_spread or case == "two pairs")
+    assert {row[name] is None for name in ("p", "p_holm", "seeds_needed", "detectable")} == {True} or verdict != NO
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1])
@@ -111,36 +108,6 @@ def test_the_log_scale_has_no_verdict_for_a_value_that_is_not_positive(frame, ba
     assert (row["verdict"], row["difference"], row["value"]) == ("no verdict", None, None)
     assert "log scale" in row["reason"]
     assert only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], bad]}), scale="linear")["difference"] is not None
-
-
-def test_unequal_budgets_forbid_a_verdict(frame) -> None:
-    values = frame({"softmax": BASE, "SSA": times(0.5)}).with_columns(
-        budget=pl.when(pl.col("label") == "SSA").then(2000).otherwise(1000)
-    )
-    row = only(values)
-    assert row["verdict"] == "no verdict"
-    assert row["reason"] == "unequal budgets: seed 0 has 2000 here and 1000 in the baseline"
-
-
-def test_mixed_code_forbids_a_verdict_and_unknown_code_throughout_does_not(frame) -> None:
-    arms = {"softmax": BASE, "SSA": times(0.5)}
-    row = only(frame(arms, code={("SSA", 2): "other"}))
-    assert row["verdict"] == "no verdict"
-    assert "2 versions of the code" in row["reason"]
-    assert only(frame(arms).with_columns(code=pl.lit(None, pl.String)))["verdict"] == "better"
-    assert only(frame(arms, code={("SSA", 2): None}))["verdict"] == "no verdict"
-
-
-def test_values_equal_to_the_baselines_give_no_fake_certainty(frame) -> None:
-    row = only(frame({"softmax": BASE, "SSA": BASE}))
-    assert (row["verdict"], row["difference"], row["low"], row["p"]) == ("no verdict", 0.0, None, None)
-
-
-@pytest.mark.parametrize(("scale", "cell"), [("log", [3.3 * b for b in BASE]), ("linear", [b + 0.7 for b in BASE])])
-def test_a_difference_constant_up_to_rounding_gives_no_fake_certainty(frame, scale: str, cell: list[float]) -> None:
-    row = only(frame({"softmax": BASE, "SSA": cell}), scale=scale)
-    assert (row["verdict"], row["low"], row["p"], row["hedges_g"]) == ("no verdict", None, None, None)
-    assert "same on every seed" in row["reason"]
 
 
 # -- preliminary, undecided, caution --------------------------------------------------------------------------------
