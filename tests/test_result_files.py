@@ -1,21 +1,27 @@
-"""Result files of a campaign give the verdicts of the campaign itself, and contrasts give planted effects."""
+"""Files of published results, what replicates, and what docs/findings.md says of them."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+import torch
 from gallery_campaign import Harm, Made, spec_of, write_gallery
 from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
+import ablate
 from ablate.dashboards.papers.paper_tables import read_beside
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.runners.cli.resolve import load_paper, paper_files
+from ablate.runners.optimisers import Training, recipes
 from ablate.store.analysis.grid_results import GridResult, open_result, read
 from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
 from ablate.store.store import Store
+from ablate.variants.model import named_backbones
 
 GENERATE = Path(__file__).parent.parent / "docs" / "generate"
 RESULTS = Path(__file__).parent.parent / "results"
@@ -167,3 +173,60 @@ def test_damaged_results_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "torn.json").write_text(text)  # the last one has no Parquet file
     with pytest.raises(StoreError, match=r"torn.json and its Parquet file are damaged \(.*: collect"):
         read(tmp_path, "torn")
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+CHECKED = {title: re.findall(r"```python\n(.*?)```", body, re.DOTALL) for title, body in SECTIONS.items()}
+UNCHECKED = {"What is not mathematics"}
+
+
+@pytest.mark.parametrize("title", [title for title in CHECKED if title not in UNCHECKED])
+def test_a_finding_holds(title: str) -> None:
+    (code,) = CHECKED[title]
+    assert "assert" in code
+    torch.manual_seed(0)
+    exec(compile(code, f"docs/findings.md: {title}", "exec"), {})
+
+
+def test_what_cannot_be_checked_says_so() -> None:
+    assert {title for title, code in CHECKED.items() if not code} == UNCHECKED
+
+
+def test_a_check_can_fail() -> None:
+    code = CHECKED["002: Integral attention on logits is softmax at temperature sqrt(S)"][0]
+    with pytest.raises(AssertionError):
+        exec(code.replace("signals**0.5", "signals"), {})
+
+
+REPLICATION_PAGE = (Path(__file__).parent.parent / "docs" / "replication.md").read_text(encoding="utf-8")
+WORDS = sorted(set(re.findall(r"`([^`]+)`", REPLICATION_PAGE)))
+CALLS = [word for word in WORDS if re.match(r"[A-Za-z_]\w*\(.*\)$", word) and "..." not in word]
+CHANGES = [word for word in WORDS if word.startswith(".changed(")]
+RECIPES = sorted(
+    {name for line in re.findall(r".*of the recipes", REPLICATION_PAGE) for name in re.findall(r"`(\w+)`", line)}
+)
+NAMES = {**vars(named_backbones), **{name: getattr(ablate, name) for name in dir(ablate) if not name.startswith("_")}}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_spec_is_built_as_the_page_writes_it(call: str) -> None:
+    assert eval(call, dict(NAMES)) is not None
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_fits_the_model_before_it(change: str) -> None:
+    assert eval(f"icl(){change}", dict(NAMES)).key != named_backbones.icl().key
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_exists(name: str) -> None:
+    make: Callable[[], Training] = getattr(recipes, name)
+    assert isinstance(make(), Training)
+
+
+def test_the_page_covers_every_recipe_and_every_named_operator_of_a_paper() -> None:
+    made = {name for name, each in vars(recipes).items() if getattr(each, "__module__", "") == recipes.__name__}
+    assert set(RECIPES) == made - {"scaled", "nanogpt"}
+    operators = {name for name, each in ablate.catalogue().items() if each.paper != "baseline"}
+    assert not {name for name in operators if not re.search(rf"`{name}\(", REPLICATION_PAGE)}

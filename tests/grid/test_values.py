@@ -1,4 +1,4 @@
-"""What a spec, a plan and their errors hold: names, labels, seeds, numbers; where, what is expected, what came."""
+"""Names, labels, seeds and numbers of specs and plans, and errors: where, what is expected, what came."""
 
 import re
 import unicodedata

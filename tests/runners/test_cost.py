@@ -1,5 +1,6 @@
-"""The cost of an attempt: sums over its own steps; quantities that cannot be measured are missing."""
+"""The cost of an attempt and the load of its machine: sums over its own steps; what cannot be measured is missing."""
 
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,7 +10,13 @@ from typing import Any
 import pynvml
 import pytest
 import torch
+from known_campaign import Planted, plant
 
+from ablate.runners.attempts import system_load
+from ablate.runners.attempts.attempt import Attempt, Watch
+from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.system_load import SystemLoad
+from ablate.runners.execution.repro import values_of
 from ablate.runners.tasks import Curriculum
 from ablate.runners.training import cost as costs, energy
 from ablate.runners.training.cost import flops
@@ -17,6 +24,9 @@ from ablate.runners.training.energy import Energy, processors, rapl
 from ablate.runners.training.flops import Shape, count_flops
 from ablate.runners.training.loop import train
 from ablate.runners.trial import Trial
+from ablate.store import Store
+from ablate.store.files.layout import Layout
+from ablate.store.files.shards import ShardBuffer
 from ablate.variants import T5, Tokens, gpt2, llama2, principled, softmax, ssa
 
 EXACT = ("steps", "tokens", "flops")
@@ -191,3 +201,43 @@ def test_a_gpu_counts_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None
         assert energy.gpus(["GPU-1"]) is None
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
     assert energy.gpus(["GPU-1"]) is None
+
+
+def test_a_sample_is_due_after_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = SystemLoad()
+    assert load.sample() == {}
+    monkeypatch.setattr(system_load, "SAMPLE_S", 0.0)
+    found = load.sample()
+    assert 0 <= found["system.cpu_cores"] < 1000
+    assert found["system.memory_bytes"] > 2**20
+
+
+def test_a_gpu_in_use_tells_how_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent() -> int:
+        raise pynvml.NVMLError_NotSupported
+
+    monkeypatch.setattr(system_load, "SAMPLE_S", 0.0)
+    cuda = SimpleNamespace(is_initialized=lambda: True, memory_reserved=lambda: 512, utilization=lambda: 40)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    found = SystemLoad().sample()
+    assert (found["system.gpu_utilisation"], found["system.gpu_memory_bytes"]) == (0.4, 512.0)
+    cuda.utilization = silent
+    assert "system.gpu_utilisation" not in SystemLoad().sample()
+
+
+def test_it_is_logged_with_the_metrics_and_not_compared_by_repro(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_load, "SAMPLE_S", 0.0)
+    trial, submission = "ab" * 16, "20260101T000000-abcdef"
+    layout, buffer = Layout(tmp_path), ShardBuffer(Layout(tmp_path), submission=submission, worker=0)
+    about = {"submission": submission, "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
+    mine = claim(layout, trial, about, retry=False)
+    assert isinstance(mine, Claim)
+    Attempt(layout, mine, buffer, 20.0, Watch(lambda: False, lambda *_: None)).metrics(3, {"loss": 1.0})
+    names = [row[3] for row in buffer.pending(trial, 1)["metric"]]
+    assert names[:2] == ["loss", "system.cpu_cores"]
+    planted = Planted(lambda _: 1.0, metrics=lambda _: dict.fromkeys(names, 1.0))
+    with Store.open(plant(tmp_path / "runs", ["softmax"], [0], planted)) as store:
+        key = store.sql("SELECT trial FROM trial")["trial"][0]
+        assert {each.name for each in values_of(store, key)} == {"loss", "mse"}

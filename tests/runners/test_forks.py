@@ -1,8 +1,10 @@
-"""The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told."""
+"""The fork server and its workers: no end is overlooked, whenever it is told, and who is orphaned leaves."""
 
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
@@ -11,9 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from toy_campaign import toy_grid
 from toy_training import ENTRY
-from warm import warm_server
+from warm import Warm, warm_server
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.manifest import trial_lines, write_submission
@@ -21,6 +24,7 @@ from ablate.runners.attempts.worker import Listener, Outcome, WorkOrder
 from ablate.runners.child_lifetime import GROUP_SIGNALS
 from ablate.runners.execution import Local, Queue
 from ablate.runners.execution.fork_client import Forks, start_interpreter
+from ablate.runners.execution.worker_loop import TENSORS_OF_DEVICE, _limit_memory
 from ablate.store.files.layout import Layout
 
 
@@ -96,3 +100,41 @@ def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path)
     job = job_of(tmp_path, ({**line, "trial": "ab" * 16} for line in trial_lines(toy_grid(seeds=[0]))))
     with pytest.raises(SpecError, match="code or spec file was edited after the run began"):
         Local(2, start=warm_server).run(job, Queue(range(2)), Turns())
+
+
+ORPHAN = """
+from multiprocessing.connection import Pipe
+from ablate.runners.execution.worker_loop import _Control, work
+ours, theirs = Pipe()
+{before}
+ours.close()
+control = _Control(theirs)
+{doing}
+raise SystemExit("goes on")
+"""
+UNHEARD = "theirs.send('not heard'); ours.send(('row', 1))"
+
+
+@pytest.mark.parametrize(
+    ("before", "doing"),
+    [
+        ("", "control.row_started(0, 1, 0)"),
+        ("", "work(theirs)"),
+        (UNHEARD, "control.next(); control.next()"),
+    ],
+)
+def test_a_worker_that_nobody_listens_to_leaves_without_a_word(before: str, doing: str) -> None:
+    script = ORPHAN.format(before=before, doing=doing)
+    pipe = subprocess.PIPE
+    with Warm([sys.executable, "-P", "-c", script], stdout=pipe, stderr=pipe, text=True) as worker:
+        assert worker.communicate() == ("", "")
+    assert worker.returncode == 1
+
+
+def test_workers_that_share_a_device_have_equal_parts_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    for share in (1.0, 0.5, 0.25):
+        _limit_memory(share)
+    assert limits == [TENSORS_OF_DEVICE / 2, TENSORS_OF_DEVICE / 4]  # one alone has all there is

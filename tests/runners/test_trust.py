@@ -1,11 +1,17 @@
-"""Code and databases of a campaign that somebody else made do nothing until the user trusts it."""
+"""Trust in the files of a campaign, and two users of one group who share one."""
 
+import os
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
+import group_member
 import pytest
+from pretend_slurm import PretendSlurm
 from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 
@@ -40,6 +46,7 @@ def own(tmp_path: Path, ablate: Callable) -> Path:
     return root
 
 
+@pytest.mark.usefixtures("repro_here")
 def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
     own: Path, tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -117,3 +124,64 @@ def test_the_database_of_others_is_built_again_and_reads_no_file_outside(toys: P
     before = layout.live.stat().st_ino
     with Store.open(sent):
         assert layout.live.stat().st_ino == before  # once
+
+
+GROUP = 60
+MEMBERS = (1, 2)
+"""Users that every system has, and a group that is neither's."""
+SPEC = """
+from ablate.runners import Slurm
+from toy_campaign import toy_grid
+
+grid = toy_grid("submitted")
+slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory whose files belong to the group and can be changed by it."""
+    if os.getuid():
+        pytest.fail("it takes root") if os.environ.get("CI") else pytest.skip("only root can be two users")
+    place = Path(tempfile.mkdtemp(prefix="ablate-group-", dir="/tmp"))  # below pytest's own only root may look
+    os.chown(place, 0, GROUP)
+    place.chmod(0o2775)
+    yield place
+    shutil.rmtree(place)
+
+
+def be_member(shared: Path, uid: int, seeds: int) -> None:
+    """Use the campaign as one of the members."""
+    home = shared.parent / f"{shared.name}-{uid}"
+    home.mkdir(exist_ok=True)
+    os.chown(home, uid, GROUP)
+    tests = Path(group_member.__file__).parent
+    path = f"{shared / 'slurm' / 'bin'}:{os.environ['PATH']}"
+    environ = {"PATH": path, "HOME": str(home), "XDG_STATE_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    environ["PYTHONPATH"] = f"{tests}:{tests.parent}/src"
+    (home / ".gitconfig").write_text("[safe]\n    directory = *\n")  # the work tree of the tests may be of root
+    numbers = ",".join(map(str, range(seeds)))
+    command = [sys.executable, group_member.__file__, str(uid), str(GROUP), str(shared / "c"), str(shared / "spec.py")]
+    try:
+        done = subprocess.run(
+            [*command, numbers], check=False, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    finally:
+        shutil.rmtree(home)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_member_goes_on_with_what_the_other_has_written(shared: Path) -> None:
+    PretendSlurm(shared / "slurm")
+    (shared / "spec.py").write_text(SPEC)
+    for path in (shared / "slurm").rglob("*"):
+        path.chmod(0o777)
+    for seeds, uid in enumerate((*MEMBERS, *MEMBERS), start=1):
+        be_member(shared, uid, seeds)
+        for path in (shared / "c").rglob("*"):
+            about = path.lstat()
+            assert about.st_gid == GROUP, path
+            assert about.st_mode & 0o040, path
+            assert about.st_mode & 0o020 or path.suffix == ".tar", path  # a submitted tree is never changed
+    owners = {path.stat().st_uid for path in (shared / "c" / "trials").rglob("end.json")}
+    assert owners == set(MEMBERS)

@@ -1,16 +1,23 @@
-"""Ways in which a query could write, read a file, reach the network or change a setting; each is tried."""
+"""Queries of a store: what they must not do, and answers that are logged, kept, or that no frame can hold."""
 
+import datetime as dt
 import http.server
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
+import duckdb
+import polars as pl
 import pytest
-from synthetic import Campaign
+from synthetic import Campaign, write_campaign
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.store.analysis.once import once
+from ablate.store.database.query_log import logged_queries, with_values
 from ablate.store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -51,7 +58,6 @@ WRITES = {
     "PREPARE p AS DELETE FROM trial": READ_ONLY,
     "CREATE SECRET mine (TYPE s3)": READ_ONLY,
 }
-
 READS = {
     "FROM '{file}'": NO_FILES,
     'FROM "{file}"': NO_FILES,
@@ -71,7 +77,6 @@ READS = {
     "IMPORT DATABASE '{folder}'": READ_ONLY,
     "SELECT getenv('HOME')": "getenv does not exist",
 }
-
 CHANGES = {
     "SET memory_limit = '1GB'": READ_ONLY,
     "SET enable_external_access = true": READ_ONLY,
@@ -226,3 +231,109 @@ def test_the_first_rows_of_a_result_are_those_of_all(query: str, reading: Store)
     whole = reading.sql(query)
     assert reading.sql(query, most=5).rows() == whole.rows()[:5]
     assert reading.sql(query, most=5000).equals(whole)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -7, 2**62, 0.1, -1e-300, float("inf"), "it's $name", '"', "ü\n", [1, 2], ["a", "b'"], []]
+)
+def test_a_statement_with_its_values_written_in_gives_the_same(value: Any) -> None:
+    query = (
+        'SELECT $x IS NOT DISTINCT FROM $x AS same, $x AS x, \'$x\' AS text, "$x" AS y FROM (SELECT 1 AS "$x") -- $x'
+    )
+    connection = duckdb.connect()
+    expected = connection.execute(query, {"x": value}).fetchall()
+    assert connection.execute(with_values(query, {"x": value})).fetchall() == expected
+    assert connection.execute(with_values("SELECT $1, $2", [value, "b"])).fetchall() == [(value, "b")]
+
+
+def test_every_statement_is_noted_once_in_the_thread_that_asks(tmp_path: Path) -> None:
+    write_campaign(tmp_path, operators=("softmax",), seeds=range(1))
+    with Store.open(tmp_path) as store:
+        other = Thread(target=lambda: store.sql("SELECT 3 AS other"))
+        with logged_queries() as found:
+            store.sql("SELECT $a AS a", {"a": "x"})
+            store.sql("SELECT $a AS a", {"a": "x"})
+            other.start()
+            other.join()
+            store.sql("SELECT 2 AS b")
+        store.sql("SELECT 4 AS after")
+    assert found == ["SELECT 'x' AS a", "SELECT 2 AS b"]
+
+
+def test_a_result_is_kept_for_its_store_and_arguments_and_an_error_is_not(
+    campaign: Campaign, opened: Callable[..., Store]
+) -> None:
+    asked = list[object]()
+    first, second = (opened(campaign.root) for _ in range(2))
+
+    @once
+    def find(store: Store, grid: str, *, most: int = 1) -> list[object]:
+        asked.append((store, grid, most))
+        if grid == "unknown":
+            raise KeyError(grid)
+        return [grid]
+
+    assert find(first, "a") is find(first, "a")
+    assert find(second, "a") is not find(first, "a")
+    assert find(first, "a", most=2) is not find(first, "b")
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            find(first, "unknown")
+    assert [each[1:] for each in asked] == [("a", 1), ("a", 1), ("a", 2), ("b", 1), ("unknown", 1), ("unknown", 1)]
+
+
+def test_a_frame_that_somebody_changes_is_whole_for_the_next(campaign: Campaign, opened: Callable[..., Store]) -> None:
+    store = opened(campaign.root)
+    find = once(lambda _: pl.DataFrame({"value": [1.0]}))
+    find(store).insert_column(0, pl.Series("other", [2.0]))
+    assert find(store).columns == ["value"]
+
+
+BEYOND = (
+    "'infinity'::date",
+    "'-infinity'::timestamp",
+    "'-infinity'::timestamp_ms",
+    "'infinity'::timestamp_ns",
+    "'0044-01-01 (BC)'::date",
+    "to_timestamp(1.7e12)",
+)
+
+
+@pytest.mark.parametrize("value", BEYOND)
+def test_a_date_that_python_does_not_have_is_refused(value: str, reading: Store) -> None:
+    with pytest.raises(SpecError, match="the column 'far' has a date outside the years 1 to 9999; cast it"):
+        reading.sql(f"SELECT {value} AS far")
+
+
+def test_the_first_and_the_last_date_of_python_arrive(reading: Store) -> None:
+    found = reading.sql(
+        "SELECT '0001-01-01'::date, '9999-12-31'::date, '0001-01-01'::timestamp, "
+        "'9999-12-31 23:59:59.999999'::timestamp, NULL::date, '2262-04-11'::timestamp_ns"
+    )
+    last = dt.datetime(2262, 4, 11)
+    assert found.rows() == [(dt.date.min, dt.date.max, dt.datetime.min, dt.datetime.max, None, last)]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("'1010'::bit", "BIT"),
+        ("1::bignum", "BIGNUM"),
+        ("'12:00:00+02'::timetz", "TIME WITH TIME ZONE"),
+        ("'a'::variant", "VARIANT"),
+        ("INTERVAL 1 DAY", "INTERVAL"),
+        ("[{'a': '1'::bit}]", "BIT"),
+        ("'2026-11-22'::timestamp_s", "TIMESTAMP_S"),
+        ("{'a': [NULL::date]}", "DATE"),
+    ],
+)
+def test_a_type_whose_values_would_be_others_is_refused(value: str, kind: str, reading: Store) -> None:
+    with pytest.raises(SpecError, match=rf"the column 'x' is of the type .*{kind}.*cast it"):
+        reading.sql(f"SELECT {value} AS x")
+    assert reading.sql(f"SELECT ({value})::VARCHAR AS x").schema == {"x": pl.String}
+
+
+def test_a_name_is_no_type(reading: Store) -> None:
+    found = reading.sql("SELECT {'BIT': 1} AS a, 'UNION'::ENUM('UNION', 'BIT')::VARCHAR AS b")
+    assert found.rows() == [({"BIT": 1}, "UNION")]
+    assert reading.sql("SELECT 'UNION'::ENUM('UNION') AS b")["b"].to_list() == ["UNION"]
