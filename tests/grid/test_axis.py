@@ -52,7 +52,11 @@ def test_one_at_a_time_is_the_base_and_every_change_alone(sizes: list[int]) -> N
     assert all(sum(index > 0 for index in choice) <= 1 for choice in bundle.choices)
 
 
-SQL, TAKEN = ("select", "Order", "two words", "1st", "a-b", "", "β"), ("trial", "Status", "tag")
+SQL = ("select", "Order", "two words", "1st", "a-b", "", "β", "x" * 151)
+TAKEN = (
+    *("trial", "cell", "Seed", "label", "Status", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
+    *("operator_parameters", "value", "tag", "note", "fingerprint"),
+)
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: over("operator.score.kind", ["exp"]), r"vary 'operator\.score' over \{\"kind\": \"exp\"\}"),
     *((lambda path=path: over(path, [1]), "field names joined by dots") for path in ("a..b", "")),

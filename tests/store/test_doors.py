@@ -151,27 +151,6 @@ def test_paths_specs_and_arrays_are_plain_data(tmp_path: Path) -> None:
         assert campaign.finished(label="a", seed=0, config=plain)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, True, 1.5, "0", None])
-def test_one_rule_for_seeds(tmp_path: Path, seed: Any) -> None:
-    with pytest.raises(SpecError, match="seed"):
-        Campaign(tmp_path / "c").start("g", label="a", seed=seed)
-    assert not (tmp_path / "c").exists()
-    with Campaign(tmp_path / "d") as campaign:
-        with campaign.start("g", label="a", seed=2**63 - 1):
-            pass
-        assert campaign.trials()["seed"].to_list() == [2**63 - 1]
-
-
-TAKEN = "trial cell seed label status grid reason attempts step wall_s parameters operator_parameters value tag note"
-
-
-@pytest.mark.parametrize("name", [*TAKEN.split(), "fingerprint", "LABEL", "select", "a b", "", "x" * 151, 0, None])
-def test_an_axis_hides_no_column(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(SpecError, match="axis"):
-        Campaign(tmp_path / "c").start("g", label="a", seed=0, axes={name: 1})
-    assert not (tmp_path / "c").exists()
-
-
 def test_axes_that_differ_by_case_only_are_refused_also_in_a_later_run(tmp_path: Path) -> None:
     with Campaign(tmp_path) as campaign:
         with campaign.start("g", label="a", seed=0, axes={"Gate": 1}):
@@ -198,8 +177,9 @@ def test_labels_that_look_alike_or_break_a_line_are_refused(tmp_path: Path, labe
 def test_the_longest_names_have_files_and_columns(tmp_path: Path) -> None:
     name = "a" * MOST_NAME
     with Campaign(tmp_path).grid(name, baseline="x", measure=Measure(name=name)) as campaign:
-        with campaign.start(name, label="x", seed=0, axes={name: 1}) as run:
+        with campaign.start(name, label="x", seed=2**63 - 1, axes={name: 1}) as run:
             run.evaluate(1, name, 2.0)
+        assert campaign.trials()["seed"].to_list() == [2**63 - 1]
         assert campaign.sql(f"SELECT {name}, {name}_evaluation FROM grid_{name}").rows() == [(1, 2.0)]
         with pytest.raises(SpecError, match="grid"):
             campaign.start(name + "a", label="x", seed=0)

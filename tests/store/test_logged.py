@@ -308,9 +308,10 @@ def test_a_run_that_has_no_meaning_is_refused_and_leaves_nothing(campaign: Campa
     refused: list[tuple[dict[str, Any], str]] = [
         ({"grid": "My grid"}, "My grid"),
         ({"label": " "}, "label"),
-        ({"seed": 1.5}, "seed"),
+        *(({"seed": seed}, "seed") for seed in (-1, 2**63, True, 1.5, "0", None)),
         ({"config": {"seed": 1}}, "seed=0"),
         ({"config": ["rate"]}, "config"),
+        *(({"axes": {name: 1}}, "axis") for name in ("label", "LABEL", "select", "a b", "", "x" * 151, 0, None)),
         ({"axes": {"width": [1]}}, "width"),
         ({"axes": {"Gate": 1, "gate": 2}}, "gate"),
         ({"steps": 0}, "steps"),
