@@ -137,11 +137,12 @@ def test_a_wrong_gradient_is_beyond_the_budget(
     assert [row["within"] for row in exactness.measure("ssa", setting, "cpu")] == [False, True]
 
 
-def test_trials_side_by_side_are_measured() -> None:
-    words = [sys.executable, str(ROOT / "benchmarks" / "packing.py"), "--processes", "1", "--steps", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
-    row = json.loads(ended.stdout.splitlines()[-1])
+def test_trials_side_by_side_are_measured(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["packing.py", "--processes", "1", "--steps", "2"])
+    load("packing").main()
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert row["processes"] == 1
     assert row["steps_per_s"] > 0
 
