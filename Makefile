@@ -50,7 +50,7 @@ check: $(INSTALLED)
 # Under a minute: grids, laws on a sample of operators, the store, one trained trial.
 check-fast: $(INSTALLED)
 	@$(IN_SCRATCH) $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
-		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_versions.py tests/variants/test_principled.py \
+		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_versions.py \
 		tests/variants/test_scores.py tests/variants/test_paths.py tests/store/test_store.py tests/store/test_shards.py \
 		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
