@@ -3,26 +3,24 @@
 from collections.abc import Sequence
 
 import example_heads
-from markdown import bullets, code_table, escape, fill_template, table
+from markdown import code_table, escape, fill_template, table, write_facts
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
 from ablate.runners.catalogue.choice_words import (
     FIELD_HEADINGS,
-    MEASURE_HEADINGS,
-    ROW_HEADINGS,
     FieldRow,
     field_rows,
     spec_line,
 )
 from ablate.runners.catalogue.explain_choice import (
-    ChoiceExplanation,
     explain_choice,
     find_choice,
     is_ours,
     kinds,
     make_fixture_files,
 )
+from ablate.runners.catalogue.explanation import Explanation
 from ablate.runners.probes import Probe, Probing
 
 
@@ -62,16 +60,16 @@ def make_tasks_page() -> dict[str, str]:
     return {"tasks.md": text, **files}
 
 
-def _explain_all(family: str) -> list[ChoiceExplanation]:
+def _explain_all(family: str) -> list[Explanation]:
     names = [row.name for row in kinds(family)]
     return [explain_choice(name, family) for name in names if is_ours(find_choice(name, family)[1])]
 
 
-def _contents(heading: str, explanations: Sequence[ChoiceExplanation]) -> str:
+def _contents(heading: str, explanations: Sequence[Explanation]) -> str:
     return table((heading, "description"), [(f"[{each.name}](#{each.name})", each.line) for each in explanations])
 
 
-def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:
+def _section(choice: Explanation, folder: str, drawn: str = "") -> str:
     caption = choice.line.replace("[", "(").replace("]", ")")
     parts = [
         f"### {choice.name}\n",
@@ -85,25 +83,20 @@ def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:
     _, _, formula = choice.formula.partition("\n\n")
     if formula:
         parts.append(f"```text\n{formula}\n```\n")
-    if choice.about and choice.about != choice.formula:
+    if choice.about:
         parts.append(f"{_paragraphs(choice.about)}\n")
-    parts.append(_field_table(choice.fields))
     if choice.parts:
         links = ", ".join(f"[{each.name}](#{each.name.lower()})" for each in choice.parts)
         parts.append(f"Fields of its parts: {links}.\n")
-    parts += bullets("Cost and needs" if choice.of == "probe" else "Needs", choice.needs)
-    if choice.measures:
-        parts.append(code_table(ROW_HEADINGS if choice.of == "probe" else MEASURE_HEADINGS, choice.measures))
-    elif choice.of != "probe":
+    parts += write_facts(choice)
+    if not choice.measures and choice.of != "probe":
         parts.append("Its measurements are known when it has run.\n")
-    if choice.predictors:
-        parts.append(f"Reference predictors: {', '.join(f'`{each}`' for each in choice.predictors)}.\n")
     if choice.said:
         parts.append(f"{_paragraphs(choice.said)}\n")
     return "\n".join(parts)
 
 
-def _part_sections(explanations: Sequence[ChoiceExplanation]) -> str:
+def _part_sections(explanations: Sequence[Explanation]) -> str:
     """Describe each spec that is a field of a task or evaluation once."""
     parts = {part.name: part for each in explanations for part in each.parts}
     sections = [

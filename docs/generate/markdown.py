@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ablate.runners.catalogue.explanation import PATHS, Explanation
+
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table. Links and code in cells stay as they are."""
@@ -15,9 +17,18 @@ def code_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return table(headings, [(f"`{first}`", *rest) for first, *rest in rows])
 
 
-def bullets(heading: str, lines: Sequence[str]) -> list[str]:
-    """Write a heading and a list, or nothing without lines."""
-    return ["\n".join((f"{heading}:\n", *(f"- {escape(line)}" for line in lines), ""))] if lines else []
+def write_facts(found: Explanation) -> list[str]:
+    """Write the tables and lists of an explanation that are the same on every machine; parts have sections."""
+    written = []
+    for heading, rows, headings, is_code in found.facts():
+        if headings:
+            written.append(code_table(headings, rows))
+        elif is_code:
+            written.append(f"{heading[:1].upper()}{heading[1:]}: {'; '.join(f'`{row}`' for row in rows)}.\n")
+        elif heading not in (PATHS, "parts"):
+            lines = (f"- {escape(str(row))}" for row in rows)
+            written.append("\n".join((f"{heading[:1].upper()}{heading[1:]}:\n", *lines, "")))
+    return written
 
 
 def escape(text: str) -> str:

@@ -5,21 +5,20 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from figures import COLOURS, Lines, Panel, draw_picture
-from markdown import bullets, escape, fill_template, table
+from markdown import escape, fill_template, table, write_facts
 from matplotlib.figure import SubFigure
 
 from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
 from ablate.runners.catalogue.explain import (
-    Explanation,
     KindRow,
-    OperatorPart,
     different_stages,
     explain,
     find_kind,
     presets,
     stage_kinds,
 )
-from ablate.runners.catalogue.stage_words import NUMBER_HEADINGS, formula, option_words
+from ablate.runners.catalogue.explanation import Explanation
+from ablate.runners.catalogue.stage_words import formula
 from ablate.runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
 from ablate.variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from ablate.variants.model.shapes import shapes_only
@@ -129,25 +128,9 @@ def _setting_words(setting: Setting) -> str:
 
 
 def _section(operator: Explanation, caption: str) -> str:
-    lines = [f"### {operator.name}\n", f"{escape(operator.line)}\n", f"`{operator.use}`\n"]
-    if operator.arguments:
-        lines.append(f"Arguments: {'; '.join(f'`{each}`' for each in operator.arguments)}.\n")
-    lines += [f"{caption}\n", *map(_formula, operator.parts)]
-    if operator.numbers:
-        lines.append(table(NUMBER_HEADINGS, [row.words for row in operator.numbers]))
-    if operator.options:
-        options = (f"`{name}={option_words(value)}`" for name, value in operator.options.items())
-        lines.append(f"Options: {', '.join(options)}.\n")
-    lines.append(f"Parameters added to {operator.model}: {operator.parameters}.\n")
-    lines += bullets("It is another operator if (proved)", operator.limits)
-    lines += bullets("Pitfalls", operator.pitfalls)
-    lines += bullets("Laws it does not keep", [f"{law}: {reason}" for law, reason in operator.breaks.items()])
-    return "\n".join(lines)
-
-
-def _formula(part: OperatorPart) -> str:
-    source = "" if "Source:" in part.formula or not part.source else f"\nSource: {part.source}."
-    return f"**{part.stage}** `{part.kind}`\n\n```text\n{part.formula}{source}\n```\n"
+    lines = [f"### {operator.name}\n", f"{escape(operator.line)}\n", f"`{operator.use}`\n", f"{caption}\n"]
+    lines += [f"**{each.stage}** `{each.kind}`\n\n```text\n{each.text}\n```\n" for each in operator.formulas]
+    return "\n".join([*lines, *write_facts(operator)])
 
 
 def _preset_row(name: str, make: Callable[[], Backbone]) -> tuple[str, ...]:

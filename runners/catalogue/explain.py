@@ -14,7 +14,8 @@ from ablate import variants
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.spec import Choice, Spec
 from ablate.grid.suggestions import suggest_name
-from ablate.runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of, summary
+from ablate.runners.catalogue.explanation import Argument, Explanation, StageFormula
+from ablate.runners.catalogue.stage_words import formula, number_rows, options, source_of, summary
 from ablate.runners.provenance.code import SOURCE
 from ablate.variants import Backbone, Operator, Tokens, Transformer
 from ablate.variants.laws.examples import family
@@ -34,88 +35,19 @@ SOFTMAX = ("product", "score", "normaliser", "readout")
 """The stages that define softmax."""
 
 
-class OperatorPart(NamedTuple):
-    """A stage that is not softmax's."""
-
-    stage: str
-    kind: str
-    formula: str
-    """Plain text in lines, with its symbols and limits."""
-    source: str
-    """Paper and equation; empty if there is none."""
-
-
-class Argument(NamedTuple):
-    """An argument of the function of a named operator."""
-
-    name: str
-    default: object
-    values: tuple[object, ...]
-    """All values it takes, if they are few; else empty."""
-
-    def __str__(self) -> str:
-        """Write the argument with its default and its possible values."""
-        values = f"  one of {', '.join(map(repr, self.values))}" if self.values else ""
-        return f"{self.name}={self.default!r}{values}"
-
-
-class Explanation(NamedTuple):
-    """Describes a named operator."""
-
-    name: str
-    paper: str
-    line: str
-    use: str
-    """Python that makes it."""
-    arguments: tuple[Argument, ...]
-    parts: tuple[OperatorPart, ...]
-    numbers: tuple[NumberRow, ...]
-    options: Mapping[str, object]
-    """Fields of its stages that are no numbers, by "stage.field"."""
-    added: int | None
-    """Parameters added to softmax in all layers of `model`; None if it does not fit."""
-    reason: str | None
-    """Why it does not fit."""
-    model: str
-    limits: tuple[str, ...]
-    pitfalls: tuple[str, ...]
-    breaks: Mapping[str, str]
-    """The laws that it breaks, with the reason."""
-    paths: Mapping[str, str]
-    """By execution path: "yes", or why it cannot run there."""
-
-    @property
-    def parameters(self) -> str:
-        """How many parameters it adds to `model`, or why it does not fit, in words."""
-        return f"does not fit: {self.reason}" if self.added is None else f"{self.added:,}"
-
-
-class KindExplanation(NamedTuple):
-    """Describes one choice of a stage."""
-
-    part: OperatorPart
-    home: str
-    """Its class and module."""
-    numbers: tuple[NumberRow, ...]
-    options: Mapping[str, object]
-    pitfalls: tuple[str, ...]
-    breaks: Mapping[str, str]
-    used_by: tuple[str, ...]
-    """The named operators that have it."""
-
-
 def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
     """Collect all facts about a named operator. Raise NotFoundError for an unknown model."""
     operator = known.make()
     parts = different_stages(operator) or {name: getattr(operator, name) for name in SOFTMAX}
     added, reason = added_parameters(operator, find_model(model))
     return Explanation(
+        of="operator",
         name=known.name,
-        paper=PAPERS[known.paper],
         line=known.line,
+        home=PAPERS[known.paper],
         use=how_to_write(known),
         arguments=arguments(known),
-        parts=describe_parts(parts),
+        formulas=describe_parts(parts),
         numbers=tuple(row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")),
         options={name: value for stage, choice in parts.items() for name, value in options(choice, f"{stage}.")},
         added=added,
@@ -138,10 +70,10 @@ def path_rows(operator: Operator, case: Case) -> list[tuple[str, str, str]]:
     return rows
 
 
-def describe_parts(parts: Mapping[str, Spec]) -> tuple[OperatorPart, ...]:
+def describe_parts(parts: Mapping[str, Spec]) -> tuple[StageFormula, ...]:
     """Return the formula and the source of each stage."""
     return tuple(
-        OperatorPart(stage, choice.label, formula(type(choice)), source_of(type(choice)))
+        StageFormula(stage, choice.label, formula(type(choice)), source_of(type(choice)))
         for stage, choice in parts.items()
     )
 
@@ -154,13 +86,16 @@ def find_pitfalls(known: NamedOperator, parts: Mapping[str, Spec]) -> list[str]:
     ]
 
 
-def explain_kind(stage: str, kind: str) -> KindExplanation:
+def explain_kind(stage: str, kind: str) -> Explanation:
     """Collect all facts about one choice of a stage or of positions. Raise NotFoundError for an unknown one."""
     member = find_kind(stage, kind)
     example = member.example() if issubclass(member, Stage) else None
     named = {each.name: each.make() for each in catalogue().values()}
-    return KindExplanation(
-        part=OperatorPart(stage, kind, formula(member), source_of(member)),
+    return Explanation(
+        of=stage,
+        name=kind,
+        line=summary(member),
+        formulas=(StageFormula(stage, kind, formula(member), source_of(member)),),
         home=f"{member.__name__} of {member.__module__}",
         numbers=tuple(number_rows(example)) if example else (),
         options=dict(options(example)) if example else {},

@@ -18,7 +18,6 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.spec import Choice, Spec
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.catalogue.choice_words import (
-    FieldRow,
     MeasureRow,
     ProbeRow,
     field_rows,
@@ -27,6 +26,7 @@ from ablate.runners.catalogue.choice_words import (
     predictors,
     spec_line,
 )
+from ablate.runners.catalogue.explanation import Explanation, PartRows
 from ablate.runners.catalogue.stage_words import formula, summary
 from ablate.runners.evaluations import Evaluation, LmEval, MinimalPairs
 from ablate.runners.probes import Probe
@@ -41,44 +41,12 @@ from ablate.variants import Backbone, Operator, Placement, Scalars, gpt2
 FAMILIES: Final[Mapping[str, type[Choice]]] = {"task": Task, "evaluation": Evaluation, "probe": Probe}
 
 
-class PartRows(NamedTuple):
-    """Describes a spec inside a field."""
-
-    name: str
-    about: str
-    fields: tuple[FieldRow, ...]
-
-
 class ChoiceRow(NamedTuple):
     """Names one kind of a family."""
 
     of: str
     name: str
     line: str
-
-
-class ChoiceExplanation(NamedTuple):
-    """Describes one kind of task, evaluation or probe."""
-
-    of: str
-    name: str
-    line: str
-    home: str
-    """Its class and module."""
-    use: str
-    """Python that makes it."""
-    formula: str
-    """The docstring of its file."""
-    about: str
-    """The docstring of its class."""
-    fields: tuple[FieldRow, ...]
-    parts: tuple[PartRows, ...]
-    needs: tuple[str, ...]
-    measures: tuple[MeasureRow | ProbeRow, ...]
-    """Measurements of the example spec, or the rows of a probe."""
-    predictors: tuple[str, ...]
-    said: str
-    """The docstring of `evaluate`."""
 
 
 def kinds(*families: str, defined_in: ModuleType | None = None) -> list[ChoiceRow]:
@@ -110,7 +78,7 @@ def find_choice(name: str, *families: str) -> tuple[str, type[Choice]]:
     raise NotFoundError(f"there is no {what} {name!r}; `ablate {families[0]}s` lists them{suggest_name(name, known)}")
 
 
-def explain_choice(name: str, *families: str) -> ChoiceExplanation:
+def explain_choice(name: str, *families: str) -> Explanation:
     """Collect all facts about one kind.
 
     Raises NotFoundError if no kind has this name.
@@ -125,14 +93,14 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
         if issubclass(member, Probe):
             points = [f"{{{', '.join(row.point)}}}" if row.point else "" for row in member.rows]
             rows = [ProbeRow(row.name, row.per, at, row.unit) for row, at in zip(member.rows, points, strict=True)]
-        return ChoiceExplanation(
+        return Explanation(
             of=of,
             name=name,
             line=summary(member),
             home=f"{member.__name__} of {member.__module__}",
             use=_use(member, line),
             formula=formula(member),
-            about=docstring(member, inherited=True),
+            about="" if docstring(member, inherited=True) == formula(member) else docstring(member, inherited=True),
             fields=tuple(field_rows(member)),
             parts=tuple(PartRows(part.__name__, _about(part), tuple(field_rows(part))) for part in parts_of(member)),
             needs=_needs(example, folder),
@@ -142,7 +110,7 @@ def explain_choice(name: str, *families: str) -> ChoiceExplanation:
         )
 
 
-def find_part(found: ChoiceExplanation, name: str) -> PartRows:
+def find_part(found: Explanation, name: str) -> PartRows:
     """Find a spec inside the fields of a kind, or raise NotFoundError."""
     parts = {each.name: each for each in found.parts}
     if name not in parts:

@@ -1,6 +1,6 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -11,8 +11,8 @@ from ablate.runners.cli.options import Flag, Json, flag_group
 from ablate.runners.output import tell, write, write_json, write_prose, write_table
 
 if TYPE_CHECKING:
-    from ablate.runners.catalogue.explain import Explanation, KindExplanation, KindRow, OperatorPart
-    from ablate.runners.catalogue.explain_choice import ChoiceExplanation, PartRows
+    from ablate.runners.catalogue.explain import KindRow
+    from ablate.runners.catalogue.explanation import Explanation, PartRows
     from ablate.variants.paths.case import Case
 
 STAGES = "stages"
@@ -106,12 +106,10 @@ def operators(
         _write_names(("operator", "paper", "line"), named, as_json=as_json)
     elif listing:
         _write_kinds(facts.stage_kinds(None if name == STAGES else name), brief=name == STAGES, as_json=as_json)
-    elif kind is not None:
-        part = facts.explain_kind(name, kind)
-        write_json("operators", facts.data(part)) if as_json else _write_kind(part)
     else:
-        found = facts.explain(facts.find_named(name), page.model or facts.MODEL)
-        write_json("operators", facts.data(found)) if as_json else _write_operator(found)
+        model = page.model or facts.MODEL
+        found = facts.explain(facts.find_named(name), model) if kind is None else facts.explain_kind(name, kind)
+        write_json("operators", facts.data(found)) if as_json else _write_explanation(found)
 
 
 def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -178,7 +176,7 @@ def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path
             inner = find_part(found, part)
             write_json(command, data(inner)) if as_json else _write_part(inner)
         else:
-            write_json(command, data(found)) if as_json else _write_choice(found)
+            write_json(command, data(found)) if as_json else _write_explanation(found)
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
@@ -212,40 +210,25 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
     return prove_operators(spec, operator, full=full)
 
 
-def _write_operator(found: "Explanation") -> None:
-    write_prose(f"{found.name}: {found.line}")
-    write(f"{found.paper}\n\n{found.use}")
-    _write_points("arguments", map(str, found.arguments))
-    for part in found.parts:
+def _write_explanation(found: "Explanation") -> None:
+    write_prose(f"{found.of} {found.name}: {found.line}")
+    _, _, formula = found.formula.partition("\n\n")  # its first paragraph is the line
+    write("\n\n".join(filter(None, (found.home, found.use, formula, found.about))))
+    for part in found.formulas:
         write(f"\n{part.stage} = {part.kind}")
-        _write_formula(part)
-    _write_numbers(found)
-    write(f"\nparameters added to {found.model}: {found.parameters}")
-    _write_points("is another operator where", found.limits)
-    _write_properties(found)
-    _write_points("execution paths", (f"{path}: {reason}" for path, reason in found.paths.items()))
-
-
-def _write_kind(found: "KindExplanation") -> None:
-    write(f"{found.part.stage} = {found.part.kind}: {found.home}")
-    _write_formula(found.part)
-    _write_numbers(found)
-    _write_properties(found)
-    _write_points("named operators that have it", filter(None, [", ".join(found.used_by)]))
-
-
-def _write_choice(found: "ChoiceExplanation") -> None:
-    from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, MEASURE_HEADINGS, ROW_HEADINGS
-
-    about = "" if found.about == found.formula else f"\n\n{found.about}"
-    write(f"{found.of} {found.name}: {found.home}\n\n{found.use}\n\n{found.formula}{about}")
-    _write_rows(f"fields of {found.name}", FIELD_HEADINGS, found.fields)
-    parts = [(part.name, part.about.splitlines()[0]) for part in found.parts]
-    _write_points(f"parts, which `ablate tasks {found.name} PART` explains", map(": ".join, parts))
-    _write_points("needs", found.needs)
-    _write_rows("", ROW_HEADINGS if found.of == "probe" else MEASURE_HEADINGS, found.measures)
-    if found.predictors:
-        write(f"\nreference predictors: {', '.join(found.predictors)}")
+        write("\n".join(f"    {line}" if line else "" for line in part.text.splitlines()))
+    for heading, rows, headings, is_code in found.facts():
+        if is_code and len(rows) == 1:
+            write(f"\n{heading}: {rows[0]}")
+            continue
+        write(f"\n{heading}")
+        if headings:
+            write_table(headings, rows)
+        else:
+            for line in rows:
+                write_prose(f"  - {line}")
+    if found.parts:
+        tell(f"`ablate tasks {found.name} PART` explains a part")
     if found.said:
         write(f"\n{found.said}")
 
@@ -254,36 +237,6 @@ def _write_part(found: "PartRows") -> None:
     from ablate.runners.catalogue.choice_words import FIELD_HEADINGS
 
     write(f"{found.name}: {found.about}")
-    _write_rows("", FIELD_HEADINGS, found.fields)
-
-
-def _write_formula(part: "OperatorPart") -> None:
-    write("\n".join(f"    {line}" if line else "" for line in part.formula.splitlines()))
-    if part.source and "Source:" not in part.formula:
-        write(f"    Source: {part.source}.")
-
-
-def _write_numbers(found: "Explanation | KindExplanation") -> None:
-    from ablate.runners.catalogue.stage_words import NUMBER_HEADINGS, option_words
-
-    _write_rows("", NUMBER_HEADINGS, [row.words for row in found.numbers])
-    _write_points("options", (f"{name} = {option_words(value)}" for name, value in found.options.items()))
-
-
-def _write_properties(found: "Explanation | KindExplanation") -> None:
-    _write_points("pitfalls", found.pitfalls)
-    _write_points("laws it does not keep", (f"{law}: {reason}" for law, reason in found.breaks.items()))
-
-
-def _write_rows(heading: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if rows:
-        write(f"\n{heading}" if heading else "")
-        write_table(headings, rows)
-
-
-def _write_points(heading: str, lines: Iterable[str]) -> None:
-    points = [f"  - {line}" for line in lines]
-    if points:
-        write(f"\n{heading}")
-        for point in points:
-            write_prose(point)
+    if found.fields:
+        write("")
+        write_table(FIELD_HEADINGS, found.fields)

@@ -11,7 +11,9 @@ import torch
 
 from ablate import variants
 from ablate.grid import SpecError
-from ablate.runners.catalogue.explain import explain, families, find_named, presets
+from ablate.runners.catalogue.explain import explain, explain_kind, families, find_named, presets
+from ablate.runners.catalogue.explain_choice import explain_choice
+from ablate.runners.catalogue.explanation import PATHS, Explanation
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.catalogue import STAGES
 from ablate.variants import Operator, Score, Transformer, attend
@@ -75,10 +77,12 @@ def test_an_operator_is_explained_whole(name: str) -> None:
     known = find_named(name)
     operator, found = known.make(), explain(known, "icl")
     assert known.line.endswith(".")
-    of_parts = [number for number in operator.numbers() if number.split(".")[0] in {part.stage for part in found.parts}]
+    of_parts = [
+        number for number in operator.numbers() if number.split(".")[0] in {part.stage for part in found.formulas}
+    ]
     assert [row.number for row in found.numbers] == of_parts
     assert all(row.start and row.varies and row.range for row in found.numbers)
-    assert all(part.formula for part in found.parts)
+    assert all(part.formula for part in found.formulas)
     assert len(found.limits) == len(known.limits)
     assert set(known.pitfalls) <= set(found.pitfalls)
     assert found.breaks == operator.breaks
@@ -104,7 +108,7 @@ def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str
     ]
     assert command_data(capsys, "principled_gate")["options"] == {"gate.width": 16, "gate.dims": "add"}
     plain = command_data(capsys, "softmax")
-    assert [part["stage"] for part in plain["parts"]] == ["product", "score", "normaliser", "readout"]
+    assert [part["stage"] for part in plain["formulas"]] == ["product", "score", "normaliser", "readout"]
 
 
 def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,3 +227,30 @@ def test_paths_are_those_of_a_precision(capsys: pytest.CaptureFixture[str]) -> N
         assert execute(words) == 0
         rows = json.loads(capsys.readouterr().out)["data"]
         assert [row["path"] for row in rows if row["chosen"] == "yes"] == [chosen]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("operators ssa", explain(find_named("ssa"))),
+        ("operators integral", explain(find_named("integral"))),
+        ("operators score ssa", explain_kind("score", "ssa")),
+        ("tasks needle", explain_choice("needle", "task")),
+        ("tasks length_extrapolation", explain_choice("length_extrapolation", "evaluation")),
+        ("probes sink_share", explain_choice("sink_share", "probe")),
+    ],
+)
+def test_commands_and_pages_write_every_fact_of_one_record(
+    words: str, found: Explanation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / f"{words.split()[0]}.md"
+    section = page.read_text(encoding="utf-8").partition(f"\n### {found.name}\n")[2].partition("\n### ")[0]
+    assert execute(words.split()) == 0
+    shown, written = (" ".join(text.replace("\\", "").split()) for text in (capsys.readouterr().out, section))
+    for facts in found.facts():
+        for row in facts.rows:
+            for cell in row if facts.headings else (row,):
+                text = " ".join(str(cell).split())
+                assert text in shown
+                if found.use and facts.heading not in (PATHS, "parts"):
+                    assert text.replace("`", "") in written.replace("`", "")
