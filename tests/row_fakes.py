@@ -33,14 +33,9 @@ class Seen:
     def __init__(self, looks: dict[int, RowState] | None = None) -> None:
         self.looks = looks or {}
         self.asked: list[int] = []
-        self.listed: list[int] = []
 
     def key(self, row: int) -> str:
         return f"{row:032x}"
-
-    def begun(self, row: int) -> bool:
-        self.listed.append(row)
-        return row in self.looks
 
     def state_of_row(self, row: int) -> RowState:
         self.asked.append(row)

@@ -38,7 +38,7 @@ class SubmittedJobs(NamedTuple):
 def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     """Queue the missing trials. A lock admits one shell at a time; the second finds everything queued.
 
-    Raises SpecError or EnvironmentProblem if the submission is refused; nothing of it is left.
+    Raises SpecError or EnvironmentProblem if the submission is refused; its jobs are then cancelled.
     """
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)

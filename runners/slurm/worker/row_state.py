@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.attempts.attempt import is_of_one_trial, is_there
+from ablate.runners.attempts.attempt import is_of_one_trial
 from ablate.runners.attempts.claims import record_death
 from ablate.runners.attempts.leases import Leases, earlier_life
 from ablate.runners.attempts.manifest import Manifest
@@ -47,10 +47,6 @@ class RowStates:
             self._keys[row] = self._manifest.trial(row)
         return self._keys[row]
 
-    def begun(self, row: int) -> bool:
-        """Return True if the trial's directory exists; EnvironmentProblem if the file system does not answer."""
-        return is_there(self._layout.trial(self.key(row)))
-
     def state_of_row(self, row: int) -> RowState:
         """Return the state of a row, "held" while the paths of its trial cannot be read.
 
@@ -77,7 +73,7 @@ class RowStates:
     def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:
         """Record that attempts of earlier lives of the task at `place` ran out of memory; return their trials."""
         found = []
-        for row in filter(self.begun, rows):
+        for row in rows:
             last = trial_state(self._layout, self.key(row), self._leases.alive).attempts[-1:]
             if last and last[0].end is None and earlier_life(last[0].start.get("place"), place):
                 step = checkpointed_step(self._layout, self.key(row))

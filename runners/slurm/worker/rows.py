@@ -1,4 +1,4 @@
-"""The rows that a worker task trains: its own, then rows that nobody has begun, then rows whose owner is gone.
+"""The rows that a worker task trains: its own, then rows of others that nobody has begun or whose owner is gone.
 
 Workers do not talk to each other. The claim of a trial decides between two workers, so a late look never trains a trial
 twice.
@@ -65,13 +65,13 @@ class NodeRows(RowSource):
         self._willing, self._clock = willing, clock
         self._back: deque[int] = deque()
         self._own = deque(share.own)
-        self._others = deque(share.others)
         self._last: deque[int] = deque()
         """Rows that were lost on this node; other nodes go first."""
-        self._later: list[tuple[float, float, int]] = []
-        """A heap of held rows: time of the next look, pause before it, row."""
-        self._unsure: set[int] = set()
-        """Held rows whose owner may be dead."""
+        others = share.others
+        self._later = [(float(place - len(others)), 0.0, row) for place, row in enumerate(others)]
+        """A heap of rows of others: time of the next look, pause before it, row."""
+        self._unsure = set(others)
+        """Rows of others whose owner is not known to be alive."""
         self._dropped: frozenset[str] = frozenset()
         self._stopped: set[int] = set()
         self._begun = False
@@ -97,7 +97,7 @@ class NodeRows(RowSource):
 
     def rows_left(self) -> int:
         """Count the rows that this task may still get: 0 once live workers hold the rest."""
-        here = len(self._back) + len(self._own) + len(self._others) + len(self._last)
+        here = len(self._back) + len(self._own) + len(self._last)
         return here + len(self._later) if self._willing() and (here or self.out or self._unsure) else 0
 
     @property
@@ -105,7 +105,7 @@ class NodeRows(RowSource):
         """True if rows may be neither done nor with a live owner; reads their files, for a few seconds at most."""
         until = self._clock() + _SETTLE_S
         mine = (*self._stopped, *self.out, *self._back)
-        for row in (*mine, *self._unsure, *self._last, *self._own, *self._others):
+        for row in (*mine, *self._unsure, *self._last, *self._own):
             if row in self._done or self._is_dropped(row):
                 continue
             state = self._states.state_of_row(row)
@@ -147,22 +147,8 @@ class NodeRows(RowSource):
         return self._next_of_others(until)
 
     def _next_of_others(self, until: float) -> int | None:
-        """Return a row of another worker; read first which rows are done."""
+        """Return a row of another worker; read first which are done. Rows that were lost on this node come last."""
         self._done.read()
-        while self._others:
-            row = self._others.popleft()
-            if row in self._done:
-                continue
-            if self._states.begun(row):
-                self._wait(row, 0.0, sure=False)
-            elif not self._is_dropped(row):
-                return row
-            if self._clock() >= until:
-                return None
-        return self._next_abandoned(until)
-
-    def _next_abandoned(self, until: float) -> int | None:
-        """Return a row whose owner is gone; rows that were lost on this node come last."""
         while self._later and self._later[0][0] <= self._clock():
             _, waited, row = heapq.heappop(self._later)
             if self._is_free(row, waited):
