@@ -80,6 +80,12 @@
     cursor = null;
   }
 
+  // dcc.Input puts the cursor of a changed text back a moment later, by when the reader may have typed more
+  const select = HTMLInputElement.prototype.setSelectionRange;
+  HTMLInputElement.prototype.setSelectionRange = function (...range) {
+    if (this !== document.activeElement || !this.closest(".control")) select.apply(this, range);
+  };
+
   // a painted copy of the query lies behind its transparent text
   const PARTS = /(--[^\n]*|\/\*[\s\S]*?\*\/)|('(?:[^']|'')*'?|\b\d+(?:\.\d+)?\b)|\b(select|from|where|group|order|by|all|as|join|left|right|full|cross|using|on|and|or|not|in|is|null|case|when|then|else|end|with|distinct|limit|offset|having|qualify|over|partition|union|except|intersect|desc|asc|between|like|ilike|pivot|unpivot|values|true|false|exists|lateral|cast|try_cast|filter|window|interval)\b/gi;
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
