@@ -18,7 +18,8 @@ BETWEEN = " · "
 class Columns:
     """The axes of all parts of a grid: axes with the same path and name are one column.
 
-    A cell's label joins the labels of the axes that vary. A number, or a label of two axes, is written `name=label`.
+    A cell's label joins the labels of the axes that vary. If one of an axis is a number, or a label of another axis,
+    too, all labels of that axis are written `name=label`.
     Zipped axes that always have the same label appear once.
     """
 
@@ -45,9 +46,10 @@ class Columns:
         )
         shared = {label for label, count in every.items() if count > 1}
         place = {identity: at for at, identity in enumerate(found)}
+        bare = [all(_is_plain(axis, shared) for _, axis in uses) for uses in found.values()]
         self._cells = [
             [
-                (self.names[at], axis, _texts(axis, self.names[at], shared) if varying[at] else None)
+                (self.names[at], axis, _texts(axis, "" if bare[at] else f"{self.names[at]}=") if varying[at] else None)
                 for axis in part.axes
                 for at in (place[axis.path, axis.name],)
             ]
@@ -94,9 +96,11 @@ def _echoes(part: Part) -> Iterator[Axis]:
                     yield axis
 
 
-def _texts(axis: Axis, name: str, shared: set[str]) -> tuple[str, ...]:
-    pairs = zip(axis.values, axis.labels, strict=True)
-    return tuple(
-        label if (axis.named or isinstance(value, str | tuple | Spec)) and label not in shared else f"{name}={label}"
-        for value, label in pairs
-    )
+def _is_plain(axis: Axis, shared: set[str]) -> bool:
+    """True if the labels of an axis say what they are without its name."""
+    speak = axis.named or all(isinstance(value, str | tuple | Spec) for value in axis.values)
+    return speak and shared.isdisjoint(axis.labels)
+
+
+def _texts(axis: Axis, before: str) -> tuple[str, ...]:
+    return tuple(before + label for label in axis.labels)

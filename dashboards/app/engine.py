@@ -34,7 +34,6 @@ from ablate.dashboards.app.page import (
     PageView,
     Slot,
     SlotContent,
-    explain_names,
     html,
 )
 from ablate.dashboards.app.page_cache import PageCache, PageKey
@@ -365,7 +364,7 @@ def _say_once(slots: dict[str, SlotContent]) -> dict[str, SlotContent]:
 def shown_of(slot: Slot, view: PageView) -> SlotContent:
     """Make the content of a slot, or the sentence of its error; a bug of one slot leaves the others standing."""
     try:
-        content, problem = catch_user_error(lambda: explain_names(slot.make(view), view.about))
+        content, problem = catch_user_error(lambda: slot.make(view))
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("the part %r of a page failed", slot.name)
         said = f"This part failed ({type(error).__name__}); the terminal of the dashboard shows where."

@@ -11,7 +11,6 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from ablate.dashboards.app.address import Address
-from ablate.dashboards.data.formatting import BETWEEN, NARROW_LINES, split_caption
 from ablate.dashboards.data.grid_context import CellLook, GridContext
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.theme.styles import Style
@@ -81,27 +80,6 @@ class SlotContent(NamedTuple):
     measured: Mapping[str, str] = MappingProxyType({})
     """Columns of one value that files have beside `data`, such as the measure, its unit and its direction."""
     above: str = ""  # one line above the answer, such as the progress of a grid
-
-
-def explain_names(shown: SlotContent, about: GridContext | None) -> SlotContent:
-    """Say in the caption of a figure that has short names of cells what their last parts stand for."""
-    if shown.figure is None or about is None or not about.parts:
-        return shown
-    axes = (*shown.figure.select_xaxes(), *shown.figure.select_yaxes())
-    texts = [
-        shown.answer,
-        *(key.name for key in shown.legend),
-        *(note.text for note in shown.figure.layout.annotations),
-    ]
-    texts += [text for axis in axes for text in axis.ticktext or axis.categoryarray or ()]
-    told = "\n".join(text.replace("<br>", BETWEEN) for text in texts)
-    if not any(name in told for name in about.look.names.values()):
-        return shown
-    first, rest = split_caption(shown.caption, 0)
-    said = [about.names_explanation, first]
-    # the first sentence is in view, with the next one if that is short, or begins with a small letter
-    said = said if len(" ".join(said)) <= NARROW_LINES or first[:1].islower() else said[::-1]
-    return shown._replace(caption=" ".join(filter(None, [*said, rest])))
 
 
 class Pick(NamedTuple):

@@ -208,8 +208,7 @@ def describe_selection(
 
 def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
-    labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
-    name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")
+    name = pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("variant")
     return frame.select(name, pl.exclude("cell"))
 
 

@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from itertools import takewhile
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ablate.grid.durations import format_duration
 
@@ -123,41 +122,6 @@ def p_value(p: float | None) -> str:
 def point(coordinates: dict[str, float]) -> str:
     """'sigma_f 5, sigma_x 1'."""
     return ", ".join(f"{name} {number(float(value))}" for name, value in sorted(coordinates.items()))
-
-
-class Names(NamedTuple):
-    """Short names of cells and what their last parts stand for."""
-
-    names: list[str]
-    parts: tuple[str, ...]  # the axes whose values end the names, in order; empty where names speak for themselves
-    common: str = ""  # the start that all labels share, and names leave out
-
-
-def short_names(labels: Sequence[str], axes: Collection[str]) -> Names:
-    """Labels without repetition: 'Principled · granularity=head · strength_per=head' is 'Principled · head'.
-
-    `axes` are the names of axes; a level that contains "=" stays whole.
-    """
-
-    def _axis(part: str) -> str | None:
-        name, equals, _ = part.partition("=")
-        return name if equals and name in axes else None
-
-    split = [label.split(BETWEEN) for label in labels]
-    seen: dict[tuple[str | None, ...], str | None] = {}
-    for axis in dict.fromkeys(axis for parts in split for axis in map(_axis, parts) if axis is not None):
-        values = tuple(next((part.split("=", 1)[1] for part in parts if _axis(part) == axis), None) for parts in split)
-        seen.setdefault(values, axis)
-    kept = {None, *seen.values()}
-    split = [[part for part in parts if _axis(part) in kept] for parts in split]
-    shapes = {tuple(name for part in parts if (name := _axis(part)) is not None) for parts in split} - {()}
-    bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
-    clear = len(shapes) == 1 and len(set(map(tuple, bare))) == len(bare)
-    chosen = bare if clear else split
-    firsts = zip(*(parts[:-1] for parts in chosen), strict=False) if len(chosen) > 1 else ()
-    common = len(list(takewhile(lambda parts: len(set(parts)) == 1, firsts)))
-    names = [BETWEEN.join(parts[common:]) for parts in chosen]
-    return Names(names, shapes.pop() if clear else (), BETWEEN.join(chosen[0][:common]) if chosen else "")
 
 
 def plain(label: str) -> str:

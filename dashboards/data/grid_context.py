@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from ablate.dashboards.data.formatting import BETWEEN, short_names
+from ablate.dashboards.data.formatting import BETWEEN
 from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
 from ablate.store import Store
@@ -16,7 +16,6 @@ from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
-BASELINE: Final = "baseline"  # the name of a baseline whose own name is long
 
 
 class CellLook(NamedTuple):
@@ -37,18 +36,11 @@ class GridContext(NamedTuple):
     cells: Sequence[CellStyle]  # the baseline first, then in the order of the axes' levels
     look: CellLook
     drawn: Sequence[str]  # keys of the cells with a colour of their own (`worth_drawing`)
-    parts: Sequence[str]  # the axes whose values end the names of the cells
-    common: str  # the parts of labels that all cells share, and names leave out
 
     @property
     def unit(self) -> str:
         """Unit of the measure; empty if it has none."""
         return unit_of(self.header, str((self.header["measure"] or {}).get("name") or ""))
-
-    @property
-    def names_explanation(self) -> str:
-        """A sentence that explains the last parts of short names; empty where names speak for themselves."""
-        return f"Names end with {BETWEEN.join(self.parts)}." if self.parts else ""
 
     @property
     def baseline(self) -> str | None:
@@ -64,7 +56,7 @@ class GridContext(NamedTuple):
     @property
     def baseline_label(self) -> str | None:
         """How the headline calls the baseline: with all of its levels, which other sentences leave out."""
-        label = next((cell.label for cell in self.cells if cell.cell == self.baseline), "")
+        label = self.look.names.get(self.baseline or "")
         return f"the baseline ({label})" if self.baseline_name == "the baseline" else self.baseline_name
 
     @property
@@ -73,7 +65,7 @@ class GridContext(NamedTuple):
         if self.header.get("baselines"):
             return f"the baseline of the same {', '.join(self.header['matched'])}"
         found = None if self.baseline is None else self.look.names.get(self.baseline)
-        return "the baseline" if found == BASELINE else found
+        return "the baseline" if found and found.count(BETWEEN) > 1 else found
 
 
 def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> Mapping[str, str]:
@@ -97,8 +89,6 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: 
         {"grid": grid},
     )
     cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
-    axes = {axis["name"] for axis in header["axes"]}
-    names, parts, common = short_names([cell.label or cell.operator for cell in cells], axes)
     baseline, measure, found, problem = header["baseline"], None, None, None
     if "name" in (header["measure"] or {}):
         measure, problem = catch_user_error(lambda: measure_of(store, grid, None))
@@ -109,12 +99,9 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: 
     own = baselines_by_cell(header, cells)
     drawn = worth_drawing(cells, own, found, measure, most)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
-    if BASELINE not in names and not header.get("baselines"):  # nobody reads a long list of levels in a sentence
-        is_long = [cell.cell == baseline and name.count(BETWEEN) > 1 for cell, name in zip(cells, names, strict=True)]
-        names = [BASELINE if long else name for name, long in zip(names, is_long, strict=True)]
-    keys = [cell.cell for cell in cells]
-    look = CellLook(dict(zip(keys, names, strict=True)), {key: styles.get(key, REST) for key in keys})
-    return GridContext(store, grid, header, measure, problem, cells, look, drawn, parts, common)
+    names = {cell.cell: cell.label or cell.operator for cell in cells}
+    look = CellLook(names, {key: styles.get(key, REST) for key in names})
+    return GridContext(store, grid, header, measure, problem, cells, look, drawn)
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Mapping[str, Any]]]) -> list[CellStyle]:

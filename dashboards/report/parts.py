@@ -53,8 +53,6 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     if not_finite and about.measure is not None:
         words.append(f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number.")
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
-    words += [f"All are {about.common}."] if about.common else []
-    words += filter(None, [about.names_explanation])
     bases = baseline_cells(header)
     labels = [cell.label for cell in about.cells if cell.cell in bases]
     are = "The baseline is" if len(labels) == 1 else "Baselines are"

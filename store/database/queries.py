@@ -54,11 +54,19 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
 
 
 def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the axes of a grid that vary, and the labels of each cell on them; labels of cells if axes name none."""
+    """Return the axes of a grid that vary, and the labels of each cell on them; labels of cells if axes name none.
+
+    The label is empty on an axis that does not apply to a cell.
+    """
     names = [axis["name"] for axis in header["axes"] if len(axis["labels"]) > 1]
+    blank = {axis["name"] for axis in header["axes"] if label_of(None) not in axis["labels"]}
     query = "SELECT DISTINCT cell, label, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
     found = sql(query, {"grid": header["grid"]}).rows()
-    levels = {cell: [label_of(json.loads(text).get(name)) for name in names] for cell, _, text in found}
+
+    def label(name: str, level: object) -> str:
+        return "" if level is None and name in blank else label_of(level)
+
+    levels = {cell: [label(name, json.loads(text).get(name)) for name in names] for cell, _, text in found}
     if not names or len(set(map(tuple, levels.values()))) < len(levels):
         return ["cell"], {cell: [label] for cell, label, _ in found}
     return names, levels

@@ -25,7 +25,7 @@ from ablate.store.files.layout import Layout
 
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
 NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
-ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [], (), "")  # type: ignore[arg-type]
+ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [])  # type: ignore[arg-type]
 
 
 def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:

@@ -123,14 +123,14 @@ def test_the_answer_speaks_of_the_rows_shown(view: PageView) -> None:
     assert first.endswith(f", of {best['label']}, seed {best['seed']}.")
 
 
-def test_a_filter_takes_the_heading_of_cells_and_their_names_in_figures(tmp_path: Path) -> None:
+def test_figures_tables_and_filters_have_one_name_of_a_cell(tmp_path: Path) -> None:
     campaign = Logged(tmp_path / "runs").grid("grid")
     for rate in (1, 2):
         with campaign.start("grid", label=f"SSA · lr={rate}", seed=0, config={"lr": rate}, axes={"lr": rate}) as run:
             run.log(1, loss=1.0)
     with open_view(tmp_path / "runs", RUNS) as view:
-        assert list(grid_of(view).look.names.values()) == ["1", "2"]
-        for condition in ("cell=1", "cell='SSA · lr=1'", "cell~lr=1", "cell!=2"):
+        assert list(grid_of(view).look.names.values()) == ["SSA · lr=1", "SSA · lr=2"]
+        for condition in ("cell='SSA · lr=1'", "cell~lr=1", "cell!='SSA · lr=2'"):
             assert show(view, f"?filter={condition}").data["label"].to_list() == ["SSA · lr=1"]
 
 

@@ -24,6 +24,9 @@ ALWAYS: Final = ("run", "label", "seed", "status")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
 _EXACT: Final = "params.value == null ? '–' : d3.format('.6~g')(params.value)"
+_LEVEL: Final = (
+    "params.value == null ? '' : typeof params.value == 'number' ? d3.format('.6~g')(params.value) : params.value"
+)
 _SPREAD: Final = "± SD"  # the column of the spread of the measure in a group
 ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}  # beside the word of a status
 
@@ -139,8 +142,7 @@ def _runs(view: PageView) -> SlotContent:
         require(f"grid {about.grid!r}", "column", name, known)
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     whole = _with_values(about, found, names).select(*names, "trial")
-    labels = {about.look.names[cell.cell]: cell.label for cell in about.cells}  # figures write a cell in short
-    shown = keep_rows(whole.with_columns(cell="label"), view.address.filter, labels).drop("cell")
+    shown = keep_rows(whole.with_columns(cell="label"), view.address.filter).drop("cell")
     answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
     order = _full_name(about, found, view.address.sort)
     if view.address.by:
@@ -151,8 +153,7 @@ def _runs(view: PageView) -> SlotContent:
     pinned = whole.filter(pl.col("trial").is_in(pins))
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
     for name in set(names) & set(_axis_columns(about)):
-        if shown[name].dtype.is_float():
-            heads[name] |= {"valueFormatter": {"function": _EXACT}}
+        heads[name] |= {"valueFormatter": {"function": _LEVEL}}  # blank where an axis does not apply
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     if _axes_name_cells(about, whole):
         heads["label"]["hide"] = True
