@@ -35,7 +35,8 @@ def catch_user_error(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]
 
 def sentence(text: object) -> str:
     """Write a text, or that of an error, as a sentence."""
-    return f"{capitalise(str(text).rstrip('.'))}."
+    words = capitalise(str(text).rstrip("."))
+    return words if words.endswith("?") else f"{words}."
 
 
 def join_sentences(notes: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from ablate.dashboards.data.row_filter import keep_rows
+from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.grid.errors import AblateError, NotFoundError, SpecError
 from ablate.grid.names import split_query
 
@@ -57,3 +58,9 @@ def test_an_unknown_column_names_the_nearest() -> None:
 
 def test_words_are_split_as_a_shell_does() -> None:
     assert split_query(r"operator=a\b note='x y'") == [r"operator=a\b", "note=x y"]
+
+
+def test_a_refusal_that_ends_with_a_question_has_no_full_stop() -> None:
+    _, said = catch_user_error(lambda: keep_rows(TABLE, "resaon=diverged"))
+    assert said is not None
+    assert said.endswith("'reason'?")
