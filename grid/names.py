@@ -12,7 +12,7 @@ _VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "
 """Fields that are ambiguous without the field before them."""
 
 _TAKEN = (
-    *("trial", "cell", "seed", "label", "status", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
+    *("trial", "cell", "seed", "label", "state", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
     *("operator_parameters", "value", "tag", "note", "fingerprint"),
 )
 """Columns of each grid and fields of queries, which an axis of that name would hide."""

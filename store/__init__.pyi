@@ -9,4 +9,5 @@ from .files.shards import (
 from .files.trial_status import TrialState as TrialState, trial_state as trial_state
 from .ingest.database_snapshot import publish as publish
 from .ingest.ingest_counts import Ingested as Ingested
+from .state import State as State
 from .store import Store as Store

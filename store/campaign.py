@@ -10,6 +10,7 @@ from ablate.grid.measure import Measure
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.files.layout import Layout
+from ablate.store.state import OF_FILES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ablate.store.store import Store
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
-_COUNTS = ("planned", "ok", "failed", "running", "pending")
+_COUNTS = ("planned", *OF_FILES)
 
 
 def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
@@ -101,9 +102,9 @@ class Campaign:
     def trials(self, grid: str | None = None) -> "pl.DataFrame":
         """One row per planned trial, in execution order.
 
-        Columns: label, seed, status (ok, failed, running, pending), reason (of a failure), attempts, step, wall_s.
-        Then a typed column per axis, `value` (the grid's measure, null unless the trial is ok), and keys. An axis that
-        is called operator takes the place of that column.
+        Columns: label, seed, state (see `ablate.store.State`), reason (of a failure), attempts, step, wall_s.
+        Then a typed column per axis, `value` (the grid's measure, null unless the trial is done), and keys. An axis
+        that is called operator takes the place of that column.
         """
         from ablate.store.export.tables import trials
 
@@ -134,7 +135,7 @@ class Campaign:
     def probes(self, name: str, grid: str | None = None) -> "pl.DataFrame":
         """The values of a probe at every step.
 
-        Columns: label, seed, status, step, layer, head (or null), one per coordinate of the points, value, and keys.
+        Columns: label, seed, state, step, layer, head (or null), one per coordinate of the points, value, and keys.
         """
         from ablate.store.export.tables import probes
 
@@ -169,7 +170,7 @@ class Campaign:
         return effects(self.store, self.grid_named(grid), measure=_changes(measure)).effects
 
     def progress(self, grid: str | None = None) -> "pl.DataFrame":
-        """How far each cell is: label, planned, ok, failed, running, pending, unreadable, operator, cell."""
+        """How far each cell is: label, planned, a count per state, unreadable, operator, cell."""
         return _led_by(self.store.progress(self.grid_named(grid)), "label")
 
     def failures(self, grid: str | None = None) -> "pl.DataFrame":

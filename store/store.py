@@ -180,10 +180,10 @@ class Store:
         return found["name"].to_list()
 
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
-        """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
+        """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is done.
 
         `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary. Columns:
-        grid, cell, label, operator, trial, seed, status, value, se_items. Raises SpecError if several points match.
+        grid, cell, label, operator, trial, seed, state, value, se_items. Raises SpecError if several points match.
         """
         self.grid(grid)
         condition, parameters = queries.agrees(point or {})
@@ -193,7 +193,7 @@ class Store:
                 SELECT * FROM v_final WHERE grid = $grid AND name = $name AND {condition}
                 QUALIFY source = min(source) OVER ()    -- an evaluation before a metric of the same name
             )
-            SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, t.status, f.value, f.se_items, f.point
+            SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, t.state, f.value, f.se_items, f.point
             FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN found f USING (trial)
             WHERE g.grid = $grid ORDER BY g.position
             """,
@@ -249,7 +249,7 @@ class Store:
         )
 
     def progress(self, grid: str) -> pl.DataFrame:
-        """How far each cell is: cell, label, operator, planned, ok, failed, running, pending, unreadable."""
+        """How far each cell is: cell, label, operator, planned, unreadable and a count per state."""
         header = self.grid(grid)
         found = self.sql("SELECT * EXCLUDE (grid) FROM v_progress WHERE grid = $grid", {"grid": grid})
         return queries.in_plan_order(self.sql, header, found)
@@ -265,7 +265,7 @@ class Store:
             """
             WITH counted AS (
                 SELECT a.* FROM attempt a JOIN trial t USING (trial)
-                WHERE t.status = 'failed' AND a.status IS NOT NULL
+                WHERE t.state = 'failed' AND a.status IS NOT NULL
                   AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
                   AND ($trials IS NULL OR list_contains(CAST($trials AS VARCHAR[]), trial))
                 QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)

@@ -45,7 +45,7 @@ def work(root: Path, spec: str, seeds: list[int]) -> None:
         toy_grid(seeds=seeds, fates=("ok", "raises")), measure=Measure(name="mse"), baseline={"operator": "falling"}
     )
     result = run_campaign(root, [grid], options=RunOptions(**{**vars(QUIET), "land_every_s": 0.1}))
-    assert (result.ok, result.failed >= 2, result.problems) == (2, True, ()), result  # and what the other one removed
+    assert (result.done, result.failed >= 2, result.problems) == (2, True, ()), result  # and what the other one removed
     mine = f"seed={seeds[-1]}"
     for command in (
         ["status"],

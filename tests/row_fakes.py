@@ -56,5 +56,5 @@ def drained(rows: NodeRows) -> list[int]:
     found = []
     while (row := rows.take()) is not None:
         found.append(row)
-        rows.came_back(Outcome(row, "ok", 1))
+        rows.came_back(Outcome(row, "done", 1))
     return found

@@ -56,7 +56,7 @@ def test_a_training_loop_logs_runs_that_are_compared(exported: Path) -> None:
     with Campaign(exported / "campaigns" / "activations") as campaign:
         trials, verdicts = campaign.trials(), dict(campaign.compare().select("label", "verdict").rows())
     assert len(trials) == 15
-    assert set(trials["status"]) == {"ok"}
+    assert set(trials["state"]) == {"done"}
     assert verdicts["none"] == "worse"  # a line cannot follow a sine
 
 

@@ -58,7 +58,7 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
         expected = verdicts(store, "quickstart")
         found = judge_runs(result.runs(rules), result.baselines, rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
-    assert result.cost["trials"] == (result.rows.unique("trial")["status"] == "ok").sum() > 0
+    assert result.cost["trials"] == (result.rows.unique("trial")["state"] == "done").sum() > 0
 
 
 def test_a_result_opens_as_a_store_with_the_values_of_the_campaign(tmp_path: Path, files: Any) -> None:

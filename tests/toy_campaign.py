@@ -22,8 +22,8 @@ TABLES = {
     "metric": "SELECT trial, step, name, value FROM v_metric WHERE NOT starts_with(name, 'system.') ORDER BY ALL",
     "evaluation": "SELECT trial, step, name, point, value, items, se_items FROM v_evaluation ORDER BY ALL",
     "probe": "SELECT trial, step, name, layer, head, point, value FROM v_probe ORDER BY ALL",
-    "progress": "SELECT grid, cell, planned, ok, failed FROM v_progress ORDER BY ALL",
-    "trial": "SELECT trial, spec, status, reason, step FROM trial ORDER BY ALL",
+    "progress": "SELECT grid, cell, planned, done, failed FROM v_progress ORDER BY ALL",
+    "trial": "SELECT trial, spec, state, reason, step FROM trial ORDER BY ALL",
 }
 """Columns and rows that depend neither on how often a run was interrupted nor on the load of the machine."""
 

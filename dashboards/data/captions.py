@@ -232,14 +232,14 @@ def n_words(found: pl.DataFrame) -> str:
 
 def progress_words(done: dict[str, int]) -> str:
     """'All 24 trials are done.', '3 of 24 trials done, 2 running; verdicts are preliminary.'"""
-    planned, ok = done["planned"], done["ok"]
-    if ok == planned:
+    planned, ended = done["planned"], done["done"]
+    if ended == planned:
         return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
-    if ok == 0 and not done["failed"] and not done["running"]:
+    if ended == 0 and not done["failed"] and not done["running"]:
         return f"None of {count(planned, 'trial')} has run yet."
-    parts = [f"{ok:,} of {count(planned, 'trial')} done"]
+    parts = [f"{ended:,} of {count(planned, 'trial')} done"]
     parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
-    open_ = done["running"] + done["pending"]
+    open_ = ended + done["failed"] < planned
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 
 

@@ -13,6 +13,7 @@ from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.state import State
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
@@ -140,7 +141,7 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean.
     It is null if the scale cannot take a value, or one is not finite.
     """
-    found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
+    found = store.final(grid, measure.name, measure.point).filter(pl.col("state") == State.DONE)
     value = pl.col("value")
     positive = pl.when(value > 0).then(value).log().mean().exp()
     odds = (value / (1 - value)).log().mean().exp()

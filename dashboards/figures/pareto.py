@@ -17,6 +17,7 @@ from ablate.dashboards.theme.styles import MUTED, REST, shared_style
 from ablate.store import Store
 from ablate.store.analysis.pareto import Quantity, read_objectives
 from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.state import State
 from ablate.store.statistics import Objective, pareto as standings, summarise, t_interval
 from ablate.store.statistics.paired_differences import or_null
 from ablate.store.statistics.scales import back, forward
@@ -61,7 +62,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     ]
     names = ("x", "x_low", "x_high", "value", "low", "high")
     frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
-    failed = pl.col("status") == "failed"
+    failed = pl.col("state") == State.FAILED
     infinite = ~failed & pl.col(y.column).is_not_null() & ~finite_y
     counts = (pl.len().alias("planned"), failed.sum().alias("failed"), infinite.sum().alias("infinite"))
     seeds = found.values.group_by("cell").agg(*counts)

@@ -15,11 +15,11 @@ from ablate.dashboards.figures.canvas import cut
 from ablate.store import Store
 from ablate.store.analysis.effects import BESIDE, levels_of
 from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.state import State
 from ablate.store.statistics import balanced_means, select_then_report
 from ablate.store.statistics.paired_differences import or_null
 from ablate.store.statistics.scales import back, forward
 
-_STATES: Final = {"running": "running", "pending": "not run"}
 _OFF_SCALE: Final[Mapping[Scale, str]] = {
     "log": "not positive, where the log scale has no value",
     "logit": "not between 0 and 1, where the logit scale has no value",
@@ -35,10 +35,10 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
         return "not planned"
     failed, states = Counter[str](), Counter[str]()
     for run in runs.iter_rows(named=True):
-        if run["status"] == "failed":
+        if run["state"] == State.FAILED:
             failed[str(run["why"] or "unknown")] += 1
-        elif run["status"] in _STATES:
-            states[_STATES[run["status"]]] += 1
+        elif run["state"] != State.DONE:
+            states["not run" if run["state"] == State.PENDING else run["state"]] += 1
         elif run["value"] is None:
             states["unreadable" if run["unreadable"] else "not recorded"] += 1
         else:
@@ -189,7 +189,7 @@ def pivot(
     that are shown, among the settings with the most values. Averages are on the measure's scale.
     """
     value = pl.col("value").cast(pl.Float64)
-    value = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
+    value = pl.when(pl.col("state") == State.DONE, value.is_finite()).then(value).fill_null(np.nan)
     units = forward(found.select(value).to_series().to_numpy(), measure.scale)
     found = at_levels(found.with_columns(pl.Series("units", units).fill_nan(None)), fixed)
     rest = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]

@@ -18,6 +18,7 @@ from ablate.dashboards.figures.canvas import break_name, canvas, error_bars, poi
 from ablate.dashboards.theme.styles import REST
 from ablate.store import Store
 from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.state import State
 
 AVERAGED: Final = ("depth", "sequence")
 """Coordinates that are averaged over: a depth is a layer, and single sequences are shown along them alone."""
@@ -52,7 +53,7 @@ class ProbeReading(NamedTuple):
             parts.append("p.step = $step")
             given["step"] = self.step
         ended = last and self.step is None
-        parts.append("t.status = 'ok' AND p.step = t.step" if ended else "t.status IS DISTINCT FROM 'failed'")
+        parts.append("t.state = 'done' AND p.step = t.step" if ended else "t.state IS DISTINCT FROM 'failed'")
         return " AND ".join(parts), given
 
 
@@ -80,7 +81,7 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
     """
     runs = store.sql(
         f"SELECT p.name, g.cell, p.trial, avg(p.value) AS value FROM {_FROM} WHERE g.grid = $grid "
-        "AND t.status = 'ok' AND p.step = t.step AND isfinite(p.value) GROUP BY ALL ORDER BY ALL",
+        "AND t.state = 'done' AND p.step = t.step AND isfinite(p.value) GROUP BY ALL ORDER BY ALL",
         {"grid": grid},
     )
     value, cell = pl.col("value"), pl.col("cell")
@@ -194,7 +195,7 @@ def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: Se
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
     where, given = reading.where()
     probed = store.sql(f"SELECT p.trial, avg(p.value) AS x FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
-    values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("status") == "ok")
+    values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("state") == State.DONE)
     rows = values.join(probed, on="trial").select("cell", "seed", "trial", "x", y="value")
     rows = rows.filter(pl.col("y").is_finite() & ((pl.col("y") > 0) | (measure.scale != "log")))
     return in_order(rows, cells, "seed")
@@ -246,7 +247,7 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
         SELECT g.cell, substr(p.name, {len(_PREFIX) + 1}) AS name, coalesce(p.layer, -1) AS layer,
                coalesce(p.head, -1) AS head, p.value
         FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-        WHERE g.grid = $grid AND t.status = 'ok' AND starts_with(p.name, '{_PREFIX}')
+        WHERE g.grid = $grid AND t.state = 'done' AND starts_with(p.name, '{_PREFIX}')
         QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
     """
     found = store.sql(over_seeds(source, ["cell", "name", "layer", "head"], "linear"), {"grid": grid})

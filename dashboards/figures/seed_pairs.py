@@ -15,6 +15,7 @@ from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.theme.styles import DIVERGING, INK
 from ablate.store import Store
 from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.state import State
 from ablate.store.statistics.scales import forward
 
 GAIN: Final = (DIVERGING[0], "solid")  # colour and dash of the lines of seeds on which the cell is better
@@ -28,7 +29,7 @@ def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline
         seed, value, baseline_value (null where that run has none), difference in units of the scale (log ratios, of
         odds, or plain; null unless both are there and the scale takes them).
     """
-    found = runs(store, grid, measure).filter(pl.col("status") == "ok", pl.col("value").is_finite())
+    found = runs(store, grid, measure).filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
     ours, theirs = (found.filter(pl.col("cell") == each).select("seed", "value") for each in (cell, baseline))
     both = ours.join(theirs.rename({"value": "baseline_value"}), on="seed", how="full", coalesce=True).sort("seed")
     one, other = (
@@ -74,11 +75,11 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     lost: dict[str, set[int]] = {cell: set() for cell in cells}
     values: dict[str, dict[int, float]] = {cell: {} for cell in cells}
     found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
-    for cell, seed, status, value in found.select("cell", "seed", "status", "value").iter_rows():
+    for cell, seed, state, value in found.select("cell", "seed", "state", "value").iter_rows():
         planned[cell].add(seed)
         if value is not None and math.isfinite(value):
             values[cell][seed] = value
-        elif value is not None or status == "failed":
+        elif value is not None or state == State.FAILED:
             lost[cell].add(seed)
     rows = []
     for cell, other in product(cells, cells):

@@ -12,17 +12,18 @@ from ablate.dashboards.data.grid_context import MOST_ROWS, CellLook, in_order
 from ablate.dashboards.figures.canvas import break_name, canvas, name_rows, points
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.figures.pivot import NOWHERE
-from ablate.dashboards.theme.styles import INK, PAPER, STATUS, Style
+from ablate.dashboards.theme.styles import INK, PAPER, STATE_COLORS, Style
 from ablate.store import Store
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.state import OF_FILES, State
 
 _MOST_SEEDS: Final = 60
 _ROW: Final = 28
 _WIDTH: Final = 900  # pixels of all seeds together, about
 
 
-class State(NamedTuple):
+class Look(NamedTuple):
     """Word, sign and colour of a state."""
 
     word: str
@@ -32,12 +33,14 @@ class State(NamedTuple):
 
 
 STATES: Final = {
-    "ok": State("done", "✓", STATUS["ok"], PAPER),
-    "failed": State("failed", "✗", STATUS["failed"], PAPER),
-    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER),
-    "running": State("running", "▸", STATUS["running"], PAPER),
-    "pending": State("to do", "·", STATUS["pending"], INK),
-    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER),
+    "done": Look("done", "✓", STATE_COLORS["done"], PAPER),
+    "failed": Look("failed", "✗", STATE_COLORS["failed"], PAPER),
+    "not finite": Look("done, its value is no finite number", "!", STATE_COLORS["failed"], PAPER),
+    "running": Look("running", "▸", STATE_COLORS["running"], PAPER),
+    "stopped": Look("stopped, to be continued", "‖", STATE_COLORS["stopped"], INK),
+    "lost": Look("lost, to be continued", "–", STATE_COLORS["lost"], INK),
+    "pending": Look("to do", "·", STATE_COLORS["pending"], INK),
+    "unreadable": Look("without a readable result", "?", STATE_COLORS["failed"], PAPER),
 }
 
 
@@ -49,8 +52,8 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
     found = store.sql(
         """
         SELECT g.cell, g.label, g.operator, g.axes::VARCHAR AS axes, g.seed, g.trial,
-               CASE WHEN u.trial IS NOT NULL THEN 'unreadable' ELSE t.status END AS state,
-               CASE WHEN t.status = 'failed' THEN t.reason END AS why
+               CASE WHEN u.trial IS NOT NULL THEN 'unreadable' ELSE t.state END AS state,
+               CASE WHEN t.state = 'failed' THEN t.reason END AS why
         FROM grid_trial g JOIN trial t USING (trial)
         LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
         WHERE g.grid = $grid
@@ -59,7 +62,7 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
     )
     if measure is not None:
         values = store.final(grid, measure.name, measure.point).select("trial", "value")
-        lost = (pl.col("state") == "ok") & ~pl.col("value").is_finite()
+        lost = (pl.col("state") == State.DONE) & ~pl.col("value").is_finite()
         words = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
         state = pl.when(lost).then(pl.lit("not finite")).otherwise("state")
         why = pl.when(lost).then(words).otherwise("why")
@@ -122,7 +125,7 @@ def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
         known = [(state, counts[name]) for name, state in STATES.items() if counts[name]]
         text = " ".join(f"{state.sign} {n}" for state, n in known)
         note = ", ".join(f"{n} {state.word}" for state, n in known)
-        rows.append({"x": seed, "y": str(group), "value": counts["ok"] / part.height, "text": text, "note": note})
+        rows.append({"x": seed, "y": str(group), "value": counts[State.DONE] / part.height, "text": text, "note": note})
     return Shares(pl.DataFrame(rows, schema_overrides={"y": pl.Enum(order)}).sort("y", "x"), by)
 
 
@@ -131,9 +134,6 @@ def draw_shares(found: Shares) -> go.Figure:
     return draw_heat(found.frame, Ramp(0.0, 1.0, title="share done"), x="seed", y=found.by)
 
 
-STATUSES: Final = ("ok", "failed", "running", "pending")
-
-
 def totals(found: pl.DataFrame) -> dict[str, int]:
-    """planned, ok, failed, running and pending of the whole grid."""
-    return {name: int(found[name].sum()) for name in ("planned", *STATUSES)}
+    """Trials of the whole grid: planned, and in each state."""
+    return {name: int(found[name].sum()) for name in ("planned", *OF_FILES)}

@@ -56,7 +56,7 @@ def groups(store: Store, given: Grouped) -> pl.DataFrame:
     """
     return store.sql(
         f"""
-        SELECT {given.by} AS series, count(*) AS planned, count(*) FILTER (WHERE t.status = 'failed') AS failed,
+        SELECT {given.by} AS series, count(*) AS planned, count(*) FILTER (WHERE t.state = 'failed') AS failed,
                list(DISTINCT g.cell) AS cells, arg_min(g.trial, g.position) AS trial,
                arg_min(g.cell, g.position) AS cell, arg_min(g.seed, g.position) AS seed
         FROM grid_trial g JOIN trial t USING (trial)
@@ -143,7 +143,7 @@ _EMPTY_RUNS: Final = pl.DataFrame(schema={"trial": pl.String, "series": pl.Strin
 
 def _rows(given: Grouped, along: Along) -> str:
     """SQL that begins with the points (series, trial, x, value) of the groups in $keep."""
-    failed = "" if given.failed else "AND t.status <> 'failed'"
+    failed = "" if given.failed else "AND t.state <> 'failed'"
     return f"""
     WITH chosen AS (
         SELECT g.trial, {given.by} AS series FROM grid_trial g JOIN trial t USING (trial)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Final
 
 from ablate.dashboards.html.markup import script_json, tag, text
-from ablate.dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATUS, Style, dark_partners
+from ablate.dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, STATE_COLORS, Style, dark_partners
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "link": ("#0b5fa5", "#74b9f2"),
@@ -48,7 +48,7 @@ def variables(partners: Mapping[str, str]) -> str:
 
     `data-theme` of the document says otherwise on a screen.
     """
-    shared = {"ink": INK, "muted": MUTED, "line": LINE, "axis": AXIS, "paper": PAPER, **STATUS}
+    shared = {"ink": INK, "muted": MUTED, "line": LINE, "axis": AXIS, "paper": PAPER, **STATE_COLORS}
     light = {**shared, **{name: pair[0] for name, pair in VARIABLES.items()}}
     dark = {name: partners[color] for name, color in shared.items()}
     dark |= {name: pair[1] for name, pair in VARIABLES.items()}

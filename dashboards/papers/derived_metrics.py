@@ -152,7 +152,7 @@ def _added_parameters(cell: PublishedCell, own: Own, given: RecordedMetrics) -> 
     del cell
     found = given.about.store.sql(
         "SELECT g.seed, t.operator_parameters / 1e6 AS millions FROM grid_trial g JOIN trial t USING (trial) "
-        "WHERE g.grid = $grid AND g.cell = $cell AND t.status = 'ok' AND t.operator_parameters IS NOT NULL",
+        "WHERE g.grid = $grid AND g.cell = $cell AND t.state = 'done' AND t.operator_parameters IS NOT NULL",
         {"grid": given.about.grid, "cell": own.cell},
     )
     return Measured(dict(found.iter_rows()), why="no finished run")
@@ -195,7 +195,7 @@ _RANKS: Final = """
 WITH rank AS (
     SELECT g.cell, g.seed, p.layer, p.point['sequence'] AS sequence, p.value
     FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-    WHERE g.grid = $grid AND g.cell IN ($own, $base) AND p.name = 'effective_rank_median' AND t.status = 'ok'
+    WHERE g.grid = $grid AND g.cell IN ($own, $base) AND p.name = 'effective_rank_median' AND t.state = 'done'
       AND isfinite(p.value)
     QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial)
 )

@@ -166,7 +166,7 @@ def _read_map(about: GridContext, cell: str, layer: Layer) -> tuple[_Weights, _W
     """The weights of tokens [queries, keys], those of no token [queries], and the layer in words, counted from 1."""
     runs = about.store.sql(
         "SELECT g.trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND g.cell = $cell "
-        "AND t.status = 'ok' ORDER BY g.seed",
+        "AND t.state = 'done' ORDER BY g.seed",
         {"grid": about.grid, "cell": cell},
     )
     for trial in runs["trial"]:

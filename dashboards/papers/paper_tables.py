@@ -23,6 +23,7 @@ from ablate.store.analysis.published_matching import differs
 from ablate.store.analysis.verdicts import runs
 from ablate.store.export.cells import Missing, within_noise
 from ablate.store.published.tables import PublishedCell, cells
+from ablate.store.state import State
 from ablate.store.statistics import MIN_PAIRS, Scale, summarise, t_interval
 from ablate.store.statistics.scales import back, forward
 
@@ -160,8 +161,8 @@ def average(
 def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, str]:
     if state is None:
         return "unmeasured", got.why
-    if state["running"] or state["pending"]:
-        return "unfinished", f"{state['pending'] + state['running']} of {count(state['planned'], 'run')} not finished"
+    if left := state["planned"] - state["done"] - state["failed"]:
+        return "unfinished", f"{left} of {count(state['planned'], 'run')} not finished"
     if got.runs and not state["failed"]:
         return "not finite", f"no value of {count(state['planned'], 'run')} can be averaged"
     if state["failed"]:
@@ -344,11 +345,11 @@ def draw_design(about: GridContext) -> Drawn:
 def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """The columns of `table_sheet`; n counts seeds, and the note counts runs if some have no value."""
     units = forward(at["value"].cast(pl.Float64).fill_null(math.nan).to_numpy(), scale)
-    kept = at.with_columns(value=units).filter(pl.col("status") == "ok", pl.col("value").is_finite())
+    kept = at.with_columns(value=units).filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
     by_seed = kept.group_by("seed", maintain_order=True).agg(pl.col("value").mean())["value"]
     values = [back(value, scale) for value in by_seed]
     mean, _, high = average(values, scale, least=2)
-    failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
+    failed, ended = (int((at["state"] == each).sum()) for each in (State.FAILED, State.DONE))
     missing, why = "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"
     if not failed:
         missing, why = "not finite", f"no value of {count(at.height, 'run')} can be averaged"

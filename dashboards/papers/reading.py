@@ -56,7 +56,7 @@ def read_evaluation(about: GridContext, name: str) -> pl.DataFrame:
     rows = (
         "SELECT g.cell AS series, e.step AS x, avg(e.value) AS value FROM v_evaluation e "
         "JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND e.name = $name "
-        "AND t.status = 'ok' GROUP BY g.cell, e.trial, e.step"
+        "AND t.state = 'done' GROUP BY g.cell, e.trial, e.step"
     )
     found = about.store.sql(over_seeds(rows, ["series", "x"], "linear"), {"grid": about.grid, "name": name})
     return _sort(found, about.drawn)
@@ -75,7 +75,7 @@ def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.
             SELECT trial, layer, head, point, value FROM v_probe WHERE name = $name
             QUALIFY step = max(step) OVER (PARTITION BY trial)
         ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-        WHERE g.grid = $grid AND t.status = 'ok' AND {condition} GROUP BY g.cell, g.trial
+        WHERE g.grid = $grid AND t.state = 'done' AND {condition} GROUP BY g.cell, g.trial
     """
     given = {"grid": about.grid, "name": name, **parameters}
     found = about.store.sql(over_seeds(rows, ["series"], "linear"), given)

@@ -19,7 +19,7 @@ from ablate.dashboards.data.grid_context import GridContext, averages
 from ablate.dashboards.data.seed_averages import average_words, rope_words
 from ablate.dashboards.data.user_errors import sentence
 from ablate.dashboards.figures.forest import draw_rates, rates
-from ablate.dashboards.figures.states import STATUSES, states, totals
+from ablate.dashboards.figures.states import STATES, states, totals
 from ablate.dashboards.html.blocks import MOST_DATA_ROWS, FigureBlock, cell_name, csv, draw_all
 from ablate.dashboards.html.markup import (
     HtmlColumn,
@@ -41,14 +41,14 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     done, header = totals(progress), about.header
     shares = "".join(
         f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
-        for state in STATUSES
-        if done[state]
+        for state in STATES
+        if done.get(state)
     )
     found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
     not_finite = found.filter(pl.col("state") == "not finite").height
     pruned = sum(rule["count"] for rule in header.get("rules") or [])
     unread = max(0, header["trials"] - done["planned"])  # their lines of the plan cannot be read
-    done = {**done, "planned": done["planned"] + unread, "pending": done["pending"] + unread}
+    done["planned"] += unread
     words = [f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(header['seeds']), 'seed')}."]
     if not_finite and about.measure is not None:
         words.append(f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number.")

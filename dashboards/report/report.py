@@ -88,7 +88,7 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
         inner += parts.verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
     done = totals(found)
-    inner += charts(usable, operators, key, is_finished=done["ok"] == done["planned"])
+    inner += charts(usable, operators, key, is_finished=done["done"] == done["planned"])
     return inner + parts.show_failures(usable, key) + parts.definition(about)
 
 
@@ -106,7 +106,7 @@ def _lead(about: GridContext, judged: pl.DataFrame) -> str:
 
 def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
     """Return the verdicts of a grid, or None and the problem with them; None twice if there is nothing to compare."""
-    if about.measure is None or about.baseline is None or not totals(found)["ok"]:
+    if about.measure is None or about.baseline is None or not totals(found)["done"]:
         return None, None
     judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
     if judged is None or judged.is_empty():
@@ -122,7 +122,7 @@ def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:
         return "This grid names no measure, so nothing is compared; its runs are shown."
     if about.baseline is None:
         return "This grid names no baseline, so its cells are shown and not compared."
-    if not totals(found)["ok"]:
+    if not totals(found)["done"]:
         return "No trial has finished well yet. Verdicts appear with the first results."
     if len(about.cells) == 1:
         return "This grid has one cell, so there is nothing to compare."

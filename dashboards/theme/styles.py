@@ -23,7 +23,13 @@ DIVERGING: Final = ("#0b5fa5", "#8fbce0", "#f2f2f0", "#f0b08a", "#b34700")
 ON_ANY_PAGE: Final = ("#2f86d1", "#d9691e")
 """Blue and orange of pictures whose opacity says how much, on light and on dark pages alike."""
 
-STATUS: Final = {"ok": "#3b8f6f", "running": "#3f86c6", "failed": "#c24d00", "pending": "#cfd5db"}
+STATE_COLORS: Final = {
+    "done": "#3b8f6f",
+    "running": "#3f86c6",
+    "failed": "#c24d00",
+    **dict.fromkeys(("stopped", "lost"), "#aab3bb"),
+    "pending": "#cfd5db",
+}
 
 _NEUTRAL: Final = ("#23282e", "#e9ecf0")
 _COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, and from black, and from blue and orange
@@ -60,6 +66,7 @@ _SURFACES: Final = {
     "#3b8f6f": "#4db892",
     "#3f86c6": "#5aa5e6",
     "#c24d00": "#ff8a45",
+    "#aab3bb": "#626c76",
     "#cfd5db": "#3a424b",
     "#000000": "#ffffff",
     "#000001": "#000001",

@@ -7,7 +7,7 @@ the same number, one of them fails.
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ablate.runners.attempts.leases import Leases, earlier_life
 from ablate.runners.checkpoint import Checkpoint, newest_checkpoint
@@ -17,6 +17,7 @@ from ablate.store.files.attempts import BEAT_EVERY_S, begin, end_record, start_r
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt
 from ablate.store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
+from ablate.store.state import State
 
 MOST_LOST = 5
 """A trial has failed after this many attempts without an end record since its newest checkpoint.
@@ -40,7 +41,7 @@ _RELIST_S = 0.5
 class Taken(NamedTuple):
     """The trial cannot be claimed: it has ended or is running."""
 
-    status: Literal["ok", "failed", "running"]
+    state: State
 
 
 class Claim(NamedTuple):
@@ -91,7 +92,7 @@ def claim(
             if failure is None:
                 return Claim(number, found, start)
             record_death(layout, trial, number, found.step if found else 0, failure)
-            return Taken("failed")
+            return Taken(State.FAILED)
         tried = number
 
 
@@ -108,13 +109,13 @@ def _own_leases() -> Leases:
 def find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
     """Return why a trial in `state` cannot be claimed, with the arguments of `claim`; None if it can."""
     sources = about.get("sources")
-    if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
-        return Taken("running") if state.live is not None else None
-    if state.status in ("ok", "running"):
-        return Taken(state.status)
-    if state.status == "failed" and state.ended is not None and not _needs_less_memory_now(state.ended, about):
+    if state.state == State.DONE and again and sources is not None and ran_other_code(state, sources):
+        return Taken(State.RUNNING) if state.live is not None else None
+    if state.state in (State.DONE, State.RUNNING):
+        return Taken(state.state)
+    if state.state == State.FAILED and state.ended is not None and not _needs_less_memory_now(state.ended, about):
         here = state.ended.start.get("submission") == about.get("submission")
-        return None if retry and not here else Taken("failed")
+        return None if retry and not here else Taken(State.FAILED)
     return None
 
 

@@ -13,6 +13,7 @@ from ablate.runners.training.failure import Failure, killed_failure, out_of_memo
 from ablate.runners.training.memory import oom_kills
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import pid_space, trial_state
+from ablate.store.state import ENDED, State
 
 MOST_DEATHS = 3
 """A trial has failed when its process died so often under this pool without a newer checkpoint.
@@ -73,15 +74,15 @@ class CrashCounter:
     def _fail(self, trial: str, row: int, pid: int, step: int, failure: Failure) -> Outcome:
         """Record `failure` in the attempt that worker `pid` left behind, or in a new one if it left none."""
         number = self._left_behind(trial, pid)
-        if number is None and trial_state(self._layout, trial).status not in ("ok", "running"):
+        if number is None and trial_state(self._layout, trial).state not in (State.DONE, State.RUNNING):
             about = {"submission": self._job.submission, **dict.fromkeys(("worker", "path", "device", "threads"))}
             mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
             number = None if isinstance(mine, Taken) else mine.number
         if number is None:  # another process has it, or it has a result
-            kept = ("failed", "ok") if self._job.again else ("failed",)  # the new attempt failed, the old result stays
-            return Outcome(row, "was_failed" if trial_state(self._layout, trial).status in kept else "held")
+            kept = ENDED if self._job.again else (State.FAILED,)  # the new attempt failed, the old result stays
+            return Outcome(row, State.FAILED if trial_state(self._layout, trial).state in kept else State.RUNNING)
         record_death(self._layout, trial, number, step, failure)
-        return Outcome(row, "failed", number, failure)
+        return Outcome(row, State.FAILED, number, failure)
 
     def _killed_for_memory(self) -> bool:
         """Return True if the system killed a process for lack of memory since the last call."""
@@ -101,7 +102,7 @@ class CrashCounter:
     def _left_behind(self, trial: str, pid: int) -> int | None:
         """Find the attempt of the dead worker that has no end record."""
         state = trial_state(self._layout, trial)
-        if state.status in ("ok", "running"):
+        if state.state in (State.DONE, State.RUNNING):
             return None
         ours = {"pid": pid, "host": socket.gethostname(), "pid_space": pid_space()}
         for found in reversed(state.attempts):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.store.files.trial_status import TrialState
+from ablate.store.state import State
 
 
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
@@ -29,7 +30,7 @@ def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
     The trial itself checks whether its batch can be split that far.
     """
     written, last = written_micro_batches(spec), state.ended
-    if state.status != "failed" or written is None or last is None:
+    if state.state != State.FAILED or written is None or last is None:
         return False
     tried = last.start.get("accumulate")
     return bool(tried and (last.end or {}).get("reason") == "out_of_memory" and micro_batches(state, written) > tried)

@@ -42,6 +42,7 @@ from ablate.store.files.attempts import BEAT_EVERY_S
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 
 
 @final
@@ -65,13 +66,9 @@ class WorkOrder:
     """True to call `on_step` and `on_evaluation` of the spec files."""
 
 
-Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
-
 _WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)
 """Waits for a file on a cluster, 60 s in all."""
 _LOOK_EVERY_S: Final = 0.2
-
-_TAKEN: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
 
 class CodeChanged(SpecError):
@@ -87,10 +84,10 @@ class _FileMissing(EnvironmentProblem):
 
 
 class Outcome(NamedTuple):
-    """Outcome of one row: ended here (ok, failed, stopped), ended before (was_ok, was_failed) or held elsewhere."""
+    """Outcome of one row: done, failed or stopped; or running, if another worker has it."""
 
     row: int
-    status: Came
+    state: State
     attempt: int | None = None
     failure: Failure | None = None
     spent: bool = False
@@ -169,7 +166,7 @@ class Worker:
         except CampaignUnwritable as error:
             if not is_of_one_trial(error, self._layout):
                 raise
-            return Outcome(row, "failed", None, unrecorded_failure(error))
+            return Outcome(row, State.FAILED, None, unrecorded_failure(error))
 
     def _run(self, row: int) -> Outcome:
         outcome = self._try_until_files_appear(row)
@@ -178,7 +175,7 @@ class Worker:
                 return self._leave_to_another(outcome)
             release_cached_memory()
             following = self._try(row)
-            if following.status == "was_failed":  # its batch cannot be split further
+            if following.state == State.FAILED and not following.failure:  # its batch cannot be split further
                 break
             outcome = following
         return outcome
@@ -203,7 +200,7 @@ class Worker:
         tried = None if ended is None else ended.start.get("accumulate")
         if written_micro_batches(self._cut(line)) in (None, tried):  # its batch cannot be split further
             return outcome
-        return outcome._replace(status="stopped", failure=None)
+        return outcome._replace(state=State.STOPPED, failure=None)
 
     def _try(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
@@ -216,10 +213,10 @@ class Worker:
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
-            moved = mine.status == "failed" and self._cut(line) != spec  # another process tried this split
-            if mine.status == "ok":
+            moved = mine.state == State.FAILED and self._cut(line) != spec  # another process tried this split
+            if mine.state == State.DONE:
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._try(row) if moved else Outcome(row, _TAKEN[mine.status])
+            return self._try(row) if moved else Outcome(row, mine.state)
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -280,11 +277,11 @@ class Worker:
             except LeaseLost as error:
                 with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the new owner detects it
                     attempt.abandon(str(error))
-                outcome = Outcome(row, "held", attempt.number)
+                outcome = Outcome(row, State.RUNNING, attempt.number)
             finally:
                 if changes := self._compare():
                     self._state.restore()
-        over = self._own_process and bool(changes) and outcome.status != "stopped"  # a stopped one leaves
+        over = self._own_process and bool(changes) and outcome.state != State.STOPPED  # a stopped one leaves
         return outcome._replace(changes=tuple(changes), spent=outcome.spent or over)
 
     def _compare(self) -> list[str]:
@@ -304,7 +301,7 @@ class Worker:
             raise
         except CodeChanged as error:
             attempt.abandon(str(error))
-            return Outcome(row, "stopped", attempt.number)
+            return Outcome(row, State.STOPPED, attempt.number)
         except EnvironmentProblem as error:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error
@@ -316,9 +313,9 @@ class Worker:
             raise
         attempt.finish(finished)
         if finished.stopped:
-            return Outcome(row, "stopped", attempt.number)
+            return Outcome(row, State.STOPPED, attempt.number)
         discard_checkpoints(self._layout, line["trial"], attempt.number)
-        return Outcome(row, "ok", attempt.number)
+        return Outcome(row, State.DONE, attempt.number)
 
     def _train_trial(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
@@ -339,7 +336,7 @@ class Worker:
         with contextlib.suppress(OSError), attempt.log.open("a", encoding="utf-8") as log:  # the record has it, too
             log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
         gc.collect()  # a traceback holds the tensors of a failed trial
-        return Outcome(row, "failed", attempt.number, failure)
+        return Outcome(row, State.FAILED, attempt.number, failure)
 
     def _trial(self, key: str, spec: Mapping[str, Any]) -> Spec | Exception:
         """Build the trial of a spec, or return the error for its attempt to record."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, final
 
 from ablate.grid import Grid, Planned
 from ablate.grid.names import shorten
-from ablate.runners.monitoring.trial_locations import STATES, State
 from ablate.runners.output import format_count, line_width
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
@@ -20,9 +19,7 @@ from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit.resource_classes import Demands
 from ablate.runners.slurm.submit.workload import plan_allocation
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import Status
-
-_STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
+from ablate.store.state import COUNTED, State
 
 
 class CellPlan(NamedTuple):
@@ -113,13 +110,13 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     headers = tuple(grid.header() for grid in grids)
     sizes = {header["grid"]: header["cells"] for header in headers}
     told = resolutions(layout, grids, options.noise_from)
-    states = Counter(options.states.get(trial.key, _STATES[trial.status]) for trial in found.trials)
+    states = Counter(options.states.get(trial.key, trial.state) for trial in found.trials)
     return RunPlan(
         root=layout.root,
         grids=headers,
         cells=tuple(listed),
         trials=found.trials,
-        counts={state: states[state] for state in STATES},
+        counts={state: states[state] for state in COUNTED},
         other_code=found.other_code,
         to_do=len(chosen.to_do),
         estimate=times,
@@ -147,7 +144,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
     for header in plan.grids:
         yield from _grid_lines(plan, header)
     yield f"campaign {plan.root}"
-    yield "  " + ", ".join(f"{count} {what}" for what, count in plan.counts.items() if count or what == "pending")
+    yield "  " + ", ".join(f"{count} {what}" for what, count in plan.counts.items() if count or what == State.PENDING)
     if plan.other_code:
         trials = format_count(plan.other_code, "finished trial")
         yield f"  {trials} ran other code; `ablate run SPEC --rerun-stale` trains those again"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ablate.runners.evaluations import Evaluation
-    from ablate.runners.posthoc.evaluate import Result, Status
+    from ablate.runners.posthoc.evaluate import Outcome, Result
     from ablate.runners.posthoc.trained_model import Kept
     from ablate.store.store import Store
 
@@ -152,11 +152,11 @@ def _ingest(store: "Store") -> None:
 
 def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
     """Show the results and return the exit code. With a single trial, raise its error."""
-    failed = [each for each in results if each.status == "failed"]
+    failed = [each for each in results if each.outcome == "failed"]
     if trials == 1 and len(results) == 1 and failed and failed[0].problem is not None:
         raise failed[0].problem
     if as_json:
-        names = ("trial", "kind", "evaluation", "status", "message")
+        names = ("trial", "kind", "evaluation", "outcome", "message")
         data = [
             {**{name: getattr(each, name) for name in names}, "measured": [row._asdict() for row in each.measured]}
             for each in results
@@ -167,9 +167,9 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
     for each in results:
         if each.message is not None:
             tell(f"trial {each.trial[:8]}: {f'{each.kind}: ' if each.kind else ''}{each.message}")
-    counts = Counter(each.status for each in results)
-    words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
-    told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
+    counts = Counter(each.outcome for each in results)
+    words: dict[Outcome, str] = {"made": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
+    told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
     tell(f"{format_count(len(results), 'evaluation')} of {format_count(trials, 'trial')}: {told}")
     return 4 if failed else 0
 

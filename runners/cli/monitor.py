@@ -80,13 +80,14 @@ def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as
     from ablate.runners.monitoring.trial_locations import locate_trials
     from ablate.runners.slurm.scheduler import SlurmScheduler
     from ablate.runners.slurm.submissions import read_submission_status
-    from ablate.store.analysis.trial_query import select
 
     scheduler = SlurmScheduler()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
     if len(submissions) not in (0, len(query)) or (outdated and query):
         raise SpecError("submission=ID and --outdated stand alone; leave the other conditions out")
     if outdated or len(query) > len(submissions):
+        from ablate.store.analysis.trial_query import select
+
         with open_campaign(campaign) as store:
             where = locate_trials(store, scheduler)
             cancelling = Cancelling(store.layout, where.submissions, where.runs, scheduler.cancel)

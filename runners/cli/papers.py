@@ -26,6 +26,7 @@ from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.result_files import read_about, result_file
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 
 if TYPE_CHECKING:
     import polars as pl
@@ -160,7 +161,7 @@ def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) 
         columns[f"{name} {at}".rstrip()] = part
     means = [dict(part.select("cell", "mean").iter_rows()) for part in columns.values()]
     rows = [
-        (row["label"], row["ok"], *(round_value(each.get(row["cell"])) for each in means))
+        (row["label"], row["done"], *(round_value(each.get(row["cell"])) for each in means))
         for row in store.progress(grid).iter_rows(named=True)
     ]
     write_table(("cell", "seeds", *columns), rows, labels=1)
@@ -214,7 +215,7 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
         return ItemState(name, item.name, f"not at {scale}", None, None, None, None, item.title)
     grid, layout = found.grids[found.grid_name(item.name, scale)], Layout(root)
     keys = (planned.key for planned in grid.enumerate())
-    states: Counter[str] = Counter(trial_state(layout, key).status if layout.exists() else "pending" for key in keys)
+    states = Counter(trial_state(layout, key).state if layout.exists() else State.PENDING for key in keys)
     flops = _count_flops(grid) if count else None
     cells, trials = grid.header()["cells"], states.total()
     word, hours = _word(states), _published_hours(name, grid.name)
@@ -222,7 +223,7 @@ def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, roo
         word = "other settings"
     elif word == "planned" and hours is not None:
         word = "published"
-    return ItemState(name, item.name, word, cells, trials, states["ok"], flops, item.title, hours)
+    return ItemState(name, item.name, word, cells, trials, states[State.DONE], flops, item.title, hours)
 
 
 def _has_overrides(layout: Layout, grid: str) -> bool:
@@ -246,12 +247,13 @@ def _published_hours(paper: str, grid: str) -> float | None:
     return None
 
 
-def _word(states: Counter[str]) -> str:
-    if states["ok"] == states.total():
+def _word(states: Counter[State]) -> str:
+    done, failed = states[State.DONE], states[State.FAILED]
+    if done == states.total():
         return "done"
-    if states["running"] or (states["ok"] and states["pending"]):
+    if states[State.RUNNING] or (done and done + failed < states.total()):
         return "running"
-    return "failed" if states["failed"] else "planned"
+    return "failed" if failed else "planned"
 
 
 def _count_flops(grid: "Grid") -> float | None:

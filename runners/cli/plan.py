@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ablate.grid.errors import SpecError
 from ablate.runners.cli.options import (
@@ -21,9 +21,7 @@ from ablate.runners.cli.options import (
 from ablate.runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
 from ablate.runners.output import slow_notice, tell, write_json, write_prose
 from ablate.store.files.layout import Layout
-
-if TYPE_CHECKING:
-    from ablate.runners.monitoring.trial_locations import State
+from ablate.store.state import CLAIMED, State
 
 
 @flag_group
@@ -96,7 +94,7 @@ def plan(
     )
     planned = plan_campaign(root, grids, options)
     leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
-    counts = {"queued or running": leaving["queued"] + leaving["running"], "finished": leaving["done"]}
+    counts = {"queued or running": sum(leaving[state] for state in CLAIMED), "finished": leaving[State.DONE]}
     if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):
         tell(
             f"{words} trials of the campaign are not in this plan; `ablate run` takes them out of the grid if you agree"

@@ -23,14 +23,13 @@ from ablate.runners.cli.run_here import run_here
 from ablate.runners.output import tell, write
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import UNCLAIMED, State
 
 if TYPE_CHECKING:
     from ablate.grid import Grid
     from ablate.runners.attempts.submission_record import Submission
-    from ablate.runners.monitoring.trial_locations import State, TrialLocations
+    from ablate.runners.monitoring.trial_locations import TrialLocations
     from ablate.store.store import Store
-
-_UNCLAIMED: "tuple[State, ...]" = ("failed", "lost", "pending")
 
 
 @flag_group
@@ -60,7 +59,7 @@ def retry(
     campaign: Campaign = None,
     cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
-    """Train trials again that failed, were lost or, with a query, are pending.
+    """Train trials again that failed, were lost or, with a query, are pending or stopped.
 
     They are trained where they were before, unless --on says another place. Without arguments it says what failed.
     """
@@ -70,7 +69,7 @@ def retry(
     from ablate.runners.slurm.spec import cluster_of, recorded_request
     from ablate.store.analysis.trial_query import select
 
-    flags: dict[State, bool] = {"failed": which.failed, "lost": which.lost}
+    flags = {State.FAILED: which.failed, State.LOST: which.lost}
     states = [state for state, is_given in flags.items() if is_given]
     if not query and not states:
         show_failures(campaign=campaign)
@@ -100,7 +99,7 @@ def retry(
     return run_here(root, grids, machine, where.workers, local)
 
 
-def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "Sequence[State]") -> frozenset[str]:
+def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: Sequence[State]) -> frozenset[str]:
     """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
 
     Say how many are left out, as they are in another state or logged by a user's own program.
@@ -108,7 +107,7 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: "S
     Raises NotFoundError if all are left out.
     """
     found = {key: where.trials[key] for key in (where.trials if selected is None else selected)}
-    matching = [key for key, each in found.items() if each.state in (wanted or _UNCLAIMED)]
+    matching = [key for key, each in found.items() if each.state in (wanted or (State.FAILED, *UNCLAIMED))]
     keys = frozenset(key for key in matching if not found[key].logged)
     rest = [found[key] for key in (matching if selected is None else found) if key not in keys]
     counts = Counter("logged by your program" if each.logged else each.state for each in rest)

@@ -45,7 +45,7 @@ def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, 
 
 def _outcome_words(result: "RunResult") -> str:
     counts = {
-        "trained": result.ok,
+        "trained": result.done,
         "failed": result.failed,
         "not finished (the same command goes on)": result.stopped,
         "were done before": result.skipped,

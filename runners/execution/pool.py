@@ -14,6 +14,7 @@ from ablate.runners.attempts.worker import Outcome, WorkOrder
 from ablate.runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from ablate.runners.execution.machine import Machine, Overseer, RowSource
 from ablate.runners.execution.stall import Stall, StallLimits
+from ablate.store.state import State
 
 _LOOK_EVERY_S = 0.2
 """Longest delay until a stop request, a free row or a new slot is noticed."""
@@ -188,7 +189,7 @@ class WorkerPool:
         if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             self._deaths.out_of_memory()
         self._overseer.row_ended(outcome)
-        if outcome.status == "stopped" and not self._stopping:
+        if outcome.state == State.STOPPED and not self._stopping:
             self._dismiss(member)  # this worker was asked to leave; others take the row
             self._rows.give_back(outcome.row)
 

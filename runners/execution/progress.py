@@ -14,6 +14,7 @@ from rich.text import Text
 from ablate.grid.durations import format_duration
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.output import LINE_EVERY_S, format_count
+from ablate.store.state import ENDED, State
 
 _SAME_EVERY_S = 60.0
 
@@ -48,7 +49,7 @@ class Tally:
 
     planned: Counter[tuple[str, str]]
     members: list[GridMember]
-    ok: Counter[tuple[str, str]] = field(default_factory=Counter)
+    done: Counter[tuple[str, str]] = field(default_factory=Counter)
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     running: dict[int, Running] = field(default_factory=dict)
     ended: int = 0
@@ -66,16 +67,16 @@ class Tally:
 
     def came_back(self, outcome: Outcome) -> None:
         self.running.pop(outcome.row, None)
-        if outcome.status in ("ok", "was_ok"):
-            self.ok[self.members[outcome.row].cell] += 1
-        elif outcome.status in ("failed", "was_failed"):
+        if outcome.state == State.DONE:
+            self.done[self.members[outcome.row].cell] += 1
+        elif outcome.state == State.FAILED:
             self.failed[self.members[outcome.row].cell] += 1
-        if outcome.status not in ("held", "stopped"):
+        if outcome.state in ENDED:
             self.ended += 1
 
     @property
     def cells_done(self) -> int:
-        return sum(self.ok[cell] == count for cell, count in self.planned.items())
+        return sum(self.done[cell] == count for cell, count in self.planned.items())
 
     @property
     def cells_failed(self) -> int:

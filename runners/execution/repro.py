@@ -180,7 +180,7 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     state = trial_state(layout, key)
     done = state.result
     if done is None or done.end is None:
-        raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.status}; run it first")
+        raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.state}; run it first")
     record = None
     with suppress(NotFoundError):
         record = read_submission_record(layout, str(done.start["submission"]))

@@ -34,6 +34,7 @@ from ablate.runners.training.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.files.trust import trust_new
+from ablate.store.state import ENDED, State
 
 _LOOK_EVERY_S = 0.5
 """Seconds between looks at a trial that another run trains."""
@@ -72,7 +73,7 @@ class RunOptions:
 class RunResult:
     """Counts of the trials by outcome; each trial counts once."""
 
-    ok: int
+    done: int
     """Finished by this run or by a concurrent one."""
     failed: int
     stopped: int
@@ -229,24 +230,23 @@ class _ActiveRun:
             try:
                 state = trial_state(self._layout, found.key, self._leases.alive)
             except EnvironmentProblem as error:
-                self.row_ended(Outcome(row, "failed", None, unrecorded_failure(error)))
+                self.row_ended(Outcome(row, State.FAILED, None, unrecorded_failure(error)))
                 continue
             about = {"sources": self._survey.cells.sources[found.grid, found.cell]}
             taken = find_taken(state, about, retry=False, again=found.other_code)
             if taken is None:
                 yield row
-            elif taken.status == "running":
+            elif taken.state == State.RUNNING:
                 self._held.append(row)
             else:
-                self.row_ended(Outcome(row, "was_ok" if taken.status == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, taken.state))
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
-        found = [outcome.status for outcome in self._outcomes.values()]
-        ok = sum(status in ("ok", "was_ok") for status in found)
-        failed = sum(status in ("failed", "was_failed") for status in found)
-        stopped = len(self._to_do) - ok - failed
+        found = [outcome.state for outcome in self._outcomes.values()]
+        done, failed = found.count(State.DONE), found.count(State.FAILED)
+        stopped = len(self._to_do) - done - failed
         return RunResult(
-            ok=ok,
+            done=done,
             failed=failed,
             stopped=stopped,
             **count_skipped(self._survey),
@@ -277,7 +277,7 @@ class _ActiveRun:
 
     def row_ended(self, outcome: Outcome) -> None:
         self._tally.came_back(outcome)
-        if outcome.status == "held":
+        if outcome.state == State.RUNNING:
             self._held.append(outcome.row)
             return
         self._outcomes[outcome.row] = outcome
@@ -298,8 +298,8 @@ def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
     begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
     keys = {trial.key for trial in wanted}
     for trial in survey.trials:
-        if trial.key not in keys and trial.status in ("ok", "failed"):
-            (begun.ok if trial.status == "ok" else begun.failed)[trial.grid, trial.label] += 1
+        if trial.key not in keys and trial.state in ENDED:
+            (begun.done if trial.state == State.DONE else begun.failed)[trial.grid, trial.label] += 1
     return begun
 
 
@@ -307,7 +307,7 @@ def count_skipped(survey: Survey) -> dict[str, Any]:
     """Count the trials that a run leaves alone, by the fields of `RunResult`."""
     left = [trial for trial in survey.trials if not survey.wants(trial)]
     return {
-        "skipped": sum(trial.status == "ok" for trial in left),
-        "skipped_failed": sum(trial.status == "failed" for trial in left),
+        "skipped": sum(trial.state == State.DONE for trial in left),
+        "skipped_failed": sum(trial.state == State.FAILED for trial in left),
         "skipped_other_code": sum(trial.other_code for trial in left),
     }

@@ -19,6 +19,7 @@ from typing import Any, NoReturn, final
 from ablate.grid.errors import AblateError, SpecError
 from ablate.runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
 from ablate.store.files.atomic import set_retry_timeout
+from ablate.store.state import State
 
 TELL_EVERY_S = 0.2
 """Shortest time between two progress messages."""
@@ -51,7 +52,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
             _, row, share = message
             _limit_memory(share)
             outcome = worker.run(row)
-            if outcome.status == "stopped" and not outcome.spent and not control.must_stop:
+            if outcome.state == State.STOPPED and not outcome.spent and not control.must_stop:
                 raise SpecError(_EDITED)
             if outcome.spent:
                 control.say("leaves")

@@ -16,6 +16,7 @@ from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, open_sub
 from ablate.runners.slurm.submit.submit_lock import submit_lock
 from ablate.runners.slurm.worker_records import CalledOff, read_cancelled, write_cancelled
 from ablate.store.files.layout import Layout
+from ablate.store.state import ENDED
 
 Canceller = Callable[[Sequence[int]], str | None]
 """Takes jobs out of a scheduler's queue, or says why that was not possible."""
@@ -100,7 +101,7 @@ class Cancelling:
 
     def trials(self, keys: Collection[str], where: TrialLocations) -> None:
         """Cancel single trials; a submission that has none left is cancelled as a whole."""
-        open_keys = {key for key, place in where.trials.items() if place.state not in ("done", "failed")}
+        open_keys = {key for key, place in where.trials.items() if place.state not in ENDED}
         wanted = open_keys.intersection(keys)
         for status in self._at_work:
             self._some(status, wanted, open_keys)

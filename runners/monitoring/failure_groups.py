@@ -24,7 +24,7 @@ TRACE_LINES = 12
 _QUERY = """
     WITH counted AS (
         SELECT a.*, coalesce(t.spec->>'$.kind' = 'logged', false) AS logged FROM attempt a JOIN trial t USING (trial)
-        WHERE t.status = 'failed' AND a.status IS NOT NULL
+        WHERE t.state = 'failed' AND a.status IS NOT NULL
           AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
           AND ($trials IS NULL OR list_contains(CAST($trials AS VARCHAR[]), trial))
         QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
@@ -93,7 +93,7 @@ _AGAIN = """
         QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
     )
     SELECT fingerprint, count(*) AS again FROM ended JOIN trial t USING (trial)
-    WHERE t.status = 'failed' GROUP BY fingerprint
+    WHERE t.state = 'failed' GROUP BY fingerprint
 """
 
 

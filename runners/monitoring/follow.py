@@ -12,6 +12,7 @@ from ablate.runners.slurm.scheduler import Scheduler
 from ablate.runners.slurm.worker_records import read_cancelled
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.state import ENDED, State
 
 LOOK_EVERY_S = 3.0
 _RELEASE_S = 2 * ASK_EVERY_S
@@ -25,8 +26,8 @@ class Following:
     def __init__(self, layout: Layout, wanted: Sequence[Surveyed], submissions: Sequence[str]) -> None:
         self._layout, self._wanted, self._submissions = layout, wanted, submissions
         self._began = time.monotonic()
-        self._ended: dict[str, str] = {}
-        ended = [trial.key for trial in wanted if trial.status in ("ok", "failed")]
+        self._ended: dict[str, State] = {}
+        ended = [trial.key for trial in wanted if trial.state in ENDED]
         self._ends_before = {key: _count_ends(trial_state(layout, key)) for key in ended}
 
     def views(self, scheduler: Scheduler) -> Iterator[WatchView]:
@@ -40,8 +41,8 @@ class Following:
         for trial in self._wanted:
             if trial.key not in self._ended and self._layout.trial(trial.key).exists():
                 state = trial_state(self._layout, trial.key)
-                if state.status in ("ok", "failed") and _count_ends(state) > self._ends_before.get(trial.key, 0):
-                    self._ended[trial.key] = state.status
+                if state.state in ENDED and _count_ends(state) > self._ends_before.get(trial.key, 0):
+                    self._ended[trial.key] = state.state
         ours = [each for each in view.status.where.submissions if each.record.submission in self._submissions]
         standings = {status.standing(each.name) for status in ours for each in status.record.classes}
         may_still_show_held = time.monotonic() - self._began < _RELEASE_S and "held" in standings
@@ -49,11 +50,11 @@ class Following:
 
     def result(self, found: Survey, submission: str | None) -> RunResult:
         """Return the result, in the form of a run on this machine."""
-        statuses = list(self._ended.values())
+        states = list(self._ended.values())
         return RunResult(
-            ok=statuses.count("ok"),
-            failed=statuses.count("failed"),
-            stopped=len(self._wanted) - len(statuses),
+            done=states.count(State.DONE),
+            failed=states.count(State.FAILED),
+            stopped=len(self._wanted) - len(states),
             **count_skipped(found),
             interrupted=False,
             submission=submission,

@@ -12,6 +12,7 @@ from ablate.store.export.plain import escape_control
 from ablate.store.files.atomic import disk_errors
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import AttemptState, trial_state
+from ablate.store.state import ENDED
 
 LOOK_EVERY_S = 0.3
 """Pause between two reads of a log that is followed."""
@@ -96,7 +97,7 @@ def follow(layout: Layout, trial: str, number: int | None) -> Iterator[tuple[Att
             if number is None:
                 later = next((each for each in state.attempts if each.attempt > at.attempt), None)
             yield from ((None, text) for text in tail.more())
-            if ended and later is None and (number is not None or state.status in ("ok", "failed")):
+            if ended and later is None and (number is not None or state.state in ENDED):
                 return
             if later is None:
                 time.sleep(LOOK_EVERY_S)

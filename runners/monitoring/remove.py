@@ -17,9 +17,8 @@ from ablate.store.files.layout import Layout
 from ablate.store.files.plans import PlanFile, read_plan
 from ablate.store.files.removals import Trash
 from ablate.store.ingest.ingest_lock import ingest_lock
+from ablate.store.state import CLAIMED
 from ablate.store.store import Store
-
-_OPEN = ("running", "queued", "unknown")
 
 
 def remove_trials(
@@ -88,7 +87,7 @@ def trials_of(store: Store, grid: str) -> list[tuple[str, str]]:
 
 
 def _require_free(trials: Collection[str], where: TrialLocations) -> None:
-    busy = [trial for trial in trials if trial in where.trials and where.trials[trial].state in _OPEN]
+    busy = [trial for trial in trials if trial in where.trials and where.trials[trial].state in CLAIMED]
     if busy:
         states = " or ".join(sorted({where.trials[trial].state for trial in busy}))
         raise SpecError(

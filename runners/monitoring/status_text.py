@@ -10,26 +10,16 @@ import polars as pl
 
 from ablate.grid.durations import format_duration
 from ablate.runners.monitoring.failure_groups import count_failures
-from ablate.runners.monitoring.trial_locations import RunningTrial, State, TrialLocations, hours_used
+from ablate.runners.monitoring.trial_locations import RunningTrial, TrialLocations, hours_used
 from ablate.runners.monitoring.unread_grids import UnreadGrid, find_unread
 from ablate.runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
 from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from ablate.runners.slurm.worker_records import GAVE_UP
 from ablate.store.database.queries import levels_of_cells
+from ablate.store.state import COUNTED, UNCLAIMED, State
 from ablate.store.store import Store
 
-STATE_OF_COLUMN: dict[str, State] = {
-    "ok": "done",
-    "failed": "failed",
-    "running": "running",
-    "queued": "queued",
-    "pending": "pending",
-    "lost": "lost",
-    "unknown": "unknown",
-}
-"""The state that each column of a cell counts."""
-
-_ALWAYS = ("label", "planned", "ok", "failed", "running", "pending")
+_ALWAYS = ("label", "planned", State.DONE, State.FAILED, State.RUNNING, State.PENDING)
 _YOUNG_S = 60.0
 _MOST_CELLS = 200
 _MOST_ROWS = 20
@@ -73,7 +63,9 @@ class Status(NamedTuple):
             "failures": self.failures.rows(named=True),
             "notes": self.notes.rows(named=True),
             "bad_shards": self.bad_shards.rows(named=True),
-            "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
+            "trials": {
+                key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != State.DONE
+            },
             "running": [found._asdict() for found in where.at_work],
             "workers": [worker._asdict() for status in where.submissions for worker in status.workers],
             "submissions": [submission_data(status) for status in where.submissions],
@@ -121,15 +113,17 @@ def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | 
     of_these = "grid = $grid AND ($only IS NULL OR list_contains(CAST($only AS VARCHAR[]), trial))"
     if only is not None:
         counted = store.sql(
-            "SELECT g.cell, count(*) AS planned, count(*) FILTER (WHERE t.status = 'ok') AS ok, count(u.trial) AS "
+            "SELECT g.cell, count(*) AS planned, count(*) FILTER (WHERE t.state = 'done') AS done, count(u.trial) AS "
             f"unreadable FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u USING (grid, trial) "
             f"WHERE {of_these} GROUP BY g.cell",
             chosen,
         )
         order = frame.columns
-        frame = frame.drop("planned", "ok", "unreadable").join(counted, on="cell", maintain_order="left").select(order)
+        frame = (
+            frame.drop("planned", "done", "unreadable").join(counted, on="cell", maintain_order="left").select(order)
+        )
     trials = store.sql(
-        f"SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE {of_these} AND t.status <> 'ok'",
+        f"SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE {of_these} AND t.state <> 'done'",
         chosen,
     )
     tags = store.sql(
@@ -139,15 +133,16 @@ def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | 
     )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
-    by_state = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in STATE_OF_COLUMN.items())
+    by_state = ((pl.col("state") == state).sum().cast(pl.Int64).alias(state) for state in COUNTED)
     counts = trials.join(states, on="trial").group_by("cell").agg(*by_state)
-    shown = [*frame.columns, *(name for name in STATE_OF_COLUMN if name not in frame.columns)]
+    first = ("cell", "label", "operator", "planned", *COUNTED)
+    shown = [*first, *(name for name in frame.columns if name not in first)]
     return (
-        frame.rename({"ok": "known"})
-        .drop(*STATE_OF_COLUMN, strict=False)
+        frame.rename({"done": "known"})
+        .drop(*COUNTED, strict=False)
         .join(counts, on="cell", how="left", maintain_order="left")
-        .with_columns(pl.col(*STATE_OF_COLUMN).fill_null(0))
-        .with_columns(pl.col("ok") + pl.col("known"))
+        .with_columns(pl.col(*COUNTED).fill_null(0))
+        .with_columns(pl.col("done") + pl.col("known"))
         .select(shown)
         .join(tags, on="cell", how="left", maintain_order="left")
         .with_columns(pl.col("tags").fill_null(""))
@@ -171,10 +166,8 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
     for name, frame in status.grids.items():
         tags = ["tags"] if any(frame["tags"]) else []  # its column replaces those without a trial
         always = _ALWAYS[:3] if tags else _ALWAYS
-        columns = [
-            name for name in ("label", "planned", *STATE_OF_COLUMN) if name in always or frame[name].sum()
-        ] + tags
-        write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
+        columns = [name for name in ("label", "planned", *COUNTED) if name in always or frame[name].sum()] + tags
+        write(f"{name}: {frame['done'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
         chosen = _choose_cells(frame, most_cells)
@@ -212,8 +205,9 @@ def failure_lines(failures: pl.DataFrame) -> list[str]:
 
 def _choose_cells(frame: pl.DataFrame, most: int) -> pl.DataFrame:
     """Choose cells to show: active cells first, then unfinished ones, in the order of the grid."""
-    busy = pl.sum_horizontal("failed", "running", "queued", "lost", "unknown") > 0
-    rank = pl.when(busy).then(0).when(pl.col("ok") < pl.col("planned")).then(1).otherwise(2).alias("rank")
+    idle = ("done", "pending", "stopped")
+    busy = pl.sum_horizontal(*(state for state in COUNTED if state not in idle)) > 0
+    rank = pl.when(busy).then(0).when(pl.col("done") < pl.col("planned")).then(1).otherwise(2).alias("rank")
     return frame.with_row_index("place").with_columns(rank).sort("rank", "place").head(most).sort("place")
 
 
@@ -264,7 +258,7 @@ def _write_workers(where: TrialLocations) -> None:
     gave_up = _gave_up(where)
     every = (worker for status in where.submissions for worker in status.workers)
     workers = [worker for worker in every if worker.standing != "ended" and worker not in gave_up]
-    jobs = {each.job for each in where.trials.values() if each.state == "lost"} - {None}
+    jobs = {each.job for each in where.trials.values() if each.state == State.LOST} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
     rows = [
         (
@@ -285,7 +279,7 @@ def _write_workers(where: TrialLocations) -> None:
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:
         write(f"gone: {format_count(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
-    if gave_up and any(each.state in ("pending", "lost") for each in where.trials.values()):
+    if gave_up and any(each.state in UNCLAIMED for each in where.trials.values()):
         reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
         output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")
         count = format_count(len(gave_up), "worker")
@@ -320,18 +314,20 @@ def _write_more(count: int, shown: int, noun: str) -> None:
 
 
 def loose_ends(where: TrialLocations) -> list[str]:
-    """Describe lost and unknown trials, and what to do."""
+    """Describe lost, stopped and unknown trials, and what to do; `where.endings` have told of cancelled ones."""
     lines = []
     gone = {worker.job for worker in _gave_up(where)}
-    for state in ("lost", "unknown"):
+    for state in (State.LOST, *([] if where.endings else [State.STOPPED]), State.UNKNOWN):
         trials = [each for each in where.trials.values() if each.state == state]
         seen = [each.since for each in trials if each.since is not None]
-        advice = ""
-        if state == "lost":
-            advice = f"; `ablate retry --lost` queues {'it' if len(trials) == 1 else 'them'} again"
-            if all(each.logged for each in trials):
-                advice = "; start your program that logged them again"
-            elif all(each.job in gone for each in trials):
+        advice, them = "", "it" if len(trials) == 1 else "them"
+        if state != State.UNKNOWN and all(each.logged for each in trials):
+            advice = f"; start your program that logged {them} again"
+        elif state == State.STOPPED:
+            advice = f" at a checkpoint; `ablate run` goes on with {them}"
+        elif state == State.LOST:
+            advice = f"; `ablate retry --lost` queues {them} again"
+            if all(each.job in gone for each in trials):
                 advice = f"; their workers gave up: `ablate status --failures` says what to correct before{advice[1:]}"
         if trials:
             last = f", last seen {age(max(seen))} ago" if seen else ""

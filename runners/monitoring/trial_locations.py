@@ -1,21 +1,10 @@
-"""Where every trial is, by its files, and by what the scheduler knows of its workers.
-
-| state   | means                                                                       |
-|---------|-----------------------------------------------------------------------------|
-| done    | it has a result                                                             |
-| failed  | its last attempt failed, and nobody will try again                          |
-| running | its attempt is alive                                                        |
-| queued  | a worker that waits or runs will take it, also if it has failed before      |
-| lost    | it was begun, its process or node is gone, and nobody will take it          |
-| pending | it was not begun, or it was given back, and nobody will take it             |
-| unknown | its worker is on a cluster that does not answer                             |
-"""
+"""Where every trial is, by its files, and by what the scheduler knows of its workers."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ablate.grid.durations import format_duration, format_hours, format_short
 from ablate.grid.errors import EnvironmentProblem
@@ -27,17 +16,13 @@ from ablate.runners.slurm.scheduler import Scheduler, SlurmScheduler
 from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
+from ablate.store.state import CLAIMED, ENDED, UNCLAIMED, State
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
     from ablate.store.store import Store
 
-State = Literal["done", "failed", "running", "queued", "lost", "pending", "unknown"]
-STATES: tuple[State, ...] = get_args(State)
-
 _IDLE_S, _IDLE_STEPS = 60.0, 100.0
 """A trial without progress is told of after so many seconds and so many times the duration of a step."""
-
-_ENDED: dict[str, State] = {"ok": "done", "failed": "failed"}
 
 
 class RunningTrial(NamedTuple):
@@ -118,22 +103,22 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
     submissions, notes = read_submission_status(layout, scheduler or SlurmScheduler())
     rows = store.sql(
         """
-        SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,
+        SELECT trial, state, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,
                trial IN (SELECT trial FROM grid_trial) AS planned
-        FROM trial WHERE $done OR status <> 'ok' ORDER BY planned DESC, trial
+        FROM trial WHERE $done OR state <> 'done' ORDER BY planned DESC, trial
         """,
         {"done": done},
     ).rows()
-    open_rows = [row for row in rows if row[1] not in _ENDED]
+    open_rows = [row for row in rows if row[1] not in ENDED]
     open_states = dict(_read_states(layout, (key for key, _, attempts, *_ in open_rows if attempts)))
     when = time.time()
     unended = open_runs(layout, open_states)
     runs = tuple(each.record for each in unended if when - each.sign < SILENT_S)
     owners = _TrialOwners(store, submissions, runs, open_states)
-    trials = {key: owners.place(key, status, logged=logged) for key, status, _, logged, planned in rows if planned}
-    left = {key for key, each in trials.items() if each.state in ("pending", "lost")}
+    trials = {key: owners.place(key, State(state), logged=logged) for key, state, _, logged, planned in rows if planned}
+    left = {key for key, each in trials.items() if each.state in UNCLAIMED}
     unplanned = {key: owners.locate(key) for key, *_, planned in open_rows if not planned}
-    outdated = {key: place for key, place in unplanned.items() if place.state in ("running", "queued", "unknown")}
+    outdated = {key: place for key, place in unplanned.items() if place.state in CLAIMED}
     trials |= outdated
     notes += outdated_notes(store, len(outdated))
     notes += [
@@ -142,10 +127,12 @@ def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: b
         for run in unended
         if run.record not in runs and left.intersection(owners.members(run.record.submission))
     ]
-    running = {key: open_states[key] for key in open_states if key in trials and trials[key].state == "running"}
+    running = {key: open_states[key] for key in open_states if key in trials and trials[key].state == State.RUNNING}
+    at_work = tuple(_at_work(store, running))
+    trials |= {each.trial: trials[each.trial]._replace(state=State.STALLED) for each in at_work if each.stall}
     return TrialLocations(
         trials=trials,
-        at_work=tuple(_at_work(store, running)),
+        at_work=at_work,
         submissions=tuple(submissions),
         notes=(*notes, full) if full else tuple(notes),
         when=when,
@@ -165,7 +152,7 @@ def _read_states(layout: Layout, keys: Iterable[str]) -> Iterator[tuple[str, Tri
 
 def outdated_notes(store: "Store", active: int) -> Iterator[str]:
     """Say how many trials, `active` of them queued or running, an edit of the spec took out of their grids."""
-    ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
+    ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE state = 'done'").item()
     if active:
         yield f"{outdated_words(active, 'queued or running')}; `ablate cancel --outdated` cancels them"
     if ended:
@@ -222,14 +209,14 @@ class _TrialOwners:
             for key in members:
                 self._retries.setdefault(key, set()).add(record.submission)
 
-    def place(self, key: str, recorded: str, *, logged: bool) -> TrialLocation:
-        """Locate a trial by its files, or by its `recorded` status if it is not open."""
-        state = self._states.get(key)
-        status = state.status if state else recorded
-        if status == "failed" and self._will_retry(key):
+    def place(self, key: str, recorded: State, *, logged: bool) -> TrialLocation:
+        """Locate a trial by its files, or by its `recorded` state if it is not open."""
+        found = self._states.get(key)
+        state = found.state if found else recorded
+        if state == State.FAILED and self._will_retry(key):
             self.retrying.add(key)
-            return TrialLocation("queued")
-        return TrialLocation(_ENDED[status], logged=logged) if status in _ENDED else self.locate(key, logged=logged)
+            return TrialLocation(State.QUEUED)
+        return TrialLocation(state, logged=logged) if state in ENDED else self.locate(key, logged=logged)
 
     def _will_retry(self, key: str) -> bool:
         """Return True if a submission in which the failed trial has not failed yet will train it."""
@@ -244,23 +231,20 @@ class _TrialOwners:
 
     def locate(self, key: str, *, logged: bool = False) -> TrialLocation:
         """Locate a trial that has neither succeeded nor failed."""
-        state = self._states.get(key)
-        if state is not None and state.live is not None:
-            return TrialLocation("running", logged=logged)
+        found = self._states.get(key)
+        state = found.state if found else State.PENDING
+        if state == State.RUNNING:
+            return TrialLocation(state, logged=logged)
         if key in self._queued:
-            return TrialLocation("queued", logged=logged)
-        last = state.attempts[-1] if state and state.attempts else None
+            return TrialLocation(State.QUEUED, logged=logged)
+        last = found.attempts[-1] if found and found.attempts else None
         quiet = heartbeat_age(self._layout, key, last.attempt) if last and last.end is None else None
         sign = None if quiet is None else time.time() - quiet
         if key in self._unknown:
-            return TrialLocation("unknown", sign or self._unknown[key], logged=logged)
-        status = last and self._submissions.get(str(last.start["submission"]))
-        # a cluster worker stopped it to hand it on, nobody cancelled it, and no worker is queued
-        was_dropped = status and not status.cancelled.all and key not in status.cancelled.trials
-        if last is None or (last.end is not None and not was_dropped):
-            return TrialLocation("pending", logged=logged)
-        since = sign if last.end is None else last.end.get("ended")
-        return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"), logged)
+            return TrialLocation(State.UNKNOWN, sign or self._unknown[key], logged=logged)
+        if state != State.LOST or last is None:
+            return TrialLocation(state, logged=logged)
+        return TrialLocation(state, sign, (last.start.get("place") or {}).get("job"), logged)
 
 
 def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[RunningTrial]:

@@ -15,12 +15,13 @@ from rich.text import Text
 
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.monitoring.status_text import STATE_OF_COLUMN, Status, failure_lines, read_status, write_status
-from ablate.runners.monitoring.trial_locations import STATES, State, TrialLocations, locate_trials
+from ablate.runners.monitoring.status_text import Status, failure_lines, read_status, write_status
+from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.planning.duration import schedule_s
 from ablate.runners.result_stream import results_to
 from ablate.runners.slurm.scheduler import QueueStatus, Scheduler
 from ablate.runners.slurm.submissions import AT_WORK
+from ablate.store.state import COUNTED, ENDED, State
 from ablate.store.store import Store
 
 ASK_EVERY_S = 60.0
@@ -75,7 +76,7 @@ class WatchView(NamedTuple):
     @property
     def over(self) -> bool:
         """True if every trial has ended and no worker waits or runs that might train one again."""
-        ended = sum(self.states.values()) == self.states["done"] + self.states["failed"]
+        ended = sum(self.states.values()) == sum(self.states[state] for state in ENDED)
         return ended and not any(
             worker.standing in ("pending", "running")
             for each in self.status.where.submissions
@@ -93,7 +94,7 @@ class WatchView(NamedTuple):
                 {
                     "grid": name,
                     "label": row["label"],
-                    **{state: row[column] for column, state in STATE_OF_COLUMN.items()},
+                    **{state: row[state] for state in COUNTED},
                 }
                 for name, row in cells
             ],
@@ -137,11 +138,11 @@ def look(root: Path, scheduler: Scheduler) -> WatchView:
         where = locate_trials(store, scheduler)
         status = read_status(store, where, store.grids(), None)
         rows = store.sql("SELECT grid, cell, trial FROM grid_trial").rows()
-        seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
+        seconds = store.sql("SELECT trial, wall_s FROM trial WHERE state = 'done' AND wall_s IS NOT NULL").rows()
     total = Counter(each.state for each in where.trials.values())
     cells = {key: (grid, cell) for grid, cell, key in rows}
     return WatchView(
-        status, {state: total[state] for state in STATES}, _left_s(where, dict(seconds), cells), tuple(status.warnings)
+        status, {state: total[state] for state in COUNTED}, _left_s(where, dict(seconds), cells), tuple(status.warnings)
     )
 
 
@@ -153,7 +154,7 @@ def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[s
     finished: dict[object, list[float]] = {}
     for key, seconds in wall_s.items():
         finished.setdefault(cells.get(key), []).append(seconds)
-    ahead: list[tuple[str, float | None]] = [(key, None) for key in where.of("queued")]
+    ahead: list[tuple[str, float | None]] = [(key, None) for key in where.of(State.QUEUED)]
     for each in where.at_work:
         rest = None
         if each.step is not None and each.steps is not None and each.steps_per_s:
@@ -200,7 +201,7 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
 
 def render(view: WatchView, width: int) -> RenderableType:
     """Draw a bar for the campaign above the text of `ablate status` on a terminal of `width`."""
-    total, ended = sum(view.states.values()), view.states["done"] + view.states["failed"]
+    total, ended = sum(view.states.values()), sum(view.states[state] for state in ENDED)
     head = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=max(1, total), completed=ended, width=32)
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)

@@ -18,6 +18,7 @@ from ablate.runners.planning.survey import Survey, Surveyed
 from ablate.runners.training.training_context import NullContext, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 
 HOUR_S = 3600.0
 MOST_COUNTED = 50
@@ -136,7 +137,7 @@ class _Durations:
         self._known: dict[tuple[str, Device], dict[_Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
         """Seconds of finished trials by cell, by grid and device."""
         for trial in found.trials:
-            time_s = _read_time(found.layout, trial.key) if trial.status == "ok" else None
+            time_s = _read_time(found.layout, trial.key) if trial.state == State.DONE else None
             if time_s is not None and time_s[1] > 0:
                 self._known[trial.grid, time_s[0]][trial.grid, trial.cell].append(time_s[1])
         wanted = {(each.grid, each.cell) for each in found.trials}

@@ -133,7 +133,7 @@ def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
         """
         SELECT median(t.wall_s) AS seconds, bool_or(starts_with(coalesce(a.device, ''), 'cuda')) AS gpu
         FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a ON a.trial = t.trial AND a.status = 'ok'
-        WHERE g.grid = $grid AND t.status = 'ok' AND t.wall_s IS NOT NULL GROUP BY g.cell
+        WHERE g.grid = $grid AND t.state = 'done' AND t.wall_s IS NOT NULL GROUP BY g.cell
         """,
         {"grid": name},
     )

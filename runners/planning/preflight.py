@@ -13,6 +13,7 @@ from ablate.runners.output import slow_notice
 from ablate.store.analysis.metrics import direction
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 
 if TYPE_CHECKING:
     from ablate.runners.evaluations.evaluation import Evaluation
@@ -34,7 +35,7 @@ class Preflight:
         """Note what a cell reads."""
         task: Any = getattr(planned.trial, "task", None)
         tried = planned.key in self._tried
-        again = tried and self._retry and trial_state(self._layout, planned.key).status == "failed"
+        again = tried and self._retry and trial_state(self._layout, planned.key).state == State.FAILED
         if isinstance(task, Spec) and (again or not tried):
             read: Any = task, getattr(planned.trial, "evaluations", ())
             self._cells.setdefault(read, (grid, planned.label))

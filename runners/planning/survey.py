@@ -17,7 +17,8 @@ from ablate.runners.planning.preflight import check_measure
 from ablate.runners.provenance.code import Codes, ran_other_code
 from ablate.runners.provenance.specfile import place_of
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import Status, trial_state
+from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 
 
 class GridCells(NamedTuple):
@@ -72,7 +73,7 @@ class Surveyed(NamedTuple):
     seed: int
     line: int
     """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
-    status: Status
+    state: State
     other_code: bool = False
     """Finished with older code."""
 
@@ -90,7 +91,7 @@ class Survey:
 
     @cached_property
     def to_do(self) -> tuple[Surveyed, ...]:
-        """Trials that are not ok; failed ones only with `retry`, and with `again` those that ran other code.
+        """Trials that are not done; failed ones only with `retry`, and with `again` those that ran other code.
 
         Trials that another run works on are among them.
         """
@@ -98,9 +99,9 @@ class Survey:
 
     def wants(self, found: Surveyed) -> bool:
         """Return True if a trial is to be trained."""
-        if found.status == "ok":
+        if found.state == State.DONE:
             return self.again and found.other_code
-        return self.retry or found.status != "failed"
+        return self.retry or found.state != State.FAILED
 
     def narrow_to(self, only: Collection[str] | None, seeds: Collection[int] | None = None) -> "Survey":
         """Keep only the trials of these keys and seeds; None: all."""
@@ -112,7 +113,7 @@ class Survey:
     def without_results(self, keys: Collection[str]) -> "Survey":
         """Take the trials of these keys as not begun."""
         begun = {
-            each.key: each._replace(status="pending", other_code=False) for each in self.trials if each.key in keys
+            each.key: each._replace(state=State.PENDING, other_code=False) for each in self.trials if each.key in keys
         }
         return replace(self, trials=tuple(begun.get(each.key, each) for each in self.trials))
 
@@ -175,12 +176,11 @@ def _collect(
     for number, line in enumerate(lines):
         key, grid, cell = line["trial"], line["grid"], line["cell"]
         if key not in trials:
-            status: Status = "pending"
-            other = False
+            state, other = State.PENDING, False
             if key in started:
                 with suppress(EnvironmentProblem):  # the worker that claims it says why it cannot be read
-                    state = trial_state(layout, key)
-                    status, other = state.status, ran_other_code(state, cells.sources[grid, cell])
+                    found = trial_state(layout, key)
+                    state, other = found.state, ran_other_code(found, cells.sources[grid, cell])
             label, operator, seed = line["label"], line["operator"], line["seed"]
-            trials[key] = Surveyed(key, grid, cell, label, operator, seed, number, status, other)
+            trials[key] = Surveyed(key, grid, cell, label, operator, seed, number, state, other)
         yield line

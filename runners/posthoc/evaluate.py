@@ -29,7 +29,7 @@ from ablate.store.files.error_texts import message_of
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
 
-Status = Literal["done", "there", "own", "failed"]
+Outcome = Literal["made", "there", "own", "failed"]
 _SHOWN = 5
 
 
@@ -50,14 +50,14 @@ class Wanted(NamedTuple):
 class Result(NamedTuple):
     """The result of one evaluation of one trial.
 
-    `status` is "done" now, "there" from before, "own" if the trial's training made it, or "failed".
+    `outcome` is "made" now, "there" from before, "own" if the trial's training made it, or "failed".
     """
 
     trial: str
     kind: str | None
     """None if no evaluation was begun."""
     evaluation: str | None
-    status: Status
+    outcome: Outcome
     measured: Sequence[Measurements] = ()
     message: str | None = None
     problem: Exception | None = None
@@ -176,7 +176,7 @@ def _judge(
         records.write_evaluation(store.layout, trained, spec, result, changed)
         for other in covered:
             records.forget(store.layout, (key, number, other))
-    return Result(key, spec.label, spec.key, "done", result.measured)
+    return Result(key, spec.label, spec.key, "made", result.measured)
 
 
 def _find_changes(trained: TrainedModel, store: Store, wanted: Wanted, tell: Callable[[str], None]) -> list[str]:

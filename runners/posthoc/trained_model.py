@@ -83,7 +83,7 @@ def find_kept(layout: Layout, key: str) -> Kept:
     state = trial_state(layout, key)
     done = [each for each in state.attempts if each.end is not None and each.end.get("status") == "ok"]
     if not done:
-        raise NotFoundError(f"trial {key[:8]} is {state.status} and has no trained model; run it first")
+        raise NotFoundError(f"trial {key[:8]} is {state.state} and has no trained model; run it first")
     directory = layout.weights(key, done[-1].attempt)
     files = sorted(path for path in directory.glob("step-*.pt") if not is_temporary(path))
     if not files:

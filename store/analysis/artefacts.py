@@ -37,10 +37,10 @@ def artefacts(store: Store, trial: str) -> list[StoredArray]:
 
 
 def with_artefacts(store: Store, grid: str, kind: str) -> pl.DataFrame:
-    """The trials of a grid whose spec lists the probe `kind`, such as attention_maps: trial, cell, seed, status."""
+    """The trials of a grid whose spec lists the probe `kind`, such as attention_maps: trial, cell, seed, state."""
     return store.sql(
         """
-        SELECT g.trial, g.cell, g.seed, t.status FROM grid_trial g JOIN trial t USING (trial)
+        SELECT g.trial, g.cell, g.seed, t.state FROM grid_trial g JOIN trial t USING (trial)
         WHERE g.grid = $grid AND list_contains(json_extract_string(t.spec, '$.probing.probes[*].kind'), $kind)
         ORDER BY g.position
         """,

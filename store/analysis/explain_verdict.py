@@ -50,7 +50,7 @@ def _item_differences(store: Store, grid: str, measure: GridMeasure, cells: tupl
         WITH found AS (
             SELECT g.cell, g.seed, i.item, i.value
             FROM v_item i JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-            WHERE g.grid = $grid AND g.cell IN ($ours, $theirs) AND t.status = 'ok' AND i.name = $name AND {condition}
+            WHERE g.grid = $grid AND g.cell IN ($ours, $theirs) AND t.state = 'done' AND i.name = $name AND {condition}
                 AND isfinite(i.value)
             QUALIFY i.step = max(i.step) OVER (PARTITION BY i.trial)
         )

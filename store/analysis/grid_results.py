@@ -16,9 +16,10 @@ from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
 from ablate.store.files.result_files import damage_error, read_about
+from ablate.store.state import State
 from ablate.store.store import Store
 
-OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
+OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "state", "budget", "code", "wall_s")
 """Columns of the rows that are of a run and of no measurement."""
 
 
@@ -65,6 +66,8 @@ def read(folder: Path, grid: str) -> GridResult:
         rows = pl.read_parquet(folder / f"{grid}.parquet")
     except (OSError, pl.exceptions.PolarsError) as error:
         raise damage_error(place, error) from error
+    if "status" in rows.columns:  # a file of release 0.1.0
+        rows = rows.rename({"status": "state"}).with_columns(pl.col("state").replace("ok", State.DONE))
     return GridResult(about["header"], about["cost"], rows)
 
 
@@ -113,12 +116,13 @@ SELECT {", ".join(OF_RUN)}, min(place) AS position FROM result GROUP BY ALL;
 INSERT INTO grid_trial BY NAME
 SELECT grid, trial, cell, label, operator, seed, axes::JSON AS axes, position, run.baseline FROM run, grid;
 INSERT INTO trial BY NAME
-SELECT trial, cell, operator, seed, spec->>'$.task.kind' AS task, spec, status, (status <> 'pending')::INT AS attempts,
+SELECT trial, cell, operator, seed, spec->>'$.task.kind' AS task, spec, state, (state <> 'pending')::INT AS attempts,
        budget::BIGINT AS step, wall_s
 FROM run LEFT JOIN (SELECT cell, spec::JSON AS spec FROM given) USING (cell);
 INSERT INTO attempt BY NAME
-SELECT trial, 1 AS attempt, code, false AS alive, status, budget::BIGINT AS step, wall_s, [] AS shards, '' AS signature
-FROM run WHERE status IN ('ok', 'failed');
+SELECT trial, 1 AS attempt, code, false AS alive, replace(state, 'done', 'ok') AS status, budget::BIGINT AS step,
+       wall_s, [] AS shards, '' AS signature
+FROM run WHERE state IN ('done', 'failed');
 INSERT INTO counted BY NAME SELECT trial, attempt FROM attempt;
 CREATE TEMP TABLE measured AS
 SELECT trial, 1 AS attempt, coalesce(budget, 0)::BIGINT AS step, source, name, value, 0 AS shard,

@@ -21,7 +21,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
 
     A run that is outstanding, or recorded no value, has one row without cost and value. Tokens are those of the run's
     mean step times the step. Seconds are those of the attempts that the values came from, evaluations and probes
-    included; a run that was cut off has none for the steps that it did again. Columns: cell, label, seed, status, cost,
+    included; a run that was cut off has none for the steps that it did again. Columns: cell, label, seed, state, cost,
     value. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`.
     """
     costs = list(get_args(By))
@@ -44,7 +44,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     handed = pl.when(changed).then(pl.col("wall_s").shift(1).over(run)).otherwise(0.0).fill_null(0.0)
     timed = found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
     whole = timed.with_columns(cost=cost[by].cast(pl.Float64))
-    return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "status", "cost", "value"))
+    return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "state", "cost", "value"))
 
 
 def compare_learning(
@@ -69,10 +69,10 @@ def rule_of(store: Store, grid: str, name: str) -> CurveRule:
 
 
 _POINTS: Final = """
-SELECT g.cell, g.label, g.seed, t.status,
+SELECT g.cell, g.label, g.seed, t.state,
        g.trial, m.attempt, m.step, m.value, m.wall_s, c.tokens_per_step
 FROM grid_trial g JOIN trial t USING (trial)
-LEFT JOIN v_metric m ON m.trial = g.trial AND m.name = $name AND t.status IN ('ok', 'failed')
+LEFT JOIN v_metric m ON m.trial = g.trial AND m.name = $name AND t.state IN ('done', 'failed')
 LEFT JOIN (
     SELECT trial, avg((cost->>'$.tokens')::DOUBLE / nullif((cost->>'$.steps')::DOUBLE, 0)) AS tokens_per_step
     FROM attempt WHERE cost IS NOT NULL GROUP BY trial

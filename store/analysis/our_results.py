@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.state import State
 from ablate.store.statistics.arms import Arm, arms
 from ablate.store.store import Store
 
@@ -52,7 +53,9 @@ class Results(NamedTuple):
     def arm(self, cell: str, name: str, point: Point) -> Arm:
         found, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
         runs = found.runs.items()
-        measured = {seed: run._replace(value=values.get(seed) if run.status == "ok" else None) for seed, run in runs}
+        measured = {
+            seed: run._replace(value=values.get(seed) if run.state == State.DONE else None) for seed, run in runs
+        }
         return found._replace(runs=measured)
 
 
@@ -133,7 +136,7 @@ def read_arms(store: Store, grid: str) -> Mapping[str, Arm]:
 
 _CELLS: Final = """
 SELECT g.cell, any_value(g.label) AS label, any_value(t.spec)::VARCHAR AS spec, max(t.parameters) AS parameters,
-       max(t.step) FILTER (WHERE t.status = 'ok') AS steps, max(c.tokens)::DOUBLE AS tokens
+       max(t.step) FILTER (WHERE t.state = 'done') AS steps, max(c.tokens)::DOUBLE AS tokens
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_cost c ON c.grid = g.grid AND c.trial = g.trial
 WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell ORDER BY min(g.position)
 """
@@ -149,7 +152,7 @@ SELECT cell, seed, name, to_json(point)::VARCHAR AS point, value FROM (
     UNION ALL
     SELECT g.cell, g.seed, 'probe', p.name, p.point, avg(p.value)
     FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-    WHERE g.grid = $grid AND t.status = 'ok' AND list_contains($names, p.name)
+    WHERE g.grid = $grid AND t.state = 'done' AND list_contains($names, p.name)
     GROUP BY p.trial, g.cell, g.seed, p.name, p.point, p.step
     QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
 ) ORDER BY source

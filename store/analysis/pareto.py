@@ -19,7 +19,7 @@ from ablate.store.statistics.scales import Scale, fits, forward
 from ablate.store.statistics.verdict import MIN_PAIRS
 from ablate.store.store import Store
 
-TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "inconclusive", "note")
+TAKEN: Final = ("cell", "label", "seed", "state", "n", "standing", "dominated_by", "inconclusive", "note")
 """Columns of runs and of a Pareto set, which no objective can be called like."""
 
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
@@ -40,7 +40,7 @@ class Quantity(NamedTuple):
 class Compared(NamedTuple):
     """The runs of a grid, ready to be compared in several objectives."""
 
-    values: pl.DataFrame  # cell, label, seed, status and a column per objective; every planned run
+    values: pl.DataFrame  # cell, label, seed, state and a column per objective; every planned run
     objectives: list[Objective]
     forbidden: dict[tuple[str, str], str]
     """Why `compare` would give no verdict, by the cell and the one it is compared with."""
@@ -68,7 +68,7 @@ def read_objectives(
     grid_measure = measure_of(store, grid, measure)
     found = runs(store, grid, grid_measure)
     own = _free(grid_measure.name)
-    values = found.select("cell", "label", "seed", "status", pl.col("value").alias(own))
+    values = found.select("cell", "label", "seed", "state", pl.col("value").alias(own))
     objectives = [Objective(own, grid_measure.better, grid_measure.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
     named = [Quantity(each) if isinstance(each, str) else each for each in against]
@@ -190,5 +190,5 @@ SELECT g.cell, g.seed, avg(p.value) AS value, count(DISTINCT p.point) AS points
 FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
       QUALIFY step = max(step) OVER (PARTITION BY trial)) p
 JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-WHERE g.grid = $grid AND t.status = 'ok' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
+WHERE g.grid = $grid AND t.state = 'done' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
 """

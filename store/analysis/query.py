@@ -17,12 +17,12 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some, split_query
 from ablate.grid.suggestions import suggest_name
 
-STATE: Final = "status"
+STATE: Final = "state"
 """The column with the state of a trial."""
 
-_OTHER_NAMES: Final = {"state": STATE}
-_OTHER_VALUES: Final[Mapping[str, Mapping[str, str]]] = {STATE: {"done": "ok"}}
-"""Other words for a column and, by column, for its values."""
+_OTHER_NAMES: Final = {"status": STATE}
+_OTHER_VALUES: Final[Mapping[str, Mapping[str, str]]] = {STATE: {"ok": "done"}}
+"""Words of release 0.1.0 for a column and, by column, for its values."""
 
 _SENTENCES: Final = "note"
 """The field whose values are sentences: = asks for a part of them."""

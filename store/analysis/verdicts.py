@@ -13,8 +13,9 @@ from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
 from ablate.store.database import queries
 from ablate.store.files.code_versions import versions_used
+from ablate.store.state import OF_FILES, State
 from ablate.store.statistics import Baseline, Better, Scale, compare, failures
-from ablate.store.statistics.arms import STATUSES, arms
+from ablate.store.statistics.arms import arms
 from ablate.store.statistics.scales import back, fits, forward
 from ablate.store.store import Store
 
@@ -33,7 +34,7 @@ class GridMeasure(NamedTuple):
 def verdicts(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
-    """One row per cell that is no baseline: the columns of `compare`, then ok, failed, running, pending.
+    """One row per cell that is no baseline: the columns of `compare`, then how many runs are in each state.
 
     `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
@@ -46,7 +47,7 @@ def verdicts(
 def _judge_grid(store: Store, grid: str, measure: GridMeasure, baseline: Baseline) -> pl.DataFrame:
     values = runs(store, grid, measure)
     found = judge_runs(values, baseline, measure)
-    counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in STATUSES]
+    counts = [(values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
@@ -135,23 +136,23 @@ def _some(names: Iterable[str]) -> str:
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
-    `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` has all
-    versions of the code that the run was trained with. Runs whose line of the plan is lost are pending. Raises
+    `value` is the measure at the last step, null unless the run is done. `budget` is the number of steps. `code` has
+    all versions of the code that the run was trained with. Runs whose line of the plan is lost are pending. Raises
     NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
     values, unreadable = store.final(grid, measure.name, measure.point), store.unreadable(grid)
-    if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(unreadable):
+    if values["value"].null_count() == values.height and (values["state"] == State.DONE).sum() > len(unreadable):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_append_versions(about), on="trial", how="left", maintain_order="left")
     found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
-    columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
+    columns = ("cell", "label", "operator", "seed", "axes", "state", "value")
     found, header = found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
     if header.get("logged") or found.height >= header["trials"]:
         return found
     cells = found.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
     planned = cells.join(pl.DataFrame({"seed": header["seeds"]}).cast(found.schema["seed"]), how="cross")
-    lost = planned.join(found, on=["cell", "seed"], how="anti").with_columns(status=pl.lit("pending"))
+    lost = planned.join(found, on=["cell", "seed"], how="anti").with_columns(state=pl.lit(State.PENDING))
     return pl.concat([found, lost], how="diagonal")
 
 
@@ -200,8 +201,8 @@ version AS (
     FROM attempt JOIN made_by USING (trial) WHERE attempt BETWEEN first AND last GROUP BY trial
 )
 SELECT g.trial, g.axes::VARCHAR AS axes, version.made,
-       CAST(CASE WHEN t.status = 'ok' THEN t.step END AS DOUBLE) AS budget,
-       CASE WHEN t.status = 'ok' THEN t.wall_s END AS wall_s, made.gpu
+       CAST(CASE WHEN t.state = 'done' THEN t.step END AS DOUBLE) AS budget,
+       CASE WHEN t.state = 'done' THEN t.wall_s END AS wall_s, made.gpu
 FROM grid_trial g LEFT JOIN trial t USING (trial) LEFT JOIN version USING (trial)
 LEFT JOIN (
     SELECT a.trial, starts_with(a.device, 'cuda') AS gpu

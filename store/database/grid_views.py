@@ -17,7 +17,7 @@ FIXED = {
     "seed": "replicate; trials of one seed are pairs",
     "label": "the cell in words",
     "operator": "name of its operator",
-    "status": "ok, failed, running or pending, as of the last ingest",
+    "state": "done, failed, running, stopped, lost or pending, as of the last ingest",
 }
 """Columns of both views, before the axes; an axis called operator (in old campaigns label or status) replaces one."""
 
@@ -104,7 +104,7 @@ def _own_columns(axes: Sequence[tuple[str, str, str]]) -> list[_Column]:
     named = {column_name(name).lower() for name, _, _ in axes}
     fixed = [name for name in FIXED if name in ("trial", "cell", "seed") or name not in named]
     taken = set(fixed)
-    columns = [_Column(name, f"{'t' if name == 'status' else 'g'}.{name}", FIXED[name]) for name in fixed]
+    columns = [_Column(name, f"{'t' if name == 'state' else 'g'}.{name}", FIXED[name]) for name in fixed]
     for name, kind, path in axes:
         at = quoting.text(quoting.member(name))
         meaning = f"axis {name}: {path}; null where it does not apply"
@@ -188,7 +188,7 @@ _NAMES = """
 
 _READ = """
     SELECT (SELECT (count(*), sum(hash(blake2b))) FROM shard), (SELECT count(*) FROM bad_shard),
-           (SELECT sum(hash(trial, status, step)) FROM trial), (SELECT sum(hash(c)) FROM counted c),
+           (SELECT sum(hash(trial, state, step)) FROM trial), (SELECT sum(hash(c)) FROM counted c),
            (SELECT sum(hash(p)) FROM plan_file p), (SELECT sum(hash(d)) FROM doubt d),
            (SELECT sum(hash(trial, attempt, evaluation, signature)) FROM evaluated)
 """

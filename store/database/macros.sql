@@ -103,9 +103,9 @@ SELECT g.grid, g.cell, g.label, g.operator, m.trial, g.seed, m.step, m.value, m.
 FROM v_metric m JOIN grid_trial g USING (trial) WHERE m.name = _recorded(measured, ['metric']);
 
 -- value of a probe at the last step that a trial was probed at, with the grid's words; also of trials that failed
---   status: ok, failed, running, pending; as of the last ingest
+--   state: done, failed, running, stopped, lost or pending, as of the last ingest
 CREATE OR REPLACE MACRO last_probe(measured) AS TABLE
-SELECT g.grid, g.cell, g.label, g.operator, p.trial, g.seed, t.status, p.step, p.name, p.layer, p.head, p.point, p.value
+SELECT g.grid, g.cell, g.label, g.operator, p.trial, g.seed, t.state, p.step, p.name, p.layer, p.head, p.point, p.value
 FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
 WHERE p.name = _recorded(measured, ['probe'])
 QUALIFY p.step = max(p.step) OVER (PARTITION BY g.grid, p.trial);

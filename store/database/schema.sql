@@ -106,7 +106,7 @@ CREATE TABLE trial (
     seed BIGINT,
     task VARCHAR,                   -- its kind
     spec JSON,
-    status VARCHAR NOT NULL,        -- ok, failed, running, pending; as of the last ingest
+    state VARCHAR NOT NULL,         -- done, failed, running, stopped, lost or pending, as of the last ingest
     reason VARCHAR,                 -- failure of the last attempt that ended; also while another is at work
     attempts INTEGER NOT NULL,      -- begun so far
     step BIGINT,                    -- reached by the attempt that counts: the one that is ok, or the last that ended

@@ -28,9 +28,9 @@ _EXAMPLES: Final = {
     "v_failure": "select reason, n, message from v_failure order by n desc",
     "v_metric": "select step, avg(value) as loss from v_metric where name = 'loss' group by all order by step",
     "v_pair": "select grid, label, avg(log_ratio) as log_ratio from v_pair where name = 'mse' group by all",
-    "v_progress": "select grid, label, planned, ok, failed, running from v_progress order by all",
+    "v_progress": "select grid, label, planned, done, failed, running from v_progress order by all",
     "published": "select paper, paper_table, printed, unit from published where measurement = 'mse' limit 5",
-    "trial": "select status, count(*) as trials from trial group by all",
+    "trial": "select state, count(*) as trials from trial group by all",
 }
 
 

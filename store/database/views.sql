@@ -92,7 +92,7 @@ searched AS (       -- the last one is beyond the checkpoint, and no attempt tha
     SELECT m.trial, m.attempt, m.name, m.step, m.value
     FROM metric m JOIN (
         SELECT DISTINCT b.trial, b.attempt, b.name, b.until FROM logged b JOIN trial t USING (trial)
-        WHERE t.status = 'ok' AND b.step > b.until AND NOT EXISTS (FROM whole w WHERE w.trial = b.trial AND w.name = b.name
+        WHERE t.state = 'done' AND b.step > b.until AND NOT EXISTS (FROM whole w WHERE w.trial = b.trial AND w.name = b.name
                                                AND (w.step, w.attempt) > (b.until, b.attempt))
     ) b ON m.trial = b.trial AND m.attempt = b.attempt AND m.name = b.name AND m.step <= b.until
 ),
@@ -106,7 +106,7 @@ ended AS (
 SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
        e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
 FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
-WHERE t.status = 'ok' AND t.trial NOT IN (SELECT trial FROM doubt WHERE NOT counts)
+WHERE t.state = 'done' AND t.trial NOT IN (SELECT trial FROM doubt WHERE NOT counts)
   AND (e.step >= t.step OR t.trial NOT IN (FROM v_unpromised));
 
 -- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
@@ -164,7 +164,7 @@ JOIN v_final b ON b.grid = f.grid AND b.trial = f.base AND b.source = f.source A
 CREATE OR REPLACE VIEW v_failure AS
 WITH counted AS (
     SELECT a.* FROM attempt a JOIN trial t USING (trial)
-    WHERE t.status = 'failed' AND a.status IS NOT NULL
+    WHERE t.state = 'failed' AND a.status IS NOT NULL
     QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
 )
 SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
@@ -195,7 +195,7 @@ WHERE t.trial IS NOT NULL OR n.trial IS NOT NULL;
 CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
-WHERE t.status = 'ok' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
+WHERE t.state = 'done' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
   OR h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
     FROM last_value e JOIN counted c USING (trial, attempt)
     WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial AND e.name = h.measure->>'$.name'
@@ -206,19 +206,23 @@ WHERE t.status = 'ok' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
        OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
                   AND e.shard NOT IN (SELECT number FROM v_later_shard))));  -- nor has each trial been evaluated later
 
--- grid, cell: how far it is; unreadable ones are among those that are ok
+-- grid, cell: how far it is; unreadable ones are among those that are done
 --   planned: trials of the cell
---   ok: finished
---   failed: given up
---   running: at work
---   pending: not begun, or to be tried again
---   unreadable: trials that are ok without a readable result
+--   done: trials in that state, as are the next five
+--   failed: its latest attempt failed
+--   running: a worker trains it
+--   stopped: its worker left it at a checkpoint
+--   lost: its worker is gone without a word
+--   pending: not begun
+--   unreadable: trials that are done without a readable result
 CREATE OR REPLACE VIEW v_progress AS
 SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
-       count(*) FILTER (WHERE t.status = 'ok') AS ok,
-       count(*) FILTER (WHERE t.status = 'failed') AS failed,
-       count(*) FILTER (WHERE t.status = 'running') AS running,
-       count(*) FILTER (WHERE t.status = 'pending') AS pending,
+       count(*) FILTER (WHERE t.state = 'done') AS done,
+       count(*) FILTER (WHERE t.state = 'failed') AS failed,
+       count(*) FILTER (WHERE t.state = 'running') AS running,
+       count(*) FILTER (WHERE t.state = 'stopped') AS stopped,
+       count(*) FILTER (WHERE t.state = 'lost') AS lost,
+       count(*) FILTER (WHERE t.state = 'pending') AS pending,
        count(u.trial) AS unreadable
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
@@ -249,7 +253,7 @@ WITH told AS (
            CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_flops')::DOUBLE END
                AS compile_flops,
            (a.cost->>'$.peak_flops_per_s')::DOUBLE AS peak, a.cost->>'$.steps' IS NOT NULL AS told
-    FROM counted c JOIN trial t ON t.trial = c.trial AND t.status = 'ok'
+    FROM counted c JOIN trial t ON t.trial = c.trial AND t.state = 'done'
     LEFT JOIN attempt a ON a.trial = c.trial AND a.attempt = c.attempt
 ),
 measured AS (

@@ -14,6 +14,7 @@ from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
 from ablate.store.database.queries import in_plan_order
 from ablate.store.export import latex, markdown
+from ablate.store.state import ENDED, State
 from ablate.store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
 from ablate.store.statistics.scales import fits, forward
 from ablate.store.store import Store
@@ -116,7 +117,7 @@ def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list
 
 def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
     """Return an entry per cell. One with a run that failed, or whose value is not finite, has no verdict."""
-    marks = {"failed": pl.col("status") == "failed", "infinite": ~pl.col("value").fill_null(0.0).is_finite()}
+    marks = {"failed": pl.col("state") == State.FAILED, "infinite": ~pl.col("value").fill_null(0.0).is_finite()}
     rows = [part for _, part in values.with_columns(**marks).group_by("cell", maintain_order=True)]
     finite = [dict(part.filter(pl.col("value").is_finite()).select("seed", "value").iter_rows()) for part in rows]
     judged = [
@@ -129,7 +130,7 @@ def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: 
 
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
-        unfinished = part["status"].is_in(["pending", "running"]).any()
+        unfinished = part["state"].is_in(ENDED).not_().any()
         ended: Missing = "failed" if part["failed"].any() else "not finite" if part["infinite"].any() else "unmeasured"
         missing: Missing = "unfinished" if unfinished else ended
         return ExportEntry(None, None, 0, part.height, missing, best=False)

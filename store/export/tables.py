@@ -73,14 +73,14 @@ def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
     given = {"grid": grid, "name": name}
     points = coordinates(store.sql, of, given)
     return store.sql(
-        f"SELECT g.label, g.seed, t.status, p.step, p.layer, p.head{points}, p.value, g.operator, g.cell, trial "
+        f"SELECT g.label, g.seed, t.state, p.step, p.layer, p.head{points}, p.value, g.operator, g.cell, trial "
         f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point",
         given,
     )
 
 
 _TRIALS: Final = """
-SELECT g.label, g.seed, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, t.operator_parameters,
+SELECT g.label, g.seed, t.state, t.reason, t.attempts, t.step, t.wall_s, t.parameters, t.operator_parameters,
        g.operator, g.cell, g.trial,
        g.axes::VARCHAR AS axes, g.position
 FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position

@@ -9,7 +9,7 @@ from ablate.grid.errors import SpecError
 from ablate.store.store import Store
 
 _RUNS = """
-    SELECT g.trial, g.label, g.seed, CAST(g.axes AS VARCHAR) AS axes, t.status,
+    SELECT g.trial, g.label, g.seed, CAST(g.axes AS VARCHAR) AS axes, t.state,
            coalesce(min(a.started) FILTER (WHERE c.trial IS NOT NULL), 0) AS started
     FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a USING (trial)
     LEFT JOIN counted c ON c.trial = a.trial AND c.attempt = a.attempt
@@ -33,7 +33,7 @@ class TrackerRun(NamedTuple):
     trial: str
     label: str
     seed: int
-    status: str
+    state: str
     started: float  # Unix time
     settings: Mapping[str, Any]  # the level of each axis, and the seed
 
@@ -54,8 +54,8 @@ class Scalar(NamedTuple):
 def read_runs(store: Store, grid: str) -> list[TrackerRun]:
     """Read the trials of `grid` that have begun, in the order of its plan."""
     return [
-        TrackerRun(trial, label, seed, status, started, {**json.loads(axes), "seed": seed})
-        for trial, label, seed, axes, status, started in store.sql(_RUNS, {"grid": grid}).iter_rows()
+        TrackerRun(trial, label, seed, state, started, {**json.loads(axes), "seed": seed})
+        for trial, label, seed, axes, state, started in store.sql(_RUNS, {"grid": grid}).iter_rows()
     ]
 
 

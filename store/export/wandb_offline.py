@@ -12,7 +12,7 @@ from ablate.store.store import Store
 def write_wandb(store: Store, grid: str, folder: Path) -> int:
     """Write an offline run for every trial of `grid` that has begun; return the number of runs.
 
-    The project is the grid, the group the cell, the tag the status; the config has the axes and the seed. The package
+    The project is the grid, the group the cell, the tag the state; the config has the axes and the seed. The package
     wandb must be installed. Raises SpecError: `folder` holds something; EnvironmentProblem: it cannot be made.
     """
     require_empty(folder)
@@ -44,9 +44,9 @@ def _write_run(store: Store, grid: str, run: TrackerRun, folder: Path) -> None:
         name=run.name,
         id=run.trial,
         config=dict(run.settings),
-        tags=[run.status],
+        tags=[run.state],
         settings=settings,
     )
     for step, scalars in groupby(read_scalars(store, run.trial), key=lambda each: each.step):
         written.log({each.name: each.value for each in scalars}, step=step)
-    written.finish(exit_code=int(run.status == "failed"))
+    written.finish(exit_code=int(run.state == "failed"))

@@ -9,13 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
 from ablate.store.files.layout import Layout
-
-Status = Literal["ok", "failed", "running", "pending"]
+from ablate.store.state import State, derive_state
 
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
@@ -41,7 +40,7 @@ class AttemptState:
 class TrialState(NamedTuple):
     """The state of one trial and its begun attempts, oldest first."""
 
-    status: Status
+    state: State
     attempts: tuple[AttemptState, ...]
 
     @property
@@ -207,15 +206,17 @@ def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState
     """The state of the trial `key`; a trial without a directory is pending."""
     found = (attempt_state(layout, key, attempt, alive) for attempt in layout.attempts(key))
     attempts = tuple(state for state in found if state is not None)
-    return TrialState(_status(attempts), attempts)
+    return TrialState(_derive(attempts), attempts)
 
 
-def _status(attempts: tuple[AttemptState, ...]) -> Status:
+def _derive(attempts: tuple[AttemptState, ...]) -> State:
     ends = [(each.attempt, each.end["status"]) for each in attempts if each.end is not None and "status" in each.end]
-    if any(status == "ok" for _, status in ends):
-        return "ok"
     live = max((each.attempt for each in attempts if each.alive), default=0)
-    # a failed trial that is being tried again is running, until that attempt has ended too
-    if ends and ends[-1][1] == "failed" and live < ends[-1][0]:
-        return "failed"
-    return "running" if live else "pending"
+    return derive_state(
+        ok=any(status == "ok" for _, status in ends),
+        # a failed trial that is being tried again is running, until that attempt has ended too
+        failed=bool(ends) and ends[-1][1] == "failed" and live < ends[-1][0],
+        live=live > 0,
+        stopped=bool(ends) and ends[-1] == (attempts[-1].attempt, "stopped"),
+        begun=bool(attempts),
+    )

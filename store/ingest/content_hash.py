@@ -7,8 +7,8 @@ import duckdb
 _WHAT = {
     **dict.fromkeys(("grid", "axis", "grid_trial", "planned", "counted", "doubt", "tag", "note", "recorded"), "*"),
     **dict.fromkeys(("metric", "evaluation", "item", "probe"), "* EXCLUDE (shard)"),
-    # whether a process lives is a fact of the moment, so a running trial counts as pending here
-    "trial": "* REPLACE (CASE WHEN status = 'running' THEN 'pending' ELSE status END AS status)",
+    # whether a process lives is a fact of the moment, so a running trial counts as lost here
+    "trial": "* REPLACE (CASE WHEN state = 'running' THEN 'lost' ELSE state END AS state)",
     "attempt": "* EXCLUDE (alive, signature)",
     "evaluated": "* EXCLUDE (signature)",
     "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last

@@ -6,6 +6,7 @@ import duckdb
 
 from ablate.store.database.connection import transaction
 from ablate.store.files.shards import TABLES
+from ablate.store.state import CASE
 
 _ROWS: Final = (*TABLES, "last_value", "recorded")
 
@@ -36,41 +37,44 @@ _UPDATE_SPECS = f"""
 """
 _ADD_PLANNED = f"""
     INSERT INTO trial BY NAME
-    SELECT p.*, p.spec->>'$.task.kind' AS task, 'pending' AS status, 0 AS attempts
+    SELECT p.*, p.spec->>'$.task.kind' AS task, 'pending' AS state, 0 AS attempts
     FROM ({_LATEST}) p ANTI JOIN trial USING (trial)
 """
 _ADD_UNPLANNED = """
     INSERT INTO trial BY NAME
-    SELECT DISTINCT trial, 'pending' AS status, 0 AS attempts FROM attempt ANTI JOIN trial USING (trial)
+    SELECT DISTINCT trial, 'pending' AS state, 0 AS attempts FROM attempt ANTI JOIN trial USING (trial)
 """
-_UPDATE_STATES = """
-    WITH per_trial AS (
+_UPDATE_STATES = f"""
+    WITH latest AS (
         SELECT trial, count(*) AS attempts,
+               max(attempt) AS attempt,
                max(attempt) FILTER (WHERE status = 'ok') AS ok,
                max(attempt) FILTER (WHERE status IS NOT NULL) AS ended,
                max(attempt) FILTER (WHERE alive) AS live,
                sum(wall_s) AS wall_s
         FROM attempt GROUP BY trial
     ),
-    state AS (
-        SELECT p.trial, p.attempts, p.wall_s, a.step, a.parameters, a.operator_parameters,
-               CASE WHEN p.ok IS NOT NULL THEN 'ok'
-                    WHEN a.status = 'failed' AND coalesce(p.live, 0) < p.ended THEN 'failed'
-                    WHEN p.live IS NOT NULL THEN 'running' ELSE 'pending' END AS status,
-               CASE WHEN a.status = 'failed' THEN a.reason END AS reason
-        FROM per_trial p LEFT JOIN attempt a ON a.trial = p.trial AND a.attempt = coalesce(p.ok, p.ended)
+    facts AS (
+        SELECT l.trial, l.attempts, l.wall_s, a.step, a.parameters, a.operator_parameters,
+               CASE WHEN a.status = 'failed' THEN a.reason END AS reason,
+               l.ok IS NOT NULL AS ok,
+               a.status = 'failed' AND coalesce(l.live, 0) < l.ended AS failed,
+               l.live IS NOT NULL AS live,
+               a.status = 'stopped' AND l.ended = l.attempt AS stopped,
+               true AS begun
+        FROM latest l LEFT JOIN attempt a ON a.trial = l.trial AND a.attempt = coalesce(l.ok, l.ended)
     ),
     every AS (
-        SELECT t.trial, coalesce(s.status, 'pending') AS status, s.reason, coalesce(s.attempts, 0) AS attempts,
-               s.step, s.wall_s, s.parameters, s.operator_parameters
-        FROM trial t LEFT JOIN state s USING (trial)
+        SELECT t.trial, {CASE} AS state, f.reason, coalesce(f.attempts, 0) AS attempts,
+               f.step, f.wall_s, f.parameters, f.operator_parameters
+        FROM trial t LEFT JOIN facts f USING (trial)
     )
-    UPDATE trial SET status = e.status, reason = e.reason, attempts = e.attempts, step = e.step, wall_s = e.wall_s,
+    UPDATE trial SET state = e.state, reason = e.reason, attempts = e.attempts, step = e.step, wall_s = e.wall_s,
                      parameters = e.parameters, operator_parameters = e.operator_parameters
     FROM every e WHERE e.trial = trial.trial
-    AND (trial.status, trial.reason, trial.attempts, trial.step, trial.wall_s, trial.parameters,
+    AND (trial.state, trial.reason, trial.attempts, trial.step, trial.wall_s, trial.parameters,
          trial.operator_parameters)
-        IS DISTINCT FROM (e.status, e.reason, e.attempts, e.step, e.wall_s, e.parameters, e.operator_parameters)
+        IS DISTINCT FROM (e.state, e.reason, e.attempts, e.step, e.wall_s, e.parameters, e.operator_parameters)
 """
 _CHAINS = """
     WITH RECURSIVE chain(trial, attempt, until) AS (

@@ -13,6 +13,7 @@ import polars as pl
 
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.grid.suggestions import suggest_name
+from ablate.store.state import OF_FILES, State
 from ablate.store.statistics.paired_differences import Floats, Paired, summarise, welch
 from ablate.store.statistics.scales import Scale, fits, forward, misfit, varies
 from ablate.store.statistics.verdict import MIN_PAIRS, Method
@@ -20,8 +21,7 @@ from ablate.store.statistics.verdict import MIN_PAIRS, Method
 Baseline = str | Mapping[str, str]
 """The cell that all others are compared with, or the baseline of each cell that has one."""
 
-COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
-STATUSES = ("ok", "failed", "running", "pending")
+COLUMNS = ("cell", "label", "operator", "seed", "value", "state")
 
 _TOO_FEW = "a verdict needs at least"
 _UNFAIR = "{} differ between the groups ({}), so the {} are not a fair sample"
@@ -32,16 +32,16 @@ _MIXED = (
     "--rerun-stale` does"
 )
 
-Outcome = Literal["measured", "failed", "not finite", "unmeasured", "unread", "outstanding"]
+Outcome = Literal["measured", "failed", "not finite", "unmeasured", "unreadable", "outstanding"]
 """failed: its attempt ended as failed. A finished run's measure is NaN or infinite (not finite), was never recorded
-(unmeasured), or cannot be read (unread)."""
+(unmeasured), or cannot be read (unreadable)."""
 
 
 class SeedRun(NamedTuple):
     """One trial as the statistics see it; None is unknown."""
 
     value: float | None
-    status: str
+    state: str
     budget: float | None
     code: str | None
     wall_s: float | None = None
@@ -51,11 +51,11 @@ class SeedRun(NamedTuple):
     @property
     def outcome(self) -> Outcome:
         """How it ended."""
-        if self.status != "ok":
-            return "failed" if self.status == "failed" else "outstanding"
+        if self.state != State.DONE:
+            return "failed" if self.state == State.FAILED else "outstanding"
         if self.value is not None:
             return "measured" if math.isfinite(self.value) else "not finite"
-        return "unmeasured" if self.unreadable is False else "unread"
+        return "unmeasured" if self.unreadable is False else "unreadable"
 
 
 class Arm(NamedTuple):
@@ -133,7 +133,7 @@ class Pairing(NamedTuple):
 
 
 def arms(values: pl.DataFrame) -> dict[str, Arm]:
-    """The cells of `values` in order of appearance; raises when columns lack, a status is unknown or a seed repeats."""
+    """The cells of `values` in order of appearance; raises when columns lack, a state is unknown or a seed repeats."""
     missing = [name for name in COLUMNS if name not in values.columns]
     if missing:
         raise SpecError(f"statistics need the columns {list(COLUMNS)}; {missing} are missing from {values.columns}")
@@ -144,10 +144,11 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"{arm.label!r} has seed {row['seed']} twice; make the store again: `ablate check --rebuild`"
             )
-        if row["status"] not in STATUSES:
-            raise StoreError(f"a status is one of {STATUSES}; {arm.label!r} seed {row['seed']} has {row['status']!r}")
+        if row["state"] not in OF_FILES:
+            of = f"{arm.label!r} seed {row['seed']}"
+            raise StoreError(f"{of} has the state {row['state']!r}; it is one of {', '.join(OF_FILES)}")
         about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
-        arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], **about)
+        arm.runs[row["seed"]] = SeedRun(row["value"], row["state"], **about)
     return found
 
 
@@ -190,7 +191,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or (_too_few(arm, base, len(shared)) if paired and len(shared) < MIN_PAIRS else None)
         or (None if spread else no_spread(ours, theirs) if paired else _NO_NOISE)
     )
-    unread = _count_runs(arm, base, "unread")
+    unread = _count_runs(arm, base, "unreadable")
     caution = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_UNREADABLE}" if unread else ""
     problem = f"{caution}; {problem}" if problem and caution else problem
     notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), caution]

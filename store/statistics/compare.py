@@ -57,10 +57,10 @@ def compare(
 ) -> pl.DataFrame:
     """One row per cell that is no baseline, in the order of `values`.
 
-    `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
-    "pending"); budget, code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one
-    for each. docs/statistics.md explains the columns and the rope. Numbers that do not exist are null. Raises
-    SpecError, NotFoundError or StoreError on unusable input.
+    `values` has the columns cell, label, operator, seed, value (null: none) and state (of `State`); budget,
+    code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one for each.
+    docs/statistics.md explains the columns and the rope. Numbers that do not exist are null. Raises SpecError,
+    NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)

@@ -14,13 +14,15 @@ import numpy as np
 import polars as pl
 
 from ablate.grid.errors import NotFoundError, SpecError
-from ablate.store.statistics.arms import Baseline, Unusable, match_cells, no_spread, only_survivors
+from ablate.store.state import State
+from ablate.store.statistics.arms import Baseline, Outcome, Unusable, match_cells, no_spread, only_survivors
 from ablate.store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from ablate.store.statistics.scales import Scale, back, percent, response, varies
 from ablate.store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
 NOT_FINITE: Final = "not finite"
+_OUTCOMES: Final[Mapping[str, Outcome]] = {State.DONE: "measured", State.FAILED: "failed"}
 
 SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("cell", "label", "question"), pl.String),
@@ -35,12 +37,12 @@ SCHEMA: Final[dict[str, Any]] = {
 class Curve(NamedTuple):
     """One run: costs, rising, and the value recorded at each.
 
-    Its status is ok; failed; not finite, if its values stopped being so; or else outstanding, without values.
+    Its outcome is "not finite" if its values stopped being so. One that is outstanding may have no values.
     """
 
     cost: Floats
     value: Floats
-    status: str = "ok"
+    outcome: Outcome = "measured"
 
 
 class Reached(NamedTuple):
@@ -93,15 +95,16 @@ def read_curves(points: pl.DataFrame) -> Cells:
     for (cell, label, seed), rows in points.sort("cost", maintain_order=True).group_by(
         "cell", "label", "seed", maintain_order=True
     ):
-        status = str(rows["status"][0]) if "status" in rows.columns else "ok"
+        state = rows["state"][0] if "state" in rows.columns else State.DONE
+        outcome = _OUTCOMES.get(state, "outstanding")
         recorded = rows.drop_nulls("cost")
         cost, value = (recorded[name].cast(pl.Float64).to_numpy() for name in ("cost", "value"))
         bad = ~np.isfinite(value)
         if bad.any():
-            end, status = int(bad.argmax()), status if status == "failed" else NOT_FINITE
+            end, outcome = int(bad.argmax()), outcome if outcome == "failed" else NOT_FINITE
             cost, value = cost[:end], value[:end]
         curves = found[str(cell)][1]
-        curves[int(str(seed))] = Curve(cost, value, status)
+        curves[int(str(seed))] = Curve(cost, value, outcome)
         found[str(cell)] = str(label), curves
     return found
 
@@ -124,8 +127,8 @@ def compare_curves(
 ) -> pl.DataFrame:
     """Each cell against `baseline` (a cell, or one for each), a row per question: `value at`, `mean until`, `cost to`.
 
-    `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", or the state of an outstanding
-    run) if not all are ok. `budget` is by default the largest cost that every run has reached that did not break off;
+    `points` has the columns cell, label, seed, cost, value, and the state of each run if
+    not all are done. `budget` is by default the largest cost that every run has reached that did not break off;
     `level` asks for the cost to reach it. docs/factorial.md explains the columns. With a censored run among the pairs
     there is no difference. There is no p and no interval if `compare` would give no verdict; `note` says why. Holm is
     over the cells of one question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a
@@ -173,7 +176,7 @@ def _common(cells: Cells, budget: float | None, level: float | None) -> tuple[fl
         raise SpecError(f"a budget lies among the recorded costs, {low:g} to {high:g}; got {budget:g}")
     if level is not None and not math.isfinite(level):
         raise SpecError(f"a level to be reached is a finite number; got {level:g}")
-    curves = [curve for curve in every if curve.status == "ok"] or every
+    curves = [curve for curve in every if curve.outcome == "measured"] or every
     return max(float(curve.cost[0]) for curve in curves), min(float(curve.cost[-1]) for curve in curves)
 
 
@@ -221,7 +224,7 @@ def _order(both: _Answers, better: Better) -> tuple[int, int]:
 
 def _gaps(label: str, runs: _Runs, answers: _Answers, question: _Question) -> list[str]:
     """Seeds that are outstanding, have no value there, or never reach the level."""
-    ended = [all(each.status in ("ok", "failed", NOT_FINITE) for each in pair) for pair in runs]
+    ended = [all(each.outcome != "outstanding" for each in pair) for pair in runs]
     unknown = [any(math.isnan(each.cost) for each in pair) for pair in answers]
     lost = sum(map(all, zip(ended, unknown, strict=True)))
     told = [f"preliminary: {sum(ended)} of {len(runs)} seeds"] if not all(ended) else []
@@ -239,7 +242,7 @@ def _failures_differ(runs: _Runs, answers: _Answers) -> str | None:
     for pair, found in zip(runs, answers, strict=True):
         absent = [math.isnan(each.cost) for each in found]
         for side in (0, 1):
-            lost[side][pair[side].status] += absent[side] and not absent[1 - side]
+            lost[side][pair[side].outcome] += absent[side] and not absent[1 - side]
     here, there = (Unusable(each["failed"], each[NOT_FINITE]) for each in lost)
     return only_survivors(here, there, len(runs))
 

@@ -17,6 +17,7 @@ from scipy import special
 
 from ablate.grid.errors import SpecError
 from ablate.grid.names import some
+from ablate.store.state import ENDED, State
 from ablate.store.statistics.design import CROSS, FINITE, NAMED, Design, Term, build, check, read_factors, usable
 from ablate.store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
 from ablate.store.statistics.level_means import LevelMean, level_means, name_apart, name_levels, name_own_axes
@@ -85,7 +86,7 @@ def factorial(
     """Tests of the terms up to `order` (1 or 2), and the means of their levels.
 
     `values` has one row per run: seed, value, and one column of level names per factor (null if the axis does not
-    apply). With the column status, notes say why runs are left out. `factors` gives the levels in order. Raises
+    apply). With the column state, notes say why runs are left out. `factors` gives the levels in order. Raises
     SpecError for an unknown column or order, or an unusable value.
     """
     check(values, list(factors))
@@ -227,24 +228,24 @@ def _doubts(noise: _Noise, seeds: int, runs: int) -> Iterator[str]:
 
 def _left_out(values: pl.DataFrame) -> Iterator[str]:
     planned, missing = values.height, values.height - usable(values).height
-    if missing and "status" not in values.columns:
+    if missing and "state" not in values.columns:
         yield f"{missing} of {planned} planned runs are left out"
     elif missing:
-        lost = values.filter(~FINITE)["status"].replace("ok", "without a finite value")
+        lost = values.filter(~FINITE)["state"].replace(State.DONE, "without a finite value")
         counts = sorted(lost.value_counts().rows(), key=lambda row: (-row[1], row[0]))
-        yield f"{missing} of {planned} planned runs are left out: {', '.join(f'{n} {status}' for status, n in counts)}"
-        outstanding = lost.is_in(["pending", "running"]).sum()
+        yield f"{missing} of {planned} planned runs are left out: {', '.join(f'{n} {state}' for state, n in counts)}"
+        outstanding = values.filter(~pl.col("state").is_in(ENDED)).height
         if outstanding:
             yield f"preliminary: {outstanding} of {planned} planned runs outstanding"
 
 
 def _ended_unequally(values: pl.DataFrame, term: Term) -> str:
     """Where runs ended without a finite value, if not alike at all levels; empty otherwise, and for an interaction."""
-    if len(term.factors) > 1 or "status" not in values.columns:
+    if len(term.factors) > 1 or "state" not in values.columns:
         return ""
     (axis,) = term.factors
-    infinite = (pl.col("status") == "ok") & ~FINITE & pl.col("value").is_not_null()
-    unusable = (pl.col("status") == "failed") | infinite
+    infinite = (pl.col("state") == State.DONE) & ~FINITE & pl.col("value").is_not_null()
+    unusable = (pl.col("state") == State.FAILED) | infinite
     counts = (
         values.filter(pl.col(axis.name).is_not_null())
         .group_by(pl.col(axis.name).cast(pl.String).alias("level"), maintain_order=True)

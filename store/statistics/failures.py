@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
+from ablate.store.state import ENDED
 from ablate.store.statistics.arms import Baseline, arms, match_arms
 from ablate.store.statistics.paired_differences import or_null
 from ablate.store.statistics.verdict import holm
@@ -27,7 +28,7 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
     the cells. Raises as `compare` does.
     """
     found = arms(values)
-    ends = {cell: [run for run in arm.runs.values() if run.status in ("ok", "failed")] for cell, arm in found.items()}
+    ends = {cell: [run for run in arm.runs.values() if run.state in ENDED] for cell, arm in found.items()}
     counts = {cell: (len(runs), len(found[cell].ended_as("failed"))) for cell, runs in ends.items()}
     bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
     raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}

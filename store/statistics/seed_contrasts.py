@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from ablate.grid.names import some
+from ablate.store.state import ENDED
 from ablate.store.statistics.arms import Baseline, match_cells
 from ablate.store.statistics.design import (
     CROSS,
@@ -125,8 +126,8 @@ def variants_together(
 
 def _barriers(values: pl.DataFrame, bases: Mapping[str, str], kept: pl.DataFrame) -> Iterator[str]:
     """Say why no verdict stands over the variants together: what `compare` refuses for one of them."""
-    if "status" in values.columns:
-        ended = values.filter(pl.col("status").is_in(["ok", "failed"]))
+    if "state" in values.columns:
+        ended = values.filter(pl.col("state").is_in(ENDED))
         lost = ended.height - usable(ended).height
         if lost:
             yield f"no verdict on {ALL}: runs that ended without a finite value: {lost}; the rest is no fair sample"

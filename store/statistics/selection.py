@@ -13,6 +13,7 @@ from scipy import special
 
 from ablate.grid.errors import SpecError
 from ablate.grid.suggestions import suggest_name
+from ablate.store.state import ENDED, State
 from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.scales import Scale, forward
 from ablate.store.statistics.verdict import Better
@@ -69,7 +70,7 @@ def select_then_report(
     selecting, reported = (tuple(seeds[::2]), tuple(seeds[1::2])) if split == "apart" else (tuple(seeds),) * 2
     selected = values.filter(pl.col("seed").is_in(selecting))
     numbers = selected["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    usable = (selected["status"] == "ok").to_numpy() & np.isfinite(numbers)
+    usable = (selected["state"] == State.DONE).to_numpy() & np.isfinite(numbers)
     units = forward(np.where(usable, numbers, np.nan), scale)
     choices = _choices(selected.with_columns(pl.Series("units_", units).fill_nan(None)), over, within, better)
     found = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
@@ -84,7 +85,7 @@ def _choices(
         pl.col("units_").count().alias("n_"),
         pl.col("units_").mean().alias("mean_"),
         pl.len().alias("runs_"),
-        pl.col("status").is_in(["pending", "running"]).sum().alias("outstanding_"),
+        pl.col("state").is_in(ENDED).not_().sum().alias("outstanding_"),
     )
     settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in cells.iter_rows(named=True):

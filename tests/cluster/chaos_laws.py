@@ -33,7 +33,7 @@ def trial_spec(layout: Layout, key: str) -> dict[str, Any]:
 
 def complete(layout: Layout) -> int:
     """How many trials have an attempt that is ok."""
-    return sum(trial_state(layout, key, lambda *_: False).status == "ok" for key in planned(layout))
+    return sum(trial_state(layout, key, lambda *_: False).state == "done" for key in planned(layout))
 
 
 def broken(layout: Layout, steps: Path) -> list[str]:

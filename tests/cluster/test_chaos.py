@@ -147,7 +147,7 @@ def failed_after_three(layout: Layout) -> None:
     """Trials that no life can end do not repeat without end."""
     for key in planned(layout):
         state = trial_state(layout, key)
-        assert (state.status, len(state.attempts) <= 10) == ("failed", True), state
+        assert (state.state, len(state.attempts) <= 10) == ("failed", True), state
         assert "3 workers in a row" in (state.attempts[-1].end or {})["message"]
 
 

@@ -51,7 +51,7 @@ def layout(cluster: Cluster, ask: Ask, tmp_path: Path, monkeypatch: pytest.Monke
 def states(ask: Ask) -> Counter[str]:
     """How many of the six trials are in each state."""
     cells = ask("status", "--json")["grids"]["tended"]
-    names = ("ok", "failed", "running", "queued", "pending", "lost", "unknown")
+    names = ("done", "failed", "running", "queued", "pending", "lost", "unknown")
     return Counter({name: n for name in names if (n := sum(cell[name] for cell in cells))})
 
 

@@ -52,7 +52,7 @@ def test_trials_of_held_jobs_are_queued_anew_and_failed_ones_not_tried_again(clu
     assert f"held (JobHeldAdmin); `scontrol release {job}` lets them go" in said.err
     (anew,) = read_submission_record(user.layout, user.layout.submission_ids()[-1]).jobs
     wait_for(lambda: list(ended(anew).values()) == ["FAILED 86:0"], "its account", PATIENCE_S)
-    assert sorted(state.status for state in user.states().values()) == ["failed"] * 4 + ["ok"] * 4
+    assert sorted(state.state for state in user.states().values()) == ["failed"] * 4 + ["done"] * 4
 
 
 def send(user: User, name: str) -> None:
@@ -231,7 +231,7 @@ def test_a_trial_on_two_nodes_has_the_loss_of_one_and_outlives_the_ranks_of_a_no
     steps = {line for line in cluster.run("squeue", "-h", "--steps", "-o", "%i %N").splitlines() if " n2" in line}
     (step,) = [line.split()[0] for line in steps if line.split()[0].rpartition(".")[2].isdigit()]
     cluster.run("scancel", "--signal=KILL", step)
-    wait_for(lambda: [trial_state(layout, key).status for key in layout.trial_keys()] == ["ok"], "the trial", 300)
+    wait_for(lambda: [trial_state(layout, key).state for key in layout.trial_keys()] == ["done"], "the trial", 300)
     (state,) = [trial_state(layout, key) for key in layout.trial_keys()]
     first, last = state.attempts
     assert first.end is None

@@ -112,7 +112,7 @@ class User:
         return {key: trial_state(self.layout, key) for key in self.layout.trial_keys()}
 
     def ok(self) -> int:
-        return sum(state.status == "ok" for state in self.states().values())
+        return sum(state.state == "done" for state in self.states().values())
 
     def training(self) -> bool:
         return any(path.stat().st_size > 0 for path in self.layout.trials.glob("*/*/*/heartbeat"))

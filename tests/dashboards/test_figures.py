@@ -240,7 +240,15 @@ def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
     with Store.open(tmp_path / "c") as store:
         about = context(store, "quickstart")
         found = store.progress("quickstart")
-        assert states.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
+        assert states.totals(found) == {
+            "planned": 8,
+            "done": 5,
+            "failed": 2,
+            "running": 0,
+            "stopped": 0,
+            "lost": 0,
+            "pending": 1,
+        }
         trials = states.states(store, "quickstart", keys(about))
         drawn = check_json(states.draw_states(trials, about.look))
         assert {trace.name: len(trace.x) for trace in drawn.data} == {"done": 5, "failed": 2, "to do": 1}

@@ -66,8 +66,8 @@ def test_every_figure_of_the_report_is_one_line(campaign: Campaign, make: Callab
 def test_lines_are_the_values_of_the_campaign(campaign: Campaign) -> None:
     figure = training_curves(campaign)
     lines = {trace.name: trace for trace in figure.data if trace.name}
-    curves = campaign.curves("loss").join(campaign.trials().select("trial", "status"), on="trial")
-    kept = curves.filter((pl.col("label") == "SSA") & (pl.col("status") == "ok"))
+    curves = campaign.curves("loss").join(campaign.trials().select("trial", "state"), on="trial")
+    kept = curves.filter((pl.col("label") == "SSA") & (pl.col("state") == "done"))
     means = kept.group_by("step").agg(pl.col("mean").log().mean().exp()).sort("step")
     assert list(lines["SSA"].y) == pytest.approx(means["mean"].to_list())
     by = error_by(campaign, "sigma_f")

@@ -45,10 +45,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_trial_has_its_square_with_a_sign_and_its_reason(root: Path) -> None:
     shown = seen(root, OVERVIEW, "", ["progress"]).slots["progress"]
     assert shown.data.height == 20
-    assert shown.data["state"].value_counts().sort("state").rows() == [("failed", 3), ("ok", 16), ("pending", 1)]
+    assert shown.data["state"].value_counts().sort("state").rows() == [("done", 16), ("failed", 3), ("pending", 1)]
     assert shown.figure is not None
     drawn = {trace.legendgroup: trace for trace in shown.figure.data}
-    assert {name: len(trace.x) for name, trace in drawn.items()} == {"ok": 16, "failed": 3, "pending": 1}
+    assert {name: len(trace.x) for name, trace in drawn.items()} == {"done": 16, "failed": 3, "pending": 1}
     assert set(drawn["failed"].text) == {STATES["failed"].sign}
     cells = list(OPERATORS)
     places = set(zip(drawn["failed"].x, drawn["failed"].y, strict=True))

@@ -162,7 +162,7 @@ def test_no_log_outside_the_campaign_is_read(view: PageView, campaign: Campaign,
 def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, campaign: Campaign) -> None:
     assert [slot.name for slot in RUN.slots][:3] == ["curves", "log", "system"]
     key = campaign.line(HOSTILE, 1)["trial"]
-    assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: ok, loss ")
+    assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: done, loss ")
     found = show(view, "system", key)  # 10 steps in two attempts, 0.01 s each
     assert set(found.data["attempt"]) == {1, 2}
     assert found.data["value"].to_list() == pytest.approx([100.0] * found.data.height)

@@ -28,7 +28,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     return write_campaign(
         tmp_path_factory.mktemp("runs") / "runs",
         operators=OPERATORS,
-        factors={"status": ["a", "b"], "depth": [3]},
+        factors={"state": ["a", "b"], "depth": [3]},
         seeds=range(3),
         failed={("SSA · a · 3", 1): "diverged"},
         pending={("SSA · a · 3", 2)},
@@ -55,12 +55,12 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageV
     assert {who: row["trial"] for who, row in rows.items()} == {
         (line["label"], line["seed"]): line["trial"] for line in campaign.lines
     }
-    assert (rows["SSA · a · 3", 1]["status"], rows["SSA · a · 3", 1]["reason"]) == ("failed", "diverged")
-    assert rows["SSA · a · 3", 2]["status"] == "pending"
-    assert rows["SSA · b · 3", 0]["status (axis)"] == "b"
+    assert (rows["SSA · a · 3", 1]["state"], rows["SSA · a · 3", 1]["reason"]) == ("failed", "diverged")
+    assert rows["SSA · a · 3", 2]["state"] == "pending"
+    assert rows["SSA · b · 3", 0]["state (axis)"] == "b"
     assert rows["SSA · b · 3", 0]["run"] == rows["SSA · b · 3", 0]["trial"][:8]
     best = found.data.sort("mse@sigma_f=5,sigma_x=1", nulls_last=True).row(0, named=True)
-    assert found.answer.startswith("18 trials: 16 ok, 1 failed and 1 pending. Lowest mse: ")
+    assert found.answer.startswith("18 trials: 16 done, 1 failed and 1 pending. Lowest mse: ")
     assert found.answer.splitlines()[0].endswith(f", of {best['label']}, seed {best['seed']}.")
 
 
@@ -72,13 +72,13 @@ def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageV
         ).iter_rows()
     )
     assert {trial: value for trial, value in data.select("trial", name).iter_rows() if value is not None} == values
-    assert data.filter(pl.col(name).is_null())["status"].sort().to_list() == ["failed", "pending"]
+    assert data.filter(pl.col(name).is_null())["state"].sort().to_list() == ["failed", "pending"]
 
 
 def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: PageView) -> None:
     control = next(control for control in RUNS.controls(view) if control.field == "columns")
     names = list(control.options)
-    assert names[:2] == ["operator", "status (axis)"]
+    assert names[:2] == ["operator", "state (axis)"]
     assert names.index("mse@sigma_f=1,sigma_x=1") < names.index("depth")
     found = show(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
     assert [column["field"] for column in found.columns][4:] == ["mse@sigma_f=1,sigma_x=1", "depth", "loss"]
@@ -106,10 +106,10 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
 
 def test_rows_are_filtered_and_sorted_as_the_address_says(view: PageView) -> None:
     whole = show(view).data
-    found = show(view, "?filter=seed=1 status=ok&sort=-mse@sigma_f=5,sigma_x=1")
-    values = whole.filter(pl.col("seed") == 1, pl.col("status") == "ok")["mse@sigma_f=5,sigma_x=1"]
+    found = show(view, "?filter=seed=1 state=done&sort=-mse@sigma_f=5,sigma_x=1")
+    values = whole.filter(pl.col("seed") == 1, pl.col("state") == "done")["mse@sigma_f=5,sigma_x=1"]
     assert found.data["mse@sigma_f=5,sigma_x=1"].to_list() == sorted(values, reverse=True)
-    assert found.data.equals(show(view, "?filter=seed=1 status=ok&sort=-mse").data)
+    assert found.data.equals(show(view, "?filter=seed=1 state=done&sort=-mse").data)
     assert found.caption.startswith(f"{len(values)} of {whole.height} trials fit the filter.")
     assert "has no column 'colour'" in show(view, "?sort=colour").message
 
@@ -117,7 +117,7 @@ def test_rows_are_filtered_and_sorted_as_the_address_says(view: PageView) -> Non
 def test_the_answer_speaks_of_the_rows_shown(view: PageView) -> None:
     name = "mse@sigma_f=5,sigma_x=1"
     for search in ("?filter=operator=SSA seed=1", "?filter=operator=SSA seed=1&by=seed"):
-        assert show(view, search).answer.startswith("2 trials: 1 ok and 1 failed. Lowest mse: ")
+        assert show(view, search).answer.startswith("2 trials: 1 done and 1 failed. Lowest mse: ")
     best = show(view, f"?filter=operator=SSA&sort={name}").data.row(0, named=True)
     first = show(view, "?filter=operator=SSA").answer.splitlines()[0]
     assert first.endswith(f", of {best['label']}, seed {best['seed']}.")
@@ -166,7 +166,7 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         before = chosen.get_attribute("href")
         write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
         site.campaigns.look()
-        page.wait_for_function("() => document.querySelector('.slot .answer').innerText.includes('4 ok')")
+        page.wait_for_function("() => document.querySelector('.slot .answer').innerText.includes('4 done')")
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
         assert chosen.get_attribute("href") == before
         page.wait_for_url("**/live/runs?selected=*&selected=*")
@@ -206,7 +206,7 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
     whole, found = show(view).data, show(view, f"?by=operator&sort={name}").data
     means = {row["operator"]: row for row in found.rows(named=True)}
     assert found[name].is_sorted()
-    assert (means["SSA"]["trials"], means["SSA"]["ok"]) == (6, 4)
+    assert (means["SSA"]["trials"], means["SSA"]["done"]) == (6, 4)
     assert means["SSA"][name] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].mean())
     assert means["SSA"]["± SD"] == pytest.approx(whole.filter(pl.col("operator") == "SSA")[name].std())
     assert not {"depth", "attempts", "seed"} & set(found.columns)  # a mean of levels says nothing
@@ -218,7 +218,7 @@ def test_rows_are_averaged_by_a_column(view: PageView) -> None:
 def test_means_are_sorted_by_any_of_their_columns_until_rows_are_trials_again(campaign: Campaign) -> None:
     found = seen(campaign.root, RUNS, "?by=operator&sort=-± SD")
     assert found.frame("runs")["± SD"].is_sorted(descending=True, nulls_last=True)
-    assert {"-± SD", "± SD", "-ok"} <= {*found.controls["sort"].options}
+    assert {"-± SD", "± SD", "-done"} <= {*found.controls["sort"].options}
     assert found.controls["by"].resets == ("sort",)  # a trial has no spread
     assert "± SD" not in seen(campaign.root, RUNS, "?by=operator&columns=step").controls["sort"].options
     heads = {each["field"]: each for each in found.slots["runs"].columns}
@@ -230,7 +230,7 @@ def test_names_of_cells_are_left_out_where_columns_of_axes_say_the_same(view: Pa
         return not next(column for column in show(view, search).columns if column["field"] == "label").get("hide")
 
     assert shown("")  # no column says depth, which does not vary
-    assert not shown("?columns=operator&columns=status (axis)&columns=depth")
+    assert not shown("?columns=operator&columns=state (axis)&columns=depth")
     assert shown("?columns=operator")
 
 

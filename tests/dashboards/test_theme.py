@@ -16,7 +16,7 @@ from ablate.dashboards.theme.styles import (
     PAPER,
     REST,
     SEQUENTIAL,
-    STATUS,
+    STATE_COLORS,
     CellStyle,
     cell_styles,
     contrast,
@@ -96,7 +96,7 @@ def test_texts_have_a_contrast_of_at_least_4_5_and_lines_of_2_6(edition: int) ->
 def test_every_colour_of_a_figure_has_a_partner_in_the_dark() -> None:
     styles = list(operator_styles(NAMES).values())
     partners = dark_partners(styles)
-    assert {*SEQUENTIAL, *DIVERGING, *STATUS.values(), *(style.color for style in styles)} <= partners.keys()
+    assert {*SEQUENTIAL, *DIVERGING, *STATE_COLORS.values(), *(style.color for style in styles)} <= partners.keys()
 
 
 def test_a_text_that_reads_like_a_colour_stays_in_the_dark_edition() -> None:

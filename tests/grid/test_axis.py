@@ -54,7 +54,7 @@ def test_one_at_a_time_is_the_base_and_every_change_alone(sizes: list[int]) -> N
 
 SQL = ("select", "Order", "two words", "1st", "a-b", "", "β", "x" * 151)
 TAKEN = (
-    *("trial", "cell", "Seed", "label", "Status", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
+    *("trial", "cell", "Seed", "label", "State", "grid", "reason", "attempts", "step", "wall_s", "parameters"),
     *("operator_parameters", "value", "tag", "note", "fingerprint"),
 )
 REFUSED: list[tuple[Callable[[], object], str]] = [

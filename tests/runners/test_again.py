@@ -94,7 +94,7 @@ def other_code(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def counts(result: RunResult) -> tuple[int, ...]:
-    return (result.ok, result.failed, result.stopped, result.skipped, result.skipped_other_code)
+    return (result.done, result.failed, result.stopped, result.skipped, result.skipped_other_code)
 
 
 def test_old_results_stay(tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_trial_that_kills_its_worker_when_trained_again_has_failed_and_the_run
         start = Layout(root).start(key, 1)
         start.write_text(json.dumps({**read_json(start), "sources": {"core": "old"}}))
     assert counts(run_quietly(root, grid, Local(1, start=warm_server), again=True)) == (0, 2, 0, 0, 0)
-    assert {trial_state(Layout(root), key).status for key in Layout(root).trial_keys()} == {"ok"}
+    assert {trial_state(Layout(root), key).state for key in Layout(root).trial_keys()} == {"done"}
 
 
 def test_two_at_once_train_a_trial_again_once(tmp_path: Path, other_code: Callable[[str], None]) -> None:

@@ -20,6 +20,7 @@ from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer, verify_shard
 from ablate.store.files.trial_status import pid_space, process_started, trial_state
+from ablate.store.state import State
 
 TRIAL = "ab" * 16
 SUBMISSION = "20260101T000000-abcdef"
@@ -48,8 +49,8 @@ def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
 def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:
     begin(layout).fail(Failure("error", "m", None, "f"))
     later = {**ABOUT, "submission": "20260102T000000-abcdef"}
-    assert claim(layout, TRIAL, later, retry=False) == Taken("failed")
-    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken("failed")  # by the very submission: not again and again
+    assert claim(layout, TRIAL, later, retry=False) == Taken(State.FAILED)
+    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken(State.FAILED)  # by the very submission: not again and again
     assert claim(layout, TRIAL, later, retry=True).number == 2
 
 
@@ -94,19 +95,19 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
     first.save(9, {"x": 1})
     first.finish(DONE)
     asked = {**ABOUT, "sources": NEW}
-    assert claim(layout, TRIAL, asked, retry=True) == Taken("ok")
-    assert claim(layout, TRIAL, {**ABOUT, "sources": OLD}, retry=True, again=True) == Taken("ok")
+    assert claim(layout, TRIAL, asked, retry=True) == Taken(State.DONE)
+    assert claim(layout, TRIAL, {**ABOUT, "sources": OLD}, retry=True, again=True) == Taken(State.DONE)
     mine = claimed(layout, again=True, sources=NEW)
     assert (mine.number, mine.checkpoint) == (2, None)
-    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("running")
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken(State.RUNNING)
     second = attempt_of(layout, mine)
     second.save(4, {"x": 4})
     second.abandon("for the test")
-    assert trial_state(layout, TRIAL).status == "ok"
+    assert trial_state(layout, TRIAL).state == "done"
     third = claimed(layout, again=True, sources=NEW)
     assert third.start["resumed_from"] == {"attempt": 2, "step": 4}
     attempt_of(layout, third).finish(DONE)
-    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken(State.DONE)
 
 
 def test_records_have_every_field_of_the_wire_format(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

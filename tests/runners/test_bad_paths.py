@@ -110,7 +110,7 @@ def test_bad_paths_are_named_and_all_other_trials_go_on(
     fans = {layout.trial(key).parent for key in hit.values()}
     others = {planned.trial.key for planned in grid.trials()}
     others = {key for key in others if layout.trial(key).parent not in fans}
-    assert {trial_state(layout, key).status for key in others} == {"ok"}
+    assert {trial_state(layout, key).state for key in others} == {"done"}
 
     damages = check_campaign(root)
     for place in places.values():
@@ -149,7 +149,7 @@ def test_an_error_of_the_disk_under_one_trial_stops_no_other(
     monkeypatch.setattr(os, "scandir", scandir) if call == "scandir" else None
     monkeypatch.setattr(Path, "read_bytes", read_bytes) if call == "read" else None
     result = run_quietly(root, toy_grid(seeds=[0, 1]))
-    assert (result.ok, result.failed, result.stopped, result.skipped) == (2, 1, 0, 1)
+    assert (result.done, result.failed, result.stopped, result.skipped) == (2, 1, 0, 1)
     assert any(hit in damage.file for damage in check_campaign(root))
     monkeypatch.undo()
     assert run_quietly(root, toy_grid(seeds=[0, 1])).skipped == 4  # its result is still there
@@ -169,7 +169,7 @@ def test_a_full_disk_is_not_the_fault_of_a_trial(tmp_path: Path, monkeypatch: py
 def test_an_attempt_that_is_deleted_while_it_trains_begins_again(tmp_path: Path, machine: Any) -> None:
     entry = WorkerEntry("toy_training:ToyTrial", f"{toy_faults.__name__}:deleting", ("pyarrow.parquet",))
     result = run_quietly(tmp_path / "c", toy_grid(seeds=[0, 1, 2]), machine(), entry=entry)
-    assert (result.ok, result.failed, result.stopped) == (6, 0, 0)
+    assert (result.done, result.failed, result.stopped) == (6, 0, 0)
     assert len(list((tmp_path / "c").rglob("*.deleted"))) == 2
 
 
@@ -229,7 +229,7 @@ def test_a_checkpoint_that_does_not_fit_is_left_for_the_one_before(
     else:
         forge(newest, FORGERIES[forgery])
     result = run_campaign(tmp_path / "c", [grid], Inline(), RunOptions(progress=False))
-    assert (result.ok, result.failed) == (1, 0)
+    assert (result.done, result.failed) == (1, 0)
     (key,) = keys(tmp_path / "c")
     found = trial_state(Layout(tmp_path / "c"), key).result
     assert found is not None

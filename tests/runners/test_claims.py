@@ -220,7 +220,7 @@ def test_checkpoints_of_other_code_are_no_reason_to_give_up_on_a_trial_that_gets
         dies_over(layout, trial, NEW)
         assert deaths.at_work(0, GONE["pid"], "SIGKILL") is None
     dies_over(layout, trial, NEW)
-    assert deaths.at_work(0, GONE["pid"], "SIGKILL").status == "failed"
+    assert deaths.at_work(0, GONE["pid"], "SIGKILL").state == "failed"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_kill_by_the_system_for_want_of_memory_is_out_of_memory(
         dies_over(layout, trial, NEW)
         outcome = deaths.at_work(0, GONE["pid"], how)
     assert outcome.failure.reason == reason
-    assert trial_state(layout, trial).status == "failed"
+    assert trial_state(layout, trial).state == "failed"
 
 
 @pytest.mark.parametrize(

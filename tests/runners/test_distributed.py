@@ -192,7 +192,7 @@ def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: py
         row_works=lambda *_: None,
     )
     worker = Worker(WorkOrder(layout.root, submission, oom="halve"), 0, idle, own_process=False)
-    assert worker.run(0).status == "ok"
+    assert worker.run(0).state == "done"
     (key,) = layout.trial_keys()
     attempts = trial_state(layout, key).attempts
     ends = [(each.start["accumulate"], each.end["status"], each.end["reason"]) for each in attempts]

@@ -119,14 +119,14 @@ def test_an_evaluation_is_made_once_and_is_no_result_of_the_training(
     assert evaluate(campaign, first[:9], "--with", asked, "--json") == 0
     assert told.stat().st_mtime_ns > before_ns, "an ingest that is not thorough would not look there"
     (made,) = json.loads(capsys.readouterr().out)["data"]
-    assert (made["trial"], made["status"], len(made["measured"])) == (first, "done", 6)
+    assert (made["trial"], made["outcome"], len(made["measured"])) == (first, "made", 6)
     before = rows(campaign, LATER)
     assert len(before) == 6
     with monkeypatch.context() as patched:
         patched.setattr("ablate.runners.posthoc.trained_model.build_model", None)  # nothing is computed
         assert evaluate(campaign, first, "--with", asked, "--json") == 0
     said = capsys.readouterr()
-    assert json.loads(said.out)["data"][0]["status"] == "there"
+    assert json.loads(said.out)["data"][0]["outcome"] == "there"
     assert "--again repeats it" in said.err
     with monkeypatch.context() as patched:
         patched.setattr(evaluation_records, "write_json", kill)  # the earlier result is kept

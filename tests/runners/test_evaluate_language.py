@@ -91,7 +91,7 @@ def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: py
         asked = asking(tmp_path / "judge.py", PLAIN)
         assert evaluate(campaign, "grid=small", "--with", asked, "--json") == 4
     said = {each["trial"]: each for each in json.loads(capsys.readouterr().out)["data"]}
-    assert {key: said[key]["status"] for key in found} == {first: "failed", second: "failed", third: "done"}
+    assert {key: said[key]["outcome"] for key in found} == {first: "failed", second: "failed", third: "made"}
     assert "another process is evaluating" in said[first]["message"]
     assert str(Layout(campaign).evaluations(second, 1)) in said[second]["message"]
 

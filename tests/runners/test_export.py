@@ -238,7 +238,7 @@ def test_the_file_of_a_run_has_what_counts(tmp_path: Path) -> None:
             assert (found["project"], found["group"], found["exit"]) == (line["grid"], label, int(failed))
             config = {name: value for name, value in found["config"].items() if not name.startswith("_")}
             axes = {"operator": line["axes"]["operator"], "lr": 0.1, "gated": True, "seed": line["seed"]}
-            assert (config, found["tags"]) == (axes, ["failed" if failed else "ok"])
+            assert (config, found["tags"]) == (axes, ["failed" if failed else "done"])
 
 
 def test_a_missing_package_is_named(

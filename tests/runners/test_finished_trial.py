@@ -39,10 +39,10 @@ def weights(trial: Trial, seed: int = 0) -> dict[str, Tensor]:
 
 
 def test_a_trial_that_a_campaign_has_trained_teaches_another(root: Path, trial: Trial) -> None:
-    assert run_campaign(root, [Grid(name="teachers", base=trial, seeds=[0])]).ok == 1
+    assert run_campaign(root, [Grid(name="teachers", base=trial, seeds=[0])]).done == 1
     task = Distillation(task=trial.task, teacher=teacher(root, trial))
     student = learning_trial(task)
-    assert run_campaign(root, [Grid(name="students", base=student, seeds=[2])]).ok == 1
+    assert run_campaign(root, [Grid(name="students", base=student, seeds=[2])]).done == 1
     start = Layout(root).start(student.key, 1).read_text()
     assert trial.key in start
     assert str(task.teacher.content_hash) in start  # type: ignore[attr-defined]

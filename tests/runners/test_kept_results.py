@@ -26,7 +26,7 @@ def write_spec(path: Path, seeds: int, operators: str = "softmax(), ssa()") -> P
 def shown(root: Path) -> int:
     """Count the finished trials that tables show."""
     with Store.open(root) as store:
-        return int(store.progress("tried")["ok"].sum())
+        return int(store.progress("tried")["done"].sum())
 
 
 def answer(words: str, *command: str) -> tuple[int, str]:
@@ -90,7 +90,7 @@ def test_a_submission_is_refused_too(tmp_path: Path, slurm: PretendSlurm, ablate
 
 
 def test_python_replaces_a_plan_only_if_told_to(tmp_path: Path) -> None:
-    assert run_quietly(tmp_path, toy_grid()).ok == 6
+    assert run_quietly(tmp_path, toy_grid()).done == 6
     with pytest.raises(ReplacesResults):
         run_quietly(tmp_path, toy_grid(seeds=[0]))
     assert issubclass(ReplacesResults, SpecError)

@@ -67,7 +67,7 @@ def launcher() -> Iterator[Runs]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
     root = tmp_path_factory.mktemp("undisturbed")
-    assert run_quietly(root, toy_grid(**{**GRID, "step_s": 0.0})).ok == 6
+    assert run_quietly(root, toy_grid(**{**GRID, "step_s": 0.0})).done == 6
     return results(root)
 
 
@@ -144,7 +144,7 @@ def test_a_run_that_is_asked_to_stop_saves_leaves_and_goes_on(
     wait_until_gone(pid)
     layout = Layout(root)
     states = [trial_state(layout, key) for key in layout.trial_keys()]
-    assert {state.status for state in states} == {"pending"}
+    assert {state.state for state in states} == {"stopped"}
     assert {state.attempts[-1].end["status"] for state in states} == {"stopped"}
     go.touch()
     wait_until_gone(launcher.start(root, workers=workers, held=str(go)))
@@ -168,7 +168,7 @@ def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: R
     os.kill(pid, signal.SIGINT)
     for process in (pid, *(start["pid"] for start in live)):
         wait_until_gone(process)
-    assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"pending"}
+    assert not {trial_state(layout, key).state for key in layout.trial_keys()} & {"running", "done", "failed"}
 
 
 def test_two_runs_train_once(tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
@@ -281,7 +281,7 @@ class Run:
 def test_the_command_killed_five_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     path = spec(tmp_path / "calm.py", checkpoint_s=600)
     options = RunOptions(land_every_s=None, progress=False, files=(path,))
-    assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).ok == 4
+    assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).done == 4
     expected = results(tmp_path / "calm")
     assert [counts for _, _, *counts in expected["progress"]] == [[2, 2, 0]] * 2
     assert len({row[4] for row in expected["final"]}) == 4

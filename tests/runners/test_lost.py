@@ -36,7 +36,7 @@ slurm = Slurm(gpus=0, time="2h", workers=1)
 
 def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> None:
     assert find_unreadable(tmp_path, ["toy"]) == frozenset()
-    assert run_campaign(tmp_path, [GRID], options=OPTIONS).ok == 4
+    assert run_campaign(tmp_path, [GRID], options=OPTIONS).done == 4
     assert find_unreadable(tmp_path, ["toy"]) == frozenset()
     with Store.open(tmp_path) as store:
         before = store.sql("SELECT * FROM v_final ORDER BY ALL")
@@ -48,7 +48,7 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
     assert len(lost) == 1
     mark_unreadable(Layout(tmp_path), lost)
     again = run_campaign(tmp_path, [GRID], options=OPTIONS)
-    assert (again.ok, again.skipped) == (1, 3)
+    assert (again.done, again.skipped) == (1, 3)
     with Store.open(tmp_path) as store:
         assert store.unreadable(GRID.name) == []
         assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
@@ -67,12 +67,14 @@ def test_it_is_queued_on_a_cluster(
     command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--rerun-stale"]
     assert execute([*command, "--dry-run"]) == 0
     assert "\n1 trial in 1 class" in f"\n{capsys.readouterr().out}"
-    for refused in (["--budget", "much"], ["--partition", "none"]):
-        assert execute([*command, *refused]) == 2
+    assert execute([*command, "--budget", "much"]) == 2
+    (tmp_path / "slurm" / "test_says").write_text("sbatch: error: invalid partition specified: none\n")
+    assert execute([*command, "--partition", "none"]) == 2
+    (tmp_path / "slurm" / "test_says").unlink()
     assert execute([*command[:2], "--workers", "0", *command[4:]]) == 2
-    assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"ok"}
+    assert {trial_state(layout, key).state for key in layout.trial_keys()} == {"done"}
     assert execute(command) == 0
-    lost = [key for key in layout.trial_keys() if trial_state(layout, key).status != "ok"]
+    lost = [key for key in layout.trial_keys() if trial_state(layout, key).state != "done"]
     (submission,) = [each for each in submission_records(layout) if getattr(each, "machine", None) == "slurm"]
     manifest = Manifest(layout, submission.submission)
     assert [manifest.trial(row) for row in range(len(manifest))] == lost

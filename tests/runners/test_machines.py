@@ -47,7 +47,7 @@ def test_local_workers_are_warm_processes_of_one_thread(tmp_path: Path, capfd: p
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = children.read_text()
     result = run_quietly(tmp_path, toy_grid(seeds=range(4)), Local(2), entry=DESCRIBE)
-    assert result.ok == 8
+    assert result.done == 8
     assert children.read_text() == before
     found: dict[str, set[float]] = {}
     for _, _, name, value in tables(tmp_path)["metric"]:
@@ -67,8 +67,8 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
     deaths = tmp_path / "deaths"
     deaths.write_text("x")
     grid = toy_grid(seeds=[0], fates=["dies"], fate_at=10, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "killed", grid, Local(1, start=warm_server), entry=WARM).ok == 2
-    assert run_quietly(tmp_path / "calm", grid, Inline()).ok == 2
+    assert run_quietly(tmp_path / "killed", grid, Local(1, start=warm_server), entry=WARM).done == 2
+    assert run_quietly(tmp_path / "calm", grid, Inline()).done == 2
     assert tables(tmp_path / "killed") == tables(tmp_path / "calm")
     _, resumed = sorted(states(tmp_path / "killed"), key=lambda state: len(state.attempts))
     assert resumed.attempts[1].start["resumed_from"] == {"attempt": 1, "step": 10}
@@ -77,8 +77,8 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
 
 def test_a_trial_that_kills_its_workers_fails_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = run_quietly(tmp_path, toy_grid(seeds=[0], fates=["dies", "ok"]), Local(2, start=warm_server))
-    assert (result.ok, result.failed) == (2, 2)
-    failed = [state for state in states(tmp_path) if state.status == "failed"]
+    assert (result.done, result.failed) == (2, 2)
+    failed = [state for state in states(tmp_path) if state.state == "failed"]
     for state in failed:
         assert len(state.attempts) == MOST_DEATHS
         assert state.attempts[-1].end["reason"] == "killed"
@@ -91,7 +91,7 @@ def test_deaths_with_progress_in_between_are_forgiven(tmp_path: Path) -> None:
     deaths = tmp_path / "deaths"
     deaths.write_text("x" * (MOST_DEATHS + 1))
     grid = toy_grid(seeds=[0], fates=["dies"], steps=60, fate_at=5, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), entry=WARM).ok == 2
+    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), entry=WARM).done == 2
     assert max(len(state.attempts) for state in states(tmp_path / "campaign")) > MOST_DEATHS
 
 
@@ -110,7 +110,7 @@ def test_a_worker_that_is_asked_to_leave_hands_its_trial_to_another(tmp_path: Pa
     thread.start()
     result = run_quietly(root, grid, Local(1, start=warm_server), entry=WARM)
     thread.join()
-    assert (result.ok, result.stopped) == (2, 0)
+    assert (result.done, result.stopped) == (2, 0)
     stopped = [state for state in states(root) if len(state.attempts) == 2]
     assert [state.attempts[0].end["status"] for state in stopped] == ["stopped"]
     assert stopped[0].attempts[1].start["pid"] != asked[0]
@@ -121,7 +121,7 @@ def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
     path.write_text(SPEC)
     grids = load_spec_file(path)
     options = RunOptions(**{**vars(QUIET), "files": (path,)})
-    assert run_campaign(tmp_path / "campaign", grids.values(), Local(2, start=warm_server), options).ok == 2
+    assert run_campaign(tmp_path / "campaign", grids.values(), Local(2, start=warm_server), options).done == 2
     missing = run_campaign(tmp_path / "without", grids.values(), Local(2, start=warm_server), QUIET)
     assert missing.failed == 2
     assert "no kind 'halving'" in states(tmp_path / "without")[0].attempts[-1].end["message"]

@@ -96,7 +96,7 @@ def test_status_reads_a_bounded_number_of_files_and_says_how_far_it_is_behind(
         (warning, *_) = json.loads(capsys.readouterr().out)["warnings"]
         assert f"in {len(campaign.layout.fans())} of {len(campaign.layout.fans())} directories of trials" in warning
         with Store.open(campaign.root) as store:
-            assert store.progress("quickstart")["ok"].sum() == len(campaign.lines)
+            assert store.progress("quickstart")["done"].sum() == len(campaign.lines)
     small, large = counts
     assert small < 60
     assert large <= small + 4

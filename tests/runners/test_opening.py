@@ -99,7 +99,7 @@ def test_a_cell_that_has_been_tried_is_opened_before_a_retry(
     with pytest.raises(SpecError, match="there is no text"):
         run_campaign(tmp_path / "c", [grid], Inline(), again)
     (tmp_path / "a.txt").write_text(text)
-    assert run_campaign(tmp_path / "c", [grid], Inline(), again).ok == 2
+    assert run_campaign(tmp_path / "c", [grid], Inline(), again).done == 2
     (tmp_path / "a.txt").unlink()
     assert run_campaign(tmp_path / "c", [grid], Inline(), again).skipped == 2
     with pytest.raises(SpecError, match="there is no text"):

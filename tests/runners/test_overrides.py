@@ -74,7 +74,7 @@ def test_a_run_its_retry_and_its_repetition_use_them(
     for line in lines(layout.grid_trials(name)):
         state = trial_state(layout, line["trial"])
         steps = [each.end["step"] for each in state.attempts[-1:]]  # type: ignore[index]
-        assert (state.status, steps) == (("ok", [2]) if line["seed"] in (4, 5) else ("pending", []))
+        assert (state.state, steps) == (("done", [2]) if line["seed"] in (4, 5) else ("pending", []))
     assert (
         ablate("run", spec, *reversed(OVERRIDES), "--on", "inline", *here).err.strip().startswith("4 were done before")
     )
@@ -85,7 +85,7 @@ def test_a_run_its_retry_and_its_repetition_use_them(
 def finished(root: Path, name: str) -> set[int]:
     layout = Layout(root)
     trials = lines(layout.grid_trials(name))
-    return {line["seed"] for line in trials if trial_state(layout, line["trial"]).status == "ok"}
+    return {line["seed"] for line in trials if trial_state(layout, line["trial"]).state == "done"}
 
 
 def test_seeds_extend_a_grid_and_fewer_only_run_fewer(

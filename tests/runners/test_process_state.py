@@ -166,7 +166,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[float]]:
     folder = tmp_path_factory.mktemp("alone")
     grids = load_spec_file(acting_spec(folder, [], seeds=2, before="")).values()
     options = RunOptions(progress=False, land_every_s=None, files=(folder / "spec.py",))
-    assert run_campaign(folder / "campaign", grids, Local(1, start=real_server), options).ok == 2
+    assert run_campaign(folder / "campaign", grids, Local(1, start=real_server), options).done == 2
     return losses(folder / "campaign")
 
 

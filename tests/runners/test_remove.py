@@ -194,7 +194,7 @@ def test_logged_runs_are_removed_with_their_submissions(tmp_path: Path) -> None:
     shared = keys(tmp_path, "others", 1)
     assert execute(["rm", "--grid", "sizes", "--campaign", str(tmp_path)]) == 0
     assert Campaign(tmp_path).grids() == ["others"]
-    assert Campaign(tmp_path).trials("others")["status"].to_list() == ["ok"]
+    assert Campaign(tmp_path).trials("others")["state"].to_list() == ["done"]
     assert shared <= set(Layout(tmp_path).trial_keys())
     assert check_campaign(tmp_path) == []
     restore(tmp_path)

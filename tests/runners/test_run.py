@@ -32,6 +32,7 @@ from ablate.runners.execution.run import Interrupts, RunOptions, RunResult, run_
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import State
 from ablate.store.store import Store
 
 
@@ -40,7 +41,7 @@ def options(**changes: Any) -> RunOptions:
 
 
 def counts(result: RunResult) -> tuple[int, ...]:
-    return (result.ok, result.failed, result.stopped, result.skipped, result.skipped_failed)
+    return (result.done, result.failed, result.stopped, result.skipped, result.skipped_failed)
 
 
 def attempts(root: Path) -> int:
@@ -122,7 +123,7 @@ def test_grids_without_names_and_full_disks_are_refused(tmp_path: Path, monkeypa
 def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.store.ingest.ingest.ingest", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
-    assert (result.ok, result.interrupted) == (6, False)
+    assert (result.done, result.interrupted) == (6, False)
 
 
 def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_stops_nothing(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_results_land_at_the_end_and_a_store_that_cannot_take_them_is_told_and_s
     (broken / "store").mkdir(parents=True)
     (broken / "store" / "live.duckdb").write_bytes(b"no database" * 1000)
     result = run_campaign(broken, [toy_grid()], Inline(), options(land_every_s=0.01))
-    assert result.ok == 6
+    assert result.done == 6
     assert len(result.problems) == 1
     assert "results are on disk but not in the store yet" in result.problems[0]
 
@@ -212,7 +213,7 @@ def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) 
 def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("ablate.runners.execution.progress.time.monotonic", lambda: now)
-    for outcome, ended in (("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)):
+    for outcome, ended in ((State.DONE, 1), (State.FAILED, 1), (State.RUNNING, 0), (State.STOPPED, 0)):
         state = begun()
         state.begin(0, 0)
         state.came_back(Outcome(0, outcome))
@@ -222,7 +223,7 @@ def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.Monke
     state.begin(0, 0)
     state.begin(2, 50)
     assert state.seconds_left() is None
-    state.came_back(Outcome(0, "ok"))
+    state.came_back(Outcome(0, "done"))
     state.advance(2, 75, 100, 0.123456)  # half of what this attempt has to do
     state.came_back(Outcome(1, "failed"))
     now = 30.0
@@ -231,7 +232,7 @@ def test_the_tally_counts_ends_cells_and_the_time_left(monkeypatch: pytest.Monke
     out = io.StringIO()
     Console(file=out, width=100).print(render(state))
     assert all(words in out.getvalue() for words in ("step 75/100", "loss 0.1235", "1 running · 1 with failures"))
-    state.came_back(Outcome(2, "ok"))
+    state.came_back(Outcome(2, "done"))
     assert (state.cells_done, state.cells_failed, state.cells_running) == (1, 1, 0)
 
 

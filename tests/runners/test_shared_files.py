@@ -59,7 +59,7 @@ def test_a_snapshot_that_a_notebook_holds_stops_no_command(tmp_path: Path) -> No
         assert str(snapshot) in str(caught.value)
         assert caught.value.exit_code == 5
         with Store.open(root) as store:
-            assert store.progress("toy")["ok"].sum() == 4
+            assert store.progress("toy")["done"].sum() == 4
     for command in (["status", "--json"], ["sql", "FROM trial", "--json"]):
         with held(snapshot):
             answered = subprocess.run(
@@ -116,10 +116,10 @@ def test_a_copy_by_hard_links_keeps_every_byte(tmp_path: Path, monkeypatch: pyte
     rebuild(root)
     assert contents(copy) == before
     with Store.open(root) as store:
-        assert store.progress("toy")["ok"].sum() == 6
+        assert store.progress("toy")["done"].sum() == 6
     original = contents(root)
     with Store.open(copy) as store:  # nor does the copy change what it came from
-        assert store.progress("toy")["ok"].sum() == 4
+        assert store.progress("toy")["done"].sum() == 4
     rebuild(copy)
     assert contents(root) == original
 

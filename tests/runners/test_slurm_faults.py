@@ -55,7 +55,7 @@ def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) 
     assert (record.left, record.says, record.failed) == ("refused", err.strip(), 0)
     assert [end["message"] for end in ends(sent.layout, "stopped")] == [record.says]
     assert end_of(sent.start(1))[0] == 0
-    assert [state.status for state in states(sent.layout)] == ["ok"] * 8
+    assert [state.state for state in states(sent.layout)] == ["done"] * 8
 
 
 @pytest.mark.parametrize("machine", [Inline(), Local(2, start=warm_server)], ids=["inline", "local"])
@@ -65,8 +65,8 @@ def test_a_run_that_lacks_something_fails_none(tmp_path: Path, monkeypatch: pyte
         patch.setenv("LACKING", "yes")
         with pytest.raises(EnvironmentProblem, match="cannot read /data/text"):
             run_quietly(tmp_path, grid, machine, entry=entry_of("lacking"))
-    assert {state.status for state in states(Layout(tmp_path))} == {"pending"}
-    assert run_quietly(tmp_path, grid, machine, entry=entry_of("lacking")).ok == 2
+    assert {state.state for state in states(Layout(tmp_path))} == {"stopped"}
+    assert run_quietly(tmp_path, grid, machine, entry=entry_of("lacking")).done == 2
 
 
 def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     assert record.says == "1 trial did not save in time; the next worker goes on from what was saved before"
     assert len(ends(sent.layout, "stopped")) == 1
     assert end_of(sent.start())[0] == 0
-    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+    assert [state.state for state in states(sent.layout)] == ["done", "done"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_ther
     assert record.left == "full"
     assert f"the campaign's disk is full ({tmp_path}: " in str(record.says)
     assert end_of(sent.start())[0] == 0
-    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+    assert [state.state for state in states(sent.layout)] == ["done", "done"]
 
 
 def test_a_disk_is_full_or_an_error_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) ->
     status, out, _ = end_of(sent.start())
     assert status == 0, out
     assert "[Errno 116] Stale file handle" in out
-    assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
+    assert [state.state for state in states(sent.layout)] == ["done", "done"]
 
 
 STARTS = """
@@ -212,7 +212,7 @@ def test_deaths_at_the_start_count_only_in_a_row(tmp_path: Path, monkeypatch: py
     deaths.write_text("x")
     monkeypatch.setenv("LOADS", str(loads))
     grid = toy_grid(seeds=[0], fates=["dies"], deaths=str(deaths))
-    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), files=(spec,)).ok == 2
+    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), files=(spec,)).done == 2
     assert (loads.read_text(), deaths.read_text()) == ("", "")
     loads.write_text("xxx")
     with pytest.raises(EnvironmentProblem, match="workers die as they start"):
@@ -259,11 +259,11 @@ def test_a_node_is_refused_for_failures_in_a_row_that_say_something_of_it() -> N
     def refuses(outcomes: list[Outcome], *records: WorkerRecord, alone: bool = False) -> bool:
         return verdict(list(records), outcomes, alone=alone) is not None
 
-    assert not refuses([Outcome(9, "ok", 1), *FAILING])  # it has trained a trial
+    assert not refuses([Outcome(9, "done", 1), *FAILING])  # it has trained a trial
     assert not refuses(FAILING[:-1])
     for reason, expected in (("diverged", False), ("out_of_memory", False), ("killed", True)):
         assert refuses([fail(row, reason=reason) for row in range(9)]) == expected
-    assert not refuses([Outcome(row, "was_failed") for row in range(9)])
+    assert not refuses([Outcome(row, "failed") for row in range(9)])
     met = replace(OTHER, ok=1, failures=("f",))
     mine = [fail(row, "mine") for row in range(MOST_FAILURES)]  # count beside failures that others have met
     assert not refuses([*FAILING, *mine[:-1]], met)

@@ -38,7 +38,7 @@ SLOW: dict[str, Any] = {**GRID, "step_s": 0.02, "checkpoint_s": 0.05}
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("undisturbed")
-    assert run_quietly(root, toy_grid(**GRID)).ok == 6
+    assert run_quietly(root, toy_grid(**GRID)).done == 6
     return plain(tables(root))
 
 
@@ -105,7 +105,7 @@ def test_a_task_says_what_happens_and_keeps_its_record(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
     status, out, err = end_of(sent.start())
     assert (status, err) == (86, "")
-    assert [out.count(words) for words in ("attempt 1  begins", "attempt 1  ok after", "failed after")] == [4, 2, 2]
+    assert [out.count(words) for words in ("attempt 1  begins", "attempt 1  done after", "failed after")] == [4, 2, 2]
     assert out.count("error: ValueError: seed 0 met its fate") == 2
     (record,) = sent.records()
     assert (record.ok, record.failed, record.stopped, record.left) == (2, 2, 0, "done")
@@ -128,7 +128,7 @@ def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, un
         time.sleep(moment)
         (os.killpg if number % 2 else os.kill)(task.pid, signal.SIGUSR2)
         status, out, err = end_of(task)
-        unfinished = any(state.status != "ok" for state in states(sent)) or len(states(sent)) < 6
+        unfinished = any(state.state != "done" for state in states(sent)) or len(states(sent)) < 6
         assert status == (85 if unfinished else 0), (moment, out, err)
         assert all(found.end is not None for state in states(sent) for found in state.attempts)
         assert "died" not in out + err
@@ -186,8 +186,8 @@ def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, u
                 known = task.returncode in (85, -9) or (task.returncode == 1 and "starts workers died" in out)
                 assert known, f"{task.returncode}\n{out}\n{err}"
                 tasks[worker] = sent.start(worker)
-    assert hits == 10 or all(state.status == "ok" for state in states(sent))
-    assert {state.status for state in states(sent)} == {"ok"}
+    assert hits == 10 or all(state.state == "done" for state in states(sent))
+    assert {state.state for state in states(sent)} == {"done"}
     assert plain(tables(tmp_path)) == undisturbed
     oks = [sum((found.end or {}).get("status") == "ok" for found in state.attempts) for state in states(sent)]
     assert oks == [1] * 6
@@ -214,7 +214,7 @@ def test_a_trial_whose_node_died_is_taken_over_by_the_other(tmp_path: Path) -> N
     end_of(first)
     status, out, err = end_of(second)
     assert (status, err) == (0, ""), out
-    assert {state.status for state in states(sent)} == {"ok"}
+    assert {state.state for state in states(sent)} == {"done"}
     (taken,) = [state for state in states(sent) if len(state.attempts) == 2]
     assert [found.start["host"] for found in taken.attempts] == ["n0", "n1"]
 
@@ -258,7 +258,7 @@ def test_a_task_that_was_called_off_stops_is_not_queued_again_and_has_not_failed
     grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
     sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
     task = sent.start()
-    until(lambda: "failed" in {state.status for state in states(sent)} and live(sent), task)
+    until(lambda: "failed" in {state.state for state in states(sent)} and live(sent), task)
     write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
     status, out, err = end_of(task)
     assert (status, err, reasons(sent), sent.records()[0].failed > 0) == (0, "", ["cancelled"], True), out
@@ -291,8 +291,8 @@ def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
     go.touch()
     status, out, err = end_of(task)
     assert (status, err, reasons(sent)) == (0, "", ["done"]), out
-    assert trial_state(sent.layout, start["trial"]).status == "pending"
-    assert sorted(state.status for state in states(sent)) == ["ok", "pending"]
+    assert trial_state(sent.layout, start["trial"]).state == "stopped"
+    assert sorted(state.state for state in states(sent)) == ["done", "stopped"]
 
 
 @pytest.mark.parametrize("signalled", [False, True])

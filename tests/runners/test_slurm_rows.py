@@ -88,7 +88,7 @@ def test_a_row_that_came_back_goes_first_and_one_found_held_is_looked_at_again()
     assert [rows.take(), rows.take(), rows.take()] == [0, 1, 2]
     rows.reclaim()
     assert [rows.take() for _ in range(6)] == list(range(6))
-    rows.came_back(Outcome(0, "held"))
+    rows.came_back(Outcome(0, "running"))
     assert rows.take() is None
     clock.now += 2
     assert rows.take() == 0
@@ -108,7 +108,7 @@ def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> Non
     assert rows.unfinished
     rows.give_back(0)
     assert rows.take() == 0
-    rows.came_back(Outcome(0, "held", 1))
+    rows.came_back(Outcome(0, "running", 1))
     seen.looks[0] = ALIVE
     clock.now += 5
     assert rows.take() is None
@@ -324,7 +324,7 @@ def test_a_row_that_is_marked_is_not_looked_at(queued: Layout) -> None:
     looks = Seen({7: DONE})
     rows = rows_of(looks, share, done=DoneRows(queued, SUBMISSION, clock))
     assert (rows.take(), looks.asked) == (4, [4])
-    rows.came_back(Outcome(4, "ok", 1))
+    rows.came_back(Outcome(4, "done", 1))
     assert (rows.take(), looks.asked) == (10, [4, 7, 10])
     rows.came_back(Outcome(10, "failed", 1, failure_of(ValueError())))
     for row in range(2, 12):
@@ -338,9 +338,9 @@ def test_what_is_final_is_marked_and_nothing_else(queued: Layout) -> None:
     looks = Seen({0: DONE, 1: DONE})
     rows = rows_of(looks, RowShare((0, 6), 0, 1), done=DoneRows(queued, SUBMISSION))
     assert [rows.take() for _ in range(5)] == [2, 3, 4, 5, None]
-    rows.came_back(Outcome(2, "ok", 1))
+    rows.came_back(Outcome(2, "done", 1))
     rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
-    rows.came_back(Outcome(4, "was_failed"))
+    rows.came_back(Outcome(4, "failed"))
     rows.came_back(Outcome(5, "stopped", 1))
     assert {path.name for path in (queued.submission(SUBMISSION) / "done").iterdir()} == set("01234")
 

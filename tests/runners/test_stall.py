@@ -58,7 +58,7 @@ def test_trials_that_stand_still_fail_and_the_others_of_the_run_finish(tmp_path:
     others = toy_grid("others", seeds=range(1, 4))
     options = RunOptions(**vars(QUIET))
     result = run_campaign(tmp_path, [still, others], Local(2, start=warm_server), options)
-    assert (result.ok, result.failed, result.stopped) == (6, 6, 0)
+    assert (result.done, result.failed, result.stopped) == (6, 6, 0)
     layout, fingerprints = Layout(tmp_path), set()
     for planned in still.trials():
         (attempt,) = trial_state(layout, planned.key).attempts

@@ -322,7 +322,7 @@ def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path) -> None:
     """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
     grid = Grid(name="rates", base=tiny, axes=[over("training.optimiser.lr", [1e-3, 1e4])], seeds=[0])
     result = run_campaign(tmp_path, [grid], Inline(), RunOptions(progress=False))
-    assert (result.ok, result.failed) == (1, 1)
+    assert (result.done, result.failed) == (1, 1)
     (wild,) = (planned.key for planned in grid.trials() if planned.axes["lr"] == 1e4)
     end = json.loads(Layout(tmp_path).end(wild, 1).read_bytes())
     assert (end["status"], end["reason"]) == ("failed", "diverged")

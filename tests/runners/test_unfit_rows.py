@@ -95,8 +95,8 @@ def test_an_unfit_row_fails_its_trial_by_name_and_no_other(tmp_path: Path) -> No
     spec.write_text(real_spec("grid", training="steps=4, evaluate_every=2", before=OWN, after=GRID))
     assert execute(["run", str(spec), "--campaign", str(tmp_path / "c"), "--on", "inline"]) == 4
     with Campaign(tmp_path / "c") as campaign:
-        assert sorted(campaign.trials().select("label", "status").rows()) == sorted(
-            [("fine", "ok"), *((label, "failed") for label in NAMED)]
+        assert sorted(campaign.trials().select("label", "state").rows()) == sorted(
+            [("fine", "done"), *((label, "failed") for label in NAMED)]
         )
         told = campaign.sql("SELECT label, message FROM attempt JOIN grid_trial USING (trial) WHERE status = 'failed'")
         assert [label for label, message in told.rows() if NAMED[label] not in message] == []

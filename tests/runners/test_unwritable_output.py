@@ -45,7 +45,7 @@ def states(root: Path) -> dict[int, list[TrialState]]:
 def test_a_full_or_closed_output_stops_no_trial(tmp_path: Path, workers: int, shell: str) -> None:
     code = run(tmp_path / "c", "talkative", workers, shell)
     found = states(tmp_path / "c")
-    assert [state.status for seed in range(3) for state in found[seed]] == ["ok"] * 4 + ["failed"] * 2
+    assert [state.state for seed in range(3) for state in found[seed]] == ["done"] * 4 + ["failed"] * 2
     assert [len(state.attempts) for seed in range(3) for state in found[seed]] == [1] * 6
     assert code == 4
     assert {(state.ended.end or {})["reason"] for state in found[2] if state.ended} == {"error"}
@@ -57,7 +57,7 @@ def test_a_log_that_cannot_be_written_stops_no_trial(tmp_path: Path, kind: str) 
     log.mkdir() if kind == "directory" else log.symlink_to("/dev/full")
     code = run(tmp_path / "c", "talkative", 1, "2>&1", LOG=str(log))
     found = states(tmp_path / "c")
-    assert [state.status for seed in range(3) for state in found[seed]] == ["ok"] * 4 + ["failed"] * 2
+    assert [state.state for seed in range(3) for state in found[seed]] == ["done"] * 4 + ["failed"] * 2
     assert [len(state.attempts) for seed in range(3) for state in found[seed]] == [1] * 6
     assert code == 4
 
@@ -67,11 +67,11 @@ def test_every_exception_becomes_a_record_of_limited_length(tmp_path: Path, work
     many = len(toy_faults.ERRORS)
     assert run(tmp_path / "c", "unprintable", workers, "2>&1", seeds=many + 1) == 4
     found = states(tmp_path / "c")
-    assert [state.status for state in found[many]] == ["ok", "ok"]
+    assert [state.state for state in found[many]] == ["done", "done"]
     for seed in range(many):
         for state in found[seed]:
             end = state.attempts[0].end
-            assert (state.status, len(state.attempts)) == ("failed", 1)
+            assert (state.state, len(state.attempts)) == ("failed", 1)
             assert end is not None
             assert end["reason"] == "error"
             assert end["fingerprint"]

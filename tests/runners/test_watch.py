@@ -14,8 +14,8 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
 from ablate.runners.cli.app import execute
-from ablate.runners.monitoring.trial_locations import STATES
 from ablate.runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
+from ablate.store.state import COUNTED
 
 SSA = [("SSA", seed) for seed in range(4)]
 
@@ -38,7 +38,7 @@ def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     submit(campaign, SSA[1:3])
     view = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     assert {state: n for state, n in view.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
-    assert sum(sum(each[state] for state in STATES) for each in view.data()["cells"]) == 8
+    assert sum(sum(each[state] for state in COUNTED) for each in view.data()["cells"]) == 8
     assert not view.over
     submit(campaign, SSA, submission=SECOND)
     for seed in range(4):
@@ -168,7 +168,7 @@ def test_json_streams_an_object_per_look_and_ctrl_c_ends_it_well(
     assert execute(["status", "--watch", "--json", *here]) == 0
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["schema"] == "ablate/watch/1"
-    assert set(first["data"]["states"]) == set(STATES)
+    assert set(first["data"]["states"]) == set(COUNTED)
     assert last["data"]["states"]["done"] == 8
     monkeypatch.setattr("ablate.runners.monitoring.watch.views", interrupted)
     assert execute(["status", "--watch", *here]) == 0

@@ -54,7 +54,7 @@ def test_a_failed_trial_has_a_reason_and_stops_no_other(tmp_path: Path) -> None:
     }
     grid, layout = toy_grid(fates=[*fates, "ok"], seeds=[0]), Layout(tmp_path)
     result = run_quietly(tmp_path, grid)
-    assert (result.ok, result.failed) == (2, 8)
+    assert (result.done, result.failed) == (2, 8)
     for planned in grid.trials():
         if (fate := planned.axes["fate"]) != "ok":
             reason, message = fates[fate]
@@ -91,7 +91,7 @@ def test_failures_of_one_cause_share_a_fingerprint_and_others_do_not() -> None:
 def test_a_spec_that_is_not_what_the_manifest_says_is_not_trained(tmp_path: Path) -> None:
     line = toy_lines()[0]
     outcome = worker_for(tmp_path, [{**line, "spec": {**line["spec"], "steps": 21}}]).run(0)
-    assert outcome.status == "stopped"  # and not failed: the same command goes on with it
+    assert outcome.state == "stopped"  # and not failed: the same command goes on with it
     assert "was edited after the run began" in end_of(tmp_path, line["trial"])["message"]
 
 
@@ -109,7 +109,7 @@ def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypa
             worker.run(0)
     (key,) = Layout(tmp_path).trial_keys()
     assert end_of(tmp_path, key)["status"] == "stopped"
-    assert worker.run(0).status == "ok"
+    assert worker.run(0).state == "done"
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(CampaignUnwritable, match="free some space"):
         worker.run(1)
@@ -142,10 +142,10 @@ def test_a_trial_out_of_memory_goes_on_at_once_in_smaller_pieces_while_there_are
         outcome = worker_for(path, lines, oom="halve").run(0)
         expected = [(1, *OUT, None), (2, *OUT, 10), (4, "ok", None, 20) if fits == 4 else (4, *OUT, 20)]
         assert attempts_of(path, lines[0]["trial"]) == expected
-        assert (outcome.status, outcome.attempt) == (expected[-1][1], 3)
+        assert (outcome.state, outcome.attempt) == ("done" if fits == 4 else "failed", 3)
         assert (outcome.failure and outcome.failure.reason) == expected[-1][2]
     retried = worker_for(path, lines, oom="halve", retry=True).run(0)
-    assert (retried.status, retried.attempt) == ("failed", 4)
+    assert (retried.state, retried.attempt) == ("failed", 4)
     assert attempts_of(path, lines[0]["trial"])[3][:3] == (4, *OUT)
 
 
@@ -157,9 +157,9 @@ def attempts_made(root: Path) -> int:
 def test_a_trial_given_back_stays_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = too_big(2, steps=30)
     monkeypatch.setattr(Silent, "stop_requested", lambda _: attempts_made(tmp_path) > 1)
-    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "stopped"
+    assert worker_for(tmp_path, lines, oom="halve").run(0).state == "stopped"
     monkeypatch.undo()
-    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "ok"
+    assert worker_for(tmp_path, lines, oom="halve").run(0).state == "done"
     made = [found[:2] for found in attempts_of(tmp_path, lines[0]["trial"])]
     assert made == [(1, "failed"), (2, "stopped"), (2, "ok")]
 
@@ -170,9 +170,9 @@ def test_smaller_pieces_are_tried_only_if_they_were_asked_for_and_help(tmp_path:
     line = too_big(2)[0] if case != "another error" else toy_lines(fates=["raises"])[0]
     if case == "no micro-batches":
         del line["spec"]["execution"]["accumulate"]
-    assert worker_for(tmp_path, [line], oom=oom).run(0).status == "failed"
+    assert worker_for(tmp_path, [line], oom=oom).run(0).state == "failed"
     assert attempts_made(tmp_path) == 1
-    assert worker_for(tmp_path, [line], oom=oom).run(0).status == "was_failed"
+    assert worker_for(tmp_path, [line], oom=oom).run(0) == Outcome(0, "failed")
 
 
 @pytest.mark.parametrize("fate", ["ok", "raises"])
@@ -188,17 +188,17 @@ def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: 
         write_start(layout, key, number, host="elsewhere")
 
     worker._listener.row_stepped = begin_elsewhere
-    assert worker.run(0) == Outcome(0, "held", 1)
+    assert worker.run(0) == Outcome(0, "running", 1)
     assert layout.end(key, 1).exists() == (number == 2)
     assert json.loads(layout.start(key, number).read_bytes())["host"] == "elsewhere"
-    assert trial_state(layout, key).status == "running"
+    assert trial_state(layout, key).state == "running"
 
 
 def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path) -> None:
     lines = toy_lines()
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
     write_submission(Layout(tmp_path), submission, lines)
-    assert Worker(WorkOrder(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).status == "ok"
+    assert Worker(WorkOrder(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).state == "done"
     ingest(tmp_path, threads=1)
     with Store.open(tmp_path, refresh=False) as store:
         assert store.sql("SELECT worker FROM attempt").rows() == [(number,)]
@@ -241,9 +241,9 @@ def test_what_a_spent_process_cannot_train_another_cuts(tmp_path: Path, monkeypa
         assert spent.run(0) == Outcome(0, "stopped", 1, spent=True)
         assert spent.run(0) == Outcome(0, "stopped", 2, spent=True)
         last = spent.run(0)  # it can be cut no smaller
-        assert (last.status, last.attempt, last.spent) == ("failed", 3, True)
+        assert (last.state, last.attempt, last.spent) == ("failed", 3, True)
     assert [found[:3] for found in attempts_of(tmp_path, lines[0]["trial"])] == [(1, *OUT), (2, *OUT), (4, *OUT)]
-    assert worker.run(0).status == "was_failed"
+    assert worker.run(0) == Outcome(0, "failed")
 
 
 @pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7", "restarts": 0}], ids=["local", "cluster"])
@@ -277,7 +277,7 @@ def test_on_a_cluster_a_file_may_appear_late(
         with pytest.raises(NodeUnsuitable, match="cannot read"):
             worker.run(0)
     else:
-        assert worker.run(0).status == ("ok" if appears and waits else "failed")
+        assert worker.run(0).state == ("done" if appears and waits else "failed")
     assert len(tried) == (1 if not waits else 3 if appears else 5)
     if waits and not appears:  # a worker waits once
         with contextlib.suppress(NodeUnsuitable):

@@ -60,15 +60,15 @@ def test_trials_are_those_of_the_plan_and_end_with_the_measure(
         (line["trial"], line["cell"], line["label"], line["seed"], *line["axes"].values()) for line in shared.lines
     ]
     assert found.schema["width"] == pl.Int64
-    states = reading.sql("SELECT trial, status, reason, attempts FROM trial")
+    states = reading.sql("SELECT trial, state, reason, attempts FROM trial")
     assert_frame_equal(found.select(states.columns), states, check_row_order=False)
     header = reading.grid("quickstart")["measure"]
     expected = reading.final("quickstart", header["name"], header["point"])
     assert_frame_equal(found.select("trial", "value"), expected.select("trial", "value"))
-    assert (found["value"].is_null() == (found["status"] != "ok")).all()
+    assert (found["value"].is_null() == (found["state"] != "done")).all()
 
 
-@pytest.mark.parametrize("name", ["status", "value"])
+@pytest.mark.parametrize("name", ["state", "value"])
 def test_an_axis_keeps_its_own_name_beside_the_other_columns(tmp_path: Path, name: str) -> None:
     write_campaign(tmp_path, operators=("softmax",), factors={name: (8, 16)}, seeds=(0,), steps=2, sigma_f=(1, 5))
     with Campaign(tmp_path) as campaign:
@@ -96,7 +96,7 @@ def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, r
     expected = reading.sql("SELECT count(*) AS n, sum(value) AS total FROM v_probe WHERE name = $n", {"n": name})
     found = asked.probes(name)
     assert (found.height, found["value"].sum()) == pytest.approx(expected.row(0))
-    assert found.columns[:6] == ["label", "seed", "status", "step", "layer", "head"]
+    assert found.columns[:6] == ["label", "seed", "state", "step", "layer", "head"]
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,6 @@ def test_a_notebook_shows_the_grids_and_no_markup_of_theirs(tmp_path: Path) -> N
     assert "<script>" not in shown
     assert "<b>" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown  # the baseline
-    assert "<td>quickstart</td><td>2</td><td>4</td><td>3</td><td>0</td><td>0</td><td>1</td>" in shown
+    assert (
+        "<td>quickstart</td><td>2</td><td>4</td><td>3</td><td>0</td><td>0</td><td>0</td><td>0</td><td>1</td>" in shown
+    )

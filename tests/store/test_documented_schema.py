@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {17: "f9847696f6929c6156a5a3d956725423"}
+MADE = {18: "02505f0f868e0133fa3c0f50c7f587fc"}
 """Hash of the statements that make an empty database, by version."""
 
 

@@ -83,7 +83,7 @@ def test_one_bad_row_takes_no_other_with_it(tmp_path: Path, door: str) -> None:
             *((5, "loss", 0.5), (1, "loss", 1.0), (5, "fine", 2.0)),
             *((5, "my/key", 3.0), (5, "my/key", 4.0), (5, "my/key", 5.0)),
         ]
-        assert campaign.trials()["status"].to_list() == ["ok"]
+        assert campaign.trials()["state"].to_list() == ["done"]
 
 
 ONES: list[Any] = [

@@ -82,8 +82,8 @@ def test_a_record_that_is_damaged_after_it_was_read_is_found_by_the_next_ingest(
         good = path.read_bytes()
         path.write_bytes(good[:-5])
         store = opened(campaign.root)
-        asked = "SELECT status FROM trial WHERE trial = $key"
-        assert store.sql(asked, {"key": key})["status"].to_list() == ["pending"]
+        asked = "SELECT state FROM trial WHERE trial = $key"
+        assert store.sql(asked, {"key": key})["state"].item() == ("pending" if path is start else "lost")
         assert store.bad_records()["file"].to_list() == [path.relative_to(campaign.root).as_posix()]
         write_atomic(path, good)
         assert opened(campaign.root).content_hash() == sound
@@ -112,8 +112,8 @@ def test_a_directory_or_a_file_in_the_wrong_place_is_one_bad_record(campaign: Ca
     reasons = store.bad_records()["reason"].to_list()
     assert len(reasons) == 2
     assert all("must be a file" in reason for reason in reasons)
-    assert trial_state(campaign.layout, first).status == "pending"
-    assert trial_state(campaign.layout, second).status == "ok"
+    assert trial_state(campaign.layout, first).state == "pending"
+    assert trial_state(campaign.layout, second).state == "done"
 
 
 def test_a_torn_shard_is_quarantined_until_it_is_whole(campaign: Campaign, opened: OpenStore) -> None:
@@ -289,8 +289,8 @@ def test_an_ingest_that_ends_between_attempts_and_states_is_made_up_for(
             ingest(campaign.root)
     ingest(campaign.root)
     with Store.open(campaign.root, refresh=False) as opened:
-        found = opened.sql("SELECT status, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
+        found = opened.sql("SELECT state, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
     rebuild(campaign.root)
     with Store.open(campaign.root, refresh=False) as opened:
-        assert found == opened.sql("SELECT status, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
-    assert "ok" in dict(found)
+        assert found == opened.sql("SELECT state, count(*) FROM trial GROUP BY ALL ORDER BY ALL").rows()
+    assert "done" in dict(found)

@@ -115,13 +115,14 @@ def test_an_end_that_is_visible_is_whole_and_an_attempt_that_the_power_took_has_
     def law(left: Left, place: Path) -> None:
         there = Layout(place)
         state = trial_state(there, KEY)
-        seen.add(state.status)
+        seen.add(state.state)
         texts = [path.read_bytes() if path.exists() else b"" for path in (there.start(KEY, 1), there.end(KEY, 1))]
-        assert state.status == ("ok" if all(text.endswith(b"\n") for text in texts) else "pending")
+        begun, ended = (text.endswith(b"\n") for text in texts)
+        assert state.state == ("done" if begun and ended else "lost" if begun else "pending")
         assert read_attempt(there, KEY, 1)[1] == [] or any(texts)
 
     after_each(root, work, law)
-    assert {"pending", "ok"} <= seen
+    assert {"pending", "lost", "done"} <= seen
 
 
 def test_a_submission_is_there_with_all_its_lines_or_not_at_all(root: Path) -> None:

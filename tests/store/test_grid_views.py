@@ -46,11 +46,16 @@ def columns(store: Store, view: str) -> list[str]:
 
 def test_each_trial_has_a_row_per_point_or_one_of_nulls(shared: Campaign, reading: Store) -> None:
     counted = reading.sql(
-        "SELECT status, count(*) AS n, count(DISTINCT trial) AS trials, count(mse) AS mse, count(loss) AS loss "
+        "SELECT state, count(*) AS n, count(DISTINCT trial) AS trials, count(mse) AS mse, count(loss) AS loss "
         "FROM grid_quickstart GROUP BY ALL ORDER BY ALL"
     ).rows()
-    # 12 trials: 2 failed, 1 pending, 1 running; those that are ok were judged at 2 points
-    assert counted == [("failed", 2, 2, 0, 0), ("ok", 16, 8, 16, 16), ("pending", 1, 1, 0, 0), ("running", 1, 1, 0, 0)]
+    # 12 trials: 2 failed, 1 pending, 1 running; those that are done were judged at 2 points
+    assert counted == [
+        ("done", 16, 8, 16, 16),
+        ("failed", 2, 2, 0, 0),
+        ("pending", 1, 1, 0, 0),
+        ("running", 1, 1, 0, 0),
+    ]
     assert reading.sql("SELECT trial FROM trials_quickstart ORDER BY ALL").rows() == [
         (line["trial"],) for line in sorted(shared.lines, key=lambda line: str(line["trial"]))
     ]
@@ -66,7 +71,7 @@ def test_values_of_a_trial_stand_in_all_of_its_rows_and_those_at_points_in_their
         {"loss": math.nan},
     )
     found = opened(tmp_path).sql(
-        "SELECT f, n, mse, far, \"both\", score, loss FROM grid_g WHERE status = 'ok' ORDER BY ALL"
+        "SELECT f, n, mse, far, \"both\", score, loss FROM grid_g WHERE state = 'done' ORDER BY ALL"
     )
     assert found.rows(named=False) == [
         (1.0, None, 1.0, None, 6.0, 7.0, pytest.approx(math.nan, nan_ok=True)),
@@ -83,7 +88,7 @@ def test_names_that_collide_say_what_they_are(tmp_path: Path, opened: OpenStore)
         {"loss": 5.0, "rate": 6.0, 'o"; DROP VIEW v_final; --': 7.0},
         factors={"rate": [0.5]},
     )
-    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok'")
+    found = row(opened(tmp_path), "FROM grid_g WHERE state = 'done'")
     assert {name: value for name, value in found.items() if isinstance(value, float)} == {
         "rate": 0.5,
         "loss": 1.0,  # the coordinate
@@ -150,7 +155,7 @@ def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: O
     names = [
         "trial",
         "Seed",
-        "status",
+        "state",
         "label",
         'we"ird',
         "semi;colon",
@@ -169,7 +174,7 @@ def test_no_name_of_an_axis_or_a_grid_breaks_the_views(tmp_path: Path, opened: O
     for view in (f"{kind}_{name}" for kind in ("grid", "trials") for name in ("A_B", "a_b_2", "a_b_3", "trial_2")):
         found = row(store, f"FROM {view}")
         assert found["seed"] == 7
-        assert found["status"] == "value of status"
+        assert found["state"] == "value of state"
         expected = {"trial_2": "trial", "Seed_2": "Seed", "width_2": "width", "select": "select", "we_ird": 'we"ird'}
         expected |= {"o_clock": "o'clock", "back_slash": "back\\slash", "semi_colon": "semi;colon", "_2d": "2d"}
         assert {name: found[name] for name in expected} == {name: f"value of {of}" for name, of in expected.items()}

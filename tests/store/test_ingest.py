@@ -63,7 +63,7 @@ def test_the_database_says_what_the_files_say(campaign: Campaign, opened: OpenSt
 
 
 def test_states_of_trials_follow_their_attempts(campaign: Campaign, opened: OpenStore) -> None:
-    query = "SELECT label, seed, status, reason FROM grid_trial JOIN trial USING (trial, seed) WHERE status <> 'ok'"
+    query = "SELECT label, seed, state, reason FROM grid_trial JOIN trial USING (trial, seed) WHERE state <> 'done'"
     assert set(opened(campaign.root).sql(query).rows()) == {
         ("SSA · 8", 1, "failed", "diverged"),
         ("SSA · 16", 2, "failed", "error"),
@@ -110,7 +110,7 @@ def test_a_grid_planned_again_replaces_its_members(campaign: Campaign, opened: O
     ]
     assert [axis["name"] for axis in store.grid("quickstart")["axes"]] == ["operator"]
     assert "width" not in store.sql("FROM grid_quickstart").columns
-    kept = store.sql("SELECT count(*) AS n FROM trial WHERE status = 'ok'")["n"].item()
+    kept = store.sql("SELECT count(*) AS n FROM trial WHERE state = 'done'")["n"].item()
     assert kept == 8  # trained rows are kept
     incremental = store.content_hash()
     for path in (layout.live, layout.snapshot):
@@ -131,7 +131,7 @@ def test_a_grid_and_attempts_that_are_gone_are_forgotten(campaign: Campaign, ope
     store = opened(campaign.root)
     assert store.grids() == []
     assert store.sql("SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'grid%'").is_empty()
-    assert store.sql("SELECT status, attempts FROM trial WHERE trial = $key", {"key": key}).rows() == [("pending", 0)]
+    assert store.sql("SELECT state, attempts FROM trial WHERE trial = $key", {"key": key}).rows() == [("pending", 0)]
 
 
 DAMAGED_RECORDS: list[tuple[tuple[str, int], str, bytes | dict[str, Any], str]] = [
@@ -159,7 +159,7 @@ def test_damaged_records_are_reported_and_stop_nothing(campaign: Campaign, opene
     told = dict(store.bad_records().select("file", "reason").iter_rows())
     assert told.keys() == reasons.keys()
     assert all(reason in told[file] for file, reason in reasons.items()), told
-    finished = "SELECT trial FROM trial WHERE status = 'ok'"
+    finished = "SELECT trial FROM trial WHERE state = 'done'"
     assert not set(keys) & set(store.sql(finished)["trial"])
     assert ingest(campaign.root) == Ingested()
     for path, data in good.items():
@@ -326,7 +326,7 @@ def test_the_log_of_a_database_that_was_removed_is_not_replayed(campaign: Campai
 
 def test_an_ingest_whose_time_is_over_says_what_is_left_and_the_next_goes_on(campaign: Campaign) -> None:
     with Store.open(campaign.root, most_s=0.0) as store:
-        assert store.progress(campaign.layout.grid_names()[0])["ok"].sum() == 0
+        assert store.progress(campaign.layout.grid_names()[0])["done"].sum() == 0
         fans = len(campaign.layout.fans())
         assert f"in {fans} of {fans} directories of trials are not read yet" in store.warnings()[0]
     found = ingest(campaign.root, thorough=False)
@@ -363,9 +363,9 @@ def test_a_result_is_known_only_with_its_shards(campaign: Campaign, monkeypatch:
         )
         with Store.open(campaign.root, most_s=60) as store:
             progress = store.progress(grid)
-            assert (progress["planned"].sum(), progress["ok"].sum()) == (len(campaign.lines), 0)
+            assert (progress["planned"].sum(), progress["done"].sum()) == (len(campaign.lines), 0)
             (warning,) = store.warnings()
             assert "directories of trials are not read yet" in warning
     with Store.open(campaign.root, most_s=60) as store:
         assert store.warnings() == []
-        assert store.progress(grid)["ok"].sum() > 0
+        assert store.progress(grid)["done"].sum() > 0

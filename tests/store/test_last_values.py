@@ -154,7 +154,7 @@ PLAIN = """
 THROUGH_ROWS = """
     SELECT trial, name, max(m.step) AS step, arg_max(m.value, m.step) AS value
     FROM v_metric m JOIN trial t USING (trial)
-    WHERE t.status = 'ok' GROUP BY ALL HAVING max(m.step) >= any_value(t.step) OR NOT EXISTS (FROM bad_shard)
+    WHERE t.state = 'done' GROUP BY ALL HAVING max(m.step) >= any_value(t.step) OR NOT EXISTS (FROM bad_shard)
 """
 
 

@@ -113,7 +113,7 @@ def test_an_exception_is_a_failed_attempt_with_its_reason(campaign: Campaign) ->
         ("stopped", None, "it was stopped by KeyboardInterrupt", 4),
         ("failed", "diverged", "loss is NaN", 0),
     ]
-    assert campaign.trials()["status"].to_list() == ["failed", "failed", "pending", "failed"]
+    assert campaign.trials()["state"].to_list() == ["failed", "failed", "stopped", "failed"]
     assert rows(campaign, "SELECT count(*) FROM metric") == [(3,)]
     log = Layout(campaign.root).log(campaign.trials()["trial"][0], 1).read_text()
     assert log.endswith("ValueError: nonsense\n")
@@ -156,19 +156,19 @@ def test_a_killed_process_is_seen_as_such_and_its_run_can_be_logged_again(
     with loop(campaign.root, "x", 0, "kill") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        assert campaign.trials()["status"].to_list() == ["running"]
+        assert campaign.trials()["state"].to_list() == ["running"]
         with pytest.raises(SpecError, match=f"'x' with seed 0 of grid 'a' is being logged by process {process.pid} on"):
             campaign.start("a", label="x", seed=0, config={"label": "x"})
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert campaign.refresh().trials()["status"].to_list() == ["pending"]
+        assert campaign.refresh().trials()["state"].to_list() == ["lost"]
         execute(["status", "--campaign", str(campaign.root)])
         assert "lost: 1 trial" in capsys.readouterr().out
         assert rows(campaign, "SELECT count(*) FROM metric") == [(1,)]  # the row that was on disk
     with campaign.start("a", label="x", seed=0, config={"label": "x"}) as run:
         run.log(0, loss=2.0)
     assert run.attempt == 2
-    assert campaign.trials()["status"].to_list() == ["ok"]
+    assert campaign.trials()["state"].to_list() == ["done"]
     assert rows(campaign, "SELECT value FROM v_metric") == [(2.0,)]  # the later attempt counts
 
 
@@ -195,8 +195,8 @@ def test_several_processes_log_into_one_grid_at_once(campaign: Campaign) -> None
             _, told = process.communicate()
             assert process.returncode == 0, told
         found = campaign.trials().sort("label", "seed")
-        assert found.select("label", "seed", "status").rows() == [
-            (label, seed, "ok" if seed else "running") for label in "xy" for seed in (0, 1)
+        assert found.select("label", "seed", "state").rows() == [
+            (label, seed, "done" if seed else "running") for label in "xy" for seed in (0, 1)
         ]
         for process in (first, second):
             process.communicate("\n")
@@ -397,7 +397,7 @@ def test_a_campaign_that_is_gone_is_not_built_again(campaign: Campaign) -> None:
     assert not campaign.root.exists()
     campaign.root.with_name("moved").rename(campaign.root)
     run.finish()
-    assert campaign.trials()["status"].to_list() == ["ok"]
+    assert campaign.trials()["state"].to_list() == ["done"]
 
 
 def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,8 +410,8 @@ def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatc
             pass
         assert json.loads(beat.read_bytes()) | {"idle_s": 0.0} == {"step": 7, "steps": 20, "loss": 0.25, "idle_s": 0.0}
         assert beat.stat().st_size == 161
-        assert trial_state(layout, run.trial).status == "running"
-    assert trial_state(layout, run.trial).status == "ok"
+        assert trial_state(layout, run.trial).state == "running"
+    assert trial_state(layout, run.trial).state == "done"
 
 
 def test_logging_needs_no_database(campaign: Campaign) -> None:
@@ -433,7 +433,7 @@ with Campaign(sys.argv[1]).grid("a", measure={"name": "mse"}).start("a", label="
         [sys.executable, "-c", code, str(campaign.root)], capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stderr
-    assert campaign.trials()["status"].to_list() == ["ok"]
+    assert campaign.trials()["state"].to_list() == ["done"]
     (start,) = campaign.root.glob("trials/*/*/001/start.json")
     versions = json.loads(start.read_text())["versions"]
     assert (versions["torch"], versions["triton"]) == (None, None)

@@ -44,13 +44,13 @@ def view(campaign: Campaign) -> Iterator[PageView]:
 
 def fields_of(line: Mapping[str, Any]) -> dict[str, str]:
     who = (line["label"], line["seed"])
-    state = "failed" if who in FAILED else "pending" if who in PENDING else "ok"
+    state = "failed" if who in FAILED else "pending" if who in PENDING else "done"
     return {
         "operator": line["operator"].casefold(),
         "seed": str(line["seed"]),
         "lr": str(line["axes"]["lr"]),
         "label": line["label"].casefold(),
-        "status": state,
+        "state": state,
     }
 
 
@@ -68,11 +68,11 @@ CONDITIONS: dict[str, Callable[[dict[str, str]], bool]] = {
     "seed<=1": lambda of: int(of["seed"]) <= 1,
     "seed>0": lambda of: int(of["seed"]) > 0,
     "seed=2.0": lambda of: of["seed"] == "2",
-    "state=done": lambda of: of["status"] == "ok",
-    "status=ok": lambda of: of["status"] == "ok",
-    "status!=OK": lambda of: of["status"] != "ok",
-    "state=failed": lambda of: of["status"] == "failed",
-    "state~pend": lambda of: of["status"] == "pending",
+    "state=done": lambda of: of["state"] == "done",
+    "status=ok": lambda of: of["state"] == "done",
+    "status!=OK": lambda of: of["state"] != "done",
+    "state=failed": lambda of: of["state"] == "failed",
+    "state~pend": lambda of: of["state"] == "pending",
 }
 
 
@@ -81,7 +81,7 @@ def fitting(campaign: Campaign, words: list[str]) -> list[str]:
     either: dict[str, list[str]] = {}
     for word in words:
         name, sign, _ = split_condition(word) or ("", "", "")
-        either.setdefault(name.replace("state", "status") if sign == "=" else word, []).append(word)
+        either.setdefault(name.replace("status", "state") if sign == "=" else word, []).append(word)
     return [
         line["trial"]
         for line in campaign.lines

@@ -22,7 +22,7 @@ POINT = {"sigma_f": 5, "sigma_x": 1}
         ("", "^there is no SQL statement in the query; write SELECT"),
         ("SELECT strated FROM attempt", '"strated" not found in FROM clause; Candidate bindings: .*"started"'),
         ("SELECT * FROM atempt", 'Table with name atempt does not exist; Did you mean "attempt"'),
-        ("PIVOT trial ON status USING count(*)", "^one SQL statement at a time; .*PIVOT ... ON column IN"),
+        ("PIVOT trial ON state USING count(*)", "^one SQL statement at a time; .*PIVOT ... ON column IN"),
         ("SELECT 'x'::INT", "^SQL: Conversion Error"),
     ],
 )
@@ -34,7 +34,7 @@ def test_a_wrong_query_is_answered_in_one_line(reading: Store, query: str, messa
 
 
 @pytest.mark.parametrize(
-    "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "FROM grid", "PIVOT trial ON status IN ('ok') USING count(*)"]
+    "query", ["EXPLAIN SELECT 1", "DESCRIBE v_final", "FROM grid", "PIVOT trial ON state IN ('done') USING count(*)"]
 )
 def test_every_way_of_reading_works(reading: Store, query: str) -> None:
     assert reading.sql(query).height > 0
@@ -59,12 +59,12 @@ def test_final_has_every_planned_trial_and_a_value_for_those_that_are_ok(shared:
     found = reading.final("quickstart", "mse", POINT)
     assert found["trial"].to_list() == [line["trial"] for line in shared.lines]
     for row in found.iter_rows(named=True):
-        assert (row["value"] is None) == (row["status"] != "ok")
-    ok = {(row["label"], row["seed"]): row["value"] for row in found.iter_rows(named=True) if row["status"] == "ok"}
+        assert (row["value"] is None) == (row["state"] != "done")
+    ok = {(row["label"], row["seed"]): row["value"] for row in found.iter_rows(named=True) if row["state"] == "done"}
     ratio = math.log(ok["SSA · 8", 0] / ok["softmax · 8", 0])
     effects = {line["label"]: shared.effects[line["cell"]] for line in shared.lines}
     assert ratio == pytest.approx(effects["SSA · 8"], abs=0.3)  # planted, with noise of 0.05 on each
-    assert found.columns == ["grid", "cell", "label", "operator", "trial", "seed", "status", "value", "se_items"]
+    assert found.columns == ["grid", "cell", "label", "operator", "trial", "seed", "state", "value", "se_items"]
 
 
 def test_final_at_a_point_that_does_not_single_out_one_value_is_an_error(shared: Campaign, reading: Store) -> None:

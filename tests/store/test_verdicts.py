@@ -50,7 +50,7 @@ def test_planted_effects_get_their_words_and_are_in_their_intervals(plain: tuple
     }
     for row in found.values():
         assert row["low"] - 0.02 < plain[0].effects[row["cell"]] < row["high"] + 0.02
-        assert (row["family"], row["planned"], row["ok"], row["failed"]) == (3, 6, 6, 0)
+        assert (row["family"], row["planned"], row["done"], row["failed"]) == (3, 6, 6, 0)
     assert found["SSA"]["pairing"] > 0.9
 
 
@@ -91,7 +91,7 @@ def test_failed_running_and_pending_runs_are_counted_and_judged_as_outcomes(tmp_
         pending=[("Integral", 4)],
     )
     found = judged(campaign)
-    assert (found["SSA"]["verdict"], found["SSA"]["ok"], found["SSA"]["failed"]) == ("no verdict", 4, 1)
+    assert (found["SSA"]["verdict"], found["SSA"]["done"], found["SSA"]["failed"]) == ("no verdict", 4, 1)
     assert "1 failed only here" in found["SSA"]["reason"]
     assert found["Integral"]["reason"].startswith("preliminary: 3 of 5 seeds; ")
     assert (found["Integral"]["running"], found["Integral"]["pending"]) == (1, 1)

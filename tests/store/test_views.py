@@ -212,7 +212,7 @@ def test_each_trial_has_the_probes_of_its_own_last_step(tmp_path: Path, opened: 
             "probe", [(line["trial"], 1, step, "entropy", 0, head, {}, 0.5) for step in (10, last) for head in (0, 1)]
         )
     buffer.flush()
-    found = opened(tmp_path).sql("SELECT label, status, step, head FROM last_probe('entropy') ORDER BY ALL").rows()
+    found = opened(tmp_path).sql("SELECT label, state, step, head FROM last_probe('entropy') ORDER BY ALL").rows()
     assert found == [(of, "running", step, head) for of, step in (("SSA", 30), ("softmax", 20)) for head in (0, 1)]
 
 

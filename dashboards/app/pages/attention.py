@@ -16,6 +16,7 @@ from ablate.dashboards.data.user_errors import Unknown, catch_user_error, requir
 from ablate.dashboards.figures import attention
 from ablate.dashboards.figures.attention import MOST_TOKENS, Maps
 from ablate.store.analysis.artefacts import StoredArray, artefacts, with_artefacts
+from ablate.store.state import State
 
 _KIND: Final = "attention_maps"
 
@@ -49,7 +50,7 @@ def _runs(view: PageView) -> pl.DataFrame:
     )
     is_baseline = cell.is_in([*base.values()])
     left_out = ~pl.col("name").is_in(view.address.cells)
-    return found.sort(left_out, pl.col("status") != "ok", is_baseline, "rank", "place", "seed", nulls_last=True)
+    return found.sort(left_out, pl.col("state") != State.DONE, is_baseline, "rank", "place", "seed", nulls_last=True)
 
 
 def _places_by_measure(view: PageView) -> dict[str, int]:

@@ -115,7 +115,7 @@ def _runs(view: PageView) -> SlotContent:
     if rows.is_empty():
         return SlotContent(message="The cell of the map that was chosen has no planned runs.")
     where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
-    shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value")
+    shown = rows.select("trial", "label", "seed", "state", pl.col("why").alias("reason"), "value")
     if measure.name not in shown.columns:
         shown = shown.rename({"value": measure.name})
     caption = f"{count(shown.height, 'run')} at {where}."

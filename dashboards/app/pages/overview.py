@@ -63,10 +63,9 @@ def _progress_words(view: PageView) -> str:
     unreadable = max(0, about.header["trials"] - found.height)  # lines of the plan
     done = {
         "planned": found.height + unreadable,
-        "ok": counts["ok"] + counts["unreadable"] + counts["not finite"],
+        "done": counts["done"] + counts["unreadable"] + counts["not finite"],
         "failed": counts["failed"],
         "running": counts["running"],
-        "pending": counts["pending"] + unreadable,
     }
     return f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
 
@@ -206,10 +205,12 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
     if running := states.get("running", 0):
         what = f"wait for {count(running, 'running trial')}"
         steps.append((what, "their values are not known yet", "ablate status --watch"))
-    if pending := states.get("pending", 0):
-        why = "not begun, or to be tried again"
-        steps.append((f"train {count(pending, 'outstanding trial')}", why, "ablate run SPEC"))
-    if verdicts is not None and not (running or pending):
+    waiting = [(states[name], name) for name in ("pending", "stopped", "lost") if states.get(name)]
+    if waiting:
+        why = ", ".join(f"{n} {name}" for n, name in waiting)
+        outstanding = count(sum(n for n, _ in waiting), "outstanding trial")
+        steps.append((f"train {outstanding}", why, "ablate run SPEC"))
+    if verdicts is not None and not (running or waiting):
         steps += _verdict_steps(about, verdicts)
     return pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
 

@@ -89,7 +89,7 @@ def _what(view: PageView) -> SlotContent:
     facts: dict[str, Any] = {
         "Cell": join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign",
         "Seed": trial["seed"],
-        "Status": f"{ICONS.get(trial['status'], '')} {trial['status']}",
+        "State": f"{ICONS.get(trial['state'], '')} {trial['state']}",
         "Reason": trial["reason"],
         "Message": last["message"],
         "Grid": join_words(planned["grid"].to_list()),
@@ -144,16 +144,16 @@ def _curves(view: PageView) -> SlotContent:
 
 
 def _answer(view: PageView) -> str:
-    """Name the run, its state, and its last loss: 'SSA, seed 0: ok, loss 3.09 at step 60 after 0.85 s.'"""
+    """Name the run, its state, and its last loss: 'SSA, seed 0: done, loss 3.09 at step 60 after 0.85 s.'"""
     row = view.store.sql(
         "SELECT any_value(coalesce(g.label, t.operator)) AS label, any_value(t.seed) AS seed, "
-        "any_value(t.status) AS status, any_value(t.reason) AS reason, any_value(t.wall_s) AS wall_s, "
+        "any_value(t.state) AS state, any_value(t.reason) AS reason, any_value(t.wall_s) AS wall_s, "
         "max(l.step) AS step, arg_max(l.value, l.step) AS loss FROM trial t LEFT JOIN grid_trial g USING (trial) "
         "LEFT JOIN last_value l ON l.trial = t.trial AND l.name = 'loss' AND l.\"table\" = 'metric' "
         "WHERE t.trial = $key",
         {"key": run_key(view)},
     ).row(0, named=True)
-    state = row["status"] if row["reason"] is None else f"{row['status']} ({row['reason']})"
+    state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
     loss = "" if row["loss"] is None else f", loss {number(row['loss'])} at step {row['step']:,}"
     took = "" if row["wall_s"] is None else f" after {duration(row['wall_s'])}"
     return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}."
@@ -183,7 +183,7 @@ def _attempts_table(view: PageView) -> SlotContent:
         pl.col(name).map_elements(lambda at: f"{datetime.fromtimestamp(at):{clock}}", return_dtype=pl.String)
         for name in ("started", "ended")
     ]
-    state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("killed or lost")))
+    state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("lost")))
     rows = _without_empty(found.with_columns(*when, state.alias("status")).select(_TOLD))
     caption = f"{count(found.height, 'attempt')}; times are of this machine's clock."
     return SlotContent(caption=caption, data=rows, columns=columns(rows))

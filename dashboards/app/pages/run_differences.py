@@ -122,7 +122,7 @@ def environment(view: PageView, key: str) -> dict[str, Any]:
 def results(view: PageView, key: str) -> dict[str, Any]:
     """Read the state of a trial and the last value of everything that was measured."""
     state = view.store.sql(
-        "SELECT status, reason, attempts, step, wall_s, parameters, operator_parameters FROM trial WHERE trial = $key",
+        "SELECT state, reason, attempts, step, wall_s, parameters, operator_parameters FROM trial WHERE trial = $key",
         {"key": key},
     ).row(0, named=True)
     last = view.store.sql(

@@ -15,12 +15,14 @@ from ablate.dashboards.data.grid_context import GridContext, in_order
 from ablate.dashboards.data.row_filter import HELP, keep_rows
 from ablate.dashboards.data.run_keys import key_of, shorten_keys
 from ablate.dashboards.data.user_errors import catch_user_error, require
+from ablate.dashboards.figures.states import STATES
 from ablate.grid.names import label_of
 from ablate.store.analysis.measurements import measurements, text_of
 from ablate.store.database import quoting
 from ablate.store.database.queries import agrees
+from ablate.store.state import State
 
-ALWAYS: Final = ("run", "label", "seed", "status")
+ALWAYS: Final = ("run", "label", "seed", "state")
 _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operator_parameters")
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
 _EXACT: Final = "params.value == null ? '–' : d3.format('.6~g')(params.value)"
@@ -28,7 +30,8 @@ _LEVEL: Final = (
     "params.value == null ? '' : typeof params.value == 'number' ? d3.format('.6~g')(params.value) : params.value"
 )
 _SPREAD: Final = "± SD"  # the column of the spread of the measure in a group
-ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}  # beside the word of a status
+ICONS: Final = {name: look.sign for name, look in STATES.items()}
+"""Signs beside the word of a state."""
 
 
 class RunsAddress(Address):
@@ -56,13 +59,13 @@ def _axis_columns(about: GridContext) -> dict[str, str]:
 def trials(about: GridContext) -> pl.DataFrame:
     """List every trial of the grid, the baseline first, then as the grid lists its levels.
 
-    Columns: run (short key), label, seed, status, a column per axis, how far it came, trial, cell, and tags and note if
+    Columns: run (short key), label, seed, state, a column per axis, how far it came, trial, cell, and tags and note if
     anybody wrote any.
     """
     axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
     counted = ", ".join(f"t.{name}" for name in _COUNTED)
     found = about.store.sql(
-        f"SELECT g.label, g.seed, t.status{axes}, {counted}, g.trial, g.cell "
+        f"SELECT g.label, g.seed, t.state{axes}, {counted}, g.trial, g.cell "
         "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid",
         {"grid": about.grid},
     )
@@ -157,7 +160,7 @@ def _runs(view: PageView) -> SlotContent:
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     if _axes_name_cells(about, whole):
         heads["label"]["hide"] = True
-    heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
+    heads["state"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
     listed = _mark_order(columns(shown.drop("trial"), heads), order)
     kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
@@ -180,7 +183,7 @@ def _group_rows(about: GridContext, found: pl.DataFrame, by: str, order: str, me
     means = found.group_by(by, maintain_order=True).agg(
         pl.col("trial").first(),
         pl.len().alias("trials"),
-        (pl.col("status") == "ok").sum().alias("ok"),
+        (pl.col("state") == State.DONE).sum().alias("done"),
         *(
             part
             for name in numbers
@@ -229,7 +232,7 @@ def _answer(about: GridContext, found: pl.DataFrame) -> str:
     """Count the shown trials by state, and name the best finished one by the grid's measure."""
     if found.is_empty():
         return "No trial fits the filter."
-    states = dict(found.group_by("status").len().iter_rows())
+    states = dict(found.group_by("state").len().iter_rows())
     told = [f"{states[state]} {state}" for state in ICONS if state in states]
     said, measure = f"{count(found.height, 'trial')}: {join_words(told)}.", about.measure
     if measure is None:
@@ -270,7 +273,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     sortable = [*ALWAYS, *(view.address.columns or usual)]
     measure = "" if about.measure is None else _full_name(about, found, about.measure.name)
     spread = [_SPREAD] if measure in sortable and measure != view.address.by else []
-    sorted_by = [*sortable, *(("trials", "ok", *spread) if view.address.by else ())]
+    sorted_by = [*sortable, *(("trials", "done", *spread) if view.address.by else ())]
     groups = {"": "nothing", **{name: _title(name) for name in sortable[1:]}}
     orders = {"": "grid", **{name: _title(name) for name in sorted_by}}
     orders |= {f"-{name}": f"{_title(name)}, descending" for name in sorted_by}

@@ -221,7 +221,7 @@ EXAMPLES: Final = {
     "Losses in training": (
         "select label, step, avg(value) as loss from curve('loss') group by all order by label, step"
     ),
-    "How far every cell is": "select grid, label, planned, ok, failed, running from v_progress order by all",
+    "How far every cell is": "select grid, label, planned, done, failed, running from v_progress order by all",
     "Failures by reason": "select reason, n, message from v_failure order by n desc",
     "What it cost": "select grid, label, sum(train_s) as train_s from v_cost group by all order by train_s desc",
 }

@@ -14,6 +14,7 @@ from ablate.runners.slurm.submissions import SubmissionStatus, outdated_words, r
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import ENDED, State
 
 
 @final
@@ -71,7 +72,7 @@ def _count_finished_outdated(layout: Layout, planned: Mapping[str, Collection[st
         if plan.problems:
             return 0
         keys -= {line["trial"] for line in plan.lines}
-    return sum(trial_state(layout, key).status == "ok" for key in keys)
+    return sum(trial_state(layout, key).state == State.DONE for key in keys)
 
 
 def _count_outdated(
@@ -80,10 +81,7 @@ def _count_outdated(
     """Count the unfinished trials of `rows` that their grid, if it is among `planned`, does not have any more."""
     known = {key for keys in planned.values() for key in keys}
     strays = [manifest.line(row) for row in rows if manifest.trial(row) not in known]
-    return sum(
-        line["grid"] in planned and trial_state(layout, line["trial"]).status in ("pending", "running")
-        for line in strays
-    )
+    return sum(line["grid"] in planned and trial_state(layout, line["trial"]).state not in ENDED for line in strays)
 
 
 def _live_rows(status: SubmissionStatus, notes: Sequence[str]) -> list[int]:
@@ -108,9 +106,9 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
     if status.spent:
         live = trial_state(layout, trial.key).live
         return live is not None and live.start.get("submission") == status.record.submission
-    if trial.status == "ok":
+    if trial.state == State.DONE:
         return bool(status.record.job.get("again"))
-    if trial.status != "failed":
+    if trial.state != State.FAILED:
         return True
     latest = trial_state(layout, trial.key).attempts[-1]
     return bool(status.record.job.get("retry")) and latest.start.get("submission") != status.record.submission

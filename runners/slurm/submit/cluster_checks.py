@@ -12,6 +12,7 @@ from ablate.runners.slurm.spec import Resources
 from ablate.runners.slurm.submit.cluster_limits import Limits, Partition
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.store.state import ENDED, State
 
 _LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 
@@ -44,7 +45,7 @@ def count_lost(layout: Layout, wanted: Iterable[Surveyed]) -> Counter[str]:
     """Count by node the missing trials whose latest attempt never ended and has no process any more."""
     counts: Counter[str] = Counter()
     for trial in wanted:
-        if trial.status != "pending" or not layout.trial(trial.key).exists():
+        if trial.state in (*ENDED, State.RUNNING) or not layout.trial(trial.key).exists():
             continue
         attempts = trial_state(layout, trial.key).attempts
         node = (attempts[-1].start.get("place") or {}).get("node") if attempts else None

@@ -33,6 +33,7 @@ from ablate.runners.slurm.submit.cluster_limits import Limits, arrays, limits_if
 from ablate.runners.slurm.submit.job_arrays import Arrays, Room, require_commands
 from ablate.runners.slurm.submit.resource_classes import Demands, Group
 from ablate.store.files.layout import Layout
+from ablate.store.state import State
 
 
 @final
@@ -208,7 +209,7 @@ class Drafter:
         """
         if not self._limits.partitions:
             return None
-        planned = [trial for trial in self.survey.trials if trial.status != "failed"]
+        planned = [trial for trial in self.survey.trials if trial.state != State.FAILED]
         tasks, rooms = min(max(total, 1), self._limits.array_size), []
         for number, group in enumerate(groups or self._demands.groups(self._wanted or planned)):
             require_time(group.resources, self._limits)

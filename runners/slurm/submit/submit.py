@@ -23,6 +23,7 @@ from ablate.runners.slurm.worker_records import CalledOff, logs, write_cancelled
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
+from ablate.store.state import State
 
 __all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 
@@ -47,7 +48,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
         mark_unreadable(drafter.layout, drafter.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
-        done = sum(trial.status == "ok" for trial in drafter.survey.trials)
+        done = sum(trial.state == State.DONE for trial in drafter.survey.trials)
         return SubmittedJobs(draft, _queue(drafter, draft, notify) if draft.groups else None, done)
 
 

@@ -10,6 +10,7 @@ from ablate.runners.planning.duration import PlannedWorkers, estimate
 from ablate.runners.planning.survey import Survey, Surveyed
 from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit.resource_classes import Demands, Group
+from ablate.store.state import State
 
 MOST_CELLS = 12
 """Cells of a class that are estimated: counting the work of one takes a while."""
@@ -77,7 +78,7 @@ def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     cells = list(dict.fromkeys((trial.grid, trial.cell) for trial in group.trials))
     chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])  # spread over all
     sample = [trial for trial in group.trials if (trial.grid, trial.cell) in chosen]
-    known = [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"][-MOST_FINISHED:]
+    known = [trial for trial in found.trials if not found.wants(trial) and trial.state == State.DONE][-MOST_FINISHED:]
     estimated = estimate(replace(found, trials=(*known, *sample)), grids, lambda _: _pool(group, 1))
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 

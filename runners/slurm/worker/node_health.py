@@ -11,6 +11,7 @@ from typing import final
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.slurm.scheduler import ask
 from ablate.runners.slurm.worker_records import WorkerRecord
+from ablate.store.state import State
 
 MOST_FAILURES = 3
 """Failures in a row, for reasons unknown elsewhere, that stop a node without a finished trial."""
@@ -32,7 +33,7 @@ class NodeHealth:
 
     def came_back(self, outcome: Outcome) -> str | None:
         """Count a row that came back; return a sentence if the node must take no more rows."""
-        if outcome.status == "ok":
+        if outcome.state == State.DONE and outcome.attempt is not None:
             self._trusted = True
         failure = outcome.failure
         if self._trusted or failure is None or failure.reason not in ("error", "killed", "stalled"):

@@ -11,8 +11,13 @@ from ablate.runners.attempts.attempt import require_there
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.slurm.worker.assignment import Assignment
 from ablate.runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
+from ablate.store.state import State
 
 _WRITE_EVERY_S = 60.0
+
+
+_COUNTED = {State.DONE: "ok", State.FAILED: "failed", State.STOPPED: "stopped"}
+"""The field of a worker's record that counts trials which ended so."""
 
 
 @final
@@ -46,8 +51,9 @@ class WorkerRecordFile:
 
     def count(self, outcome: Outcome) -> None:
         record = self.record
-        if outcome.status in ("ok", "failed", "stopped"):
-            setattr(record, outcome.status, getattr(record, outcome.status) + 1)
+        field = _COUNTED.get(outcome.state)
+        if field and (outcome.attempt is not None or outcome.failure):
+            setattr(record, field, getattr(record, field) + 1)
         if outcome.failure is not None:
             failures = dict.fromkeys((*record.failures, outcome.failure.fingerprint))
             record.failures = tuple(failures)[:MOST_FINGERPRINTS]

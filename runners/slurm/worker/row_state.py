@@ -15,6 +15,7 @@ from ablate.runners.checkpoint import checkpointed_step, discard_forgotten
 from ablate.runners.training.failure import out_of_memory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
+from ablate.store.state import State
 
 
 class RowState(NamedTuple):
@@ -59,9 +60,9 @@ class RowStates:
             if not is_of_one_trial(error, self._layout):
                 raise
             return RowState("held", sure=True)
-        halve = self._job.oom == "halve" and state.status == "failed"
+        halve = self._job.oom == "halve" and state.state == State.FAILED
         if self._is_done(state) and not (halve and wants_smaller(state, self.line(row)["spec"])):
-            if state.status == "ok":
+            if state.state == State.DONE:
                 discard_forgotten(self._layout, key, state)
             return RowState("done")
         if state.live is not None:
@@ -83,8 +84,8 @@ class RowStates:
 
     def _is_done(self, state: TrialState) -> bool:
         """Return True if its result stands; with retry or again, only a result of this submission does."""
-        repeat = self._job.again if state.status == "ok" else self._job.retry
-        last = {"ok": state.result, "failed": state.ended}.get(state.status)
+        repeat = self._job.again if state.state == State.DONE else self._job.retry
+        last = {State.DONE: state.result, State.FAILED: state.ended}.get(state.state)
         return last is not None and (not repeat or last.start.get("submission") == self._job.submission)
 
     def _died_here(self, last: AttemptState) -> bool:

@@ -15,6 +15,7 @@ from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import RowSource
 from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowStates
+from ablate.store.state import ENDED, State
 
 _LOOK_S = 0.1
 """Longest time that one call reads files: between calls, the task looks after its processes."""
@@ -118,11 +119,11 @@ class NodeRows(RowSource):
     def came_back(self, outcome: Outcome) -> None:
         """Record a worker's outcome of a row; a failed row is not tried again."""
         self.out.discard(outcome.row)
-        if outcome.status in ("ok", "was_ok", "was_failed") or outcome.failure:
+        if outcome.state in ENDED:
             self._done.add(outcome.row)
-        elif outcome.status == "held":
+        elif outcome.state == State.RUNNING:
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
-        elif outcome.status == "stopped":
+        elif outcome.state == State.STOPPED:
             self._stopped.add(outcome.row)
 
     def drop(self, trials: Collection[str]) -> None:

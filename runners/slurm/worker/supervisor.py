@@ -25,6 +25,7 @@ from ablate.runners.slurm.worker.signals import SignalState
 from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from ablate.store.files.atomic import environment_problem, set_retry_timeout
+from ablate.store.state import State
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
@@ -259,11 +260,11 @@ class _Supervisor(Overseer):
         attempt = "" if outcome.attempt is None else f"  attempt {outcome.attempt}"
         after = f" after {seconds:.1f} s" if outcome.attempt is not None else ""
         why = f": {outcome.failure.reason}: {outcome.failure.message}" if outcome.failure else ""
-        self.note(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
+        self.note(f"{self._name(outcome.row)}{attempt}  {outcome.state}{after}{why}")
         if outcome.changes:
             self.note(f"{self._name(outcome.row)}  {describe_changes(outcome)}")
         self._replaced += bool(outcome.changes)
-        if outcome.status == "ok" and outcome.attempt is not None:
+        if outcome.state == State.DONE and outcome.attempt is not None:
             self._time.add(seconds)
 
     def note(self, text: str) -> None:

@@ -235,7 +235,7 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
         raise SpecError(f"a teacher has been trained; there is no {where}; `ablate status` lists those there are")
     ended = [each.attempt for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"]
     if not ended:
-        raise SpecError(f"a teacher has finished its training; {where} is {state.status}; run it to its end first")
+        raise SpecError(f"a teacher has finished its training; {where} is {state.state}; run it to its end first")
     for attempt in ended[:1] if content_hash is None else ended:
         found = sorted(layout.weights(trial, attempt).glob("step-*.pt"))
         named = [path for path in found if _WEIGHTS.fullmatch(path.name)]

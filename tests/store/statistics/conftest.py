@@ -15,7 +15,7 @@ def frame() -> Frame:
 
     def build(
         arms: Mapping[str, Sequence[float | None]],
-        status: Mapping[tuple[str, int], str] | None = None,
+        state: Mapping[tuple[str, int], str] | None = None,
         **columns: Mapping[tuple[str, int], Any],
     ) -> pl.DataFrame:
         rows = [
@@ -25,7 +25,7 @@ def frame() -> Frame:
                 "operator": label,
                 "seed": seed,
                 "value": value,
-                "status": (status or {}).get((label, seed), "ok"),
+                "state": (state or {}).get((label, seed), "done"),
                 **{name: special.get((label, seed), "usual") for name, special in columns.items()},
             }
             for label, values in arms.items()

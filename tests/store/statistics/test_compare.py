@@ -66,16 +66,16 @@ LAST_FAILED = {("SSA", 4): "failed"}
 BUDGETS = {(label, seed): steps for label, steps in (("softmax", 1000), ("SSA", 2000)) for seed in range(5)}
 JUDGED: dict[str, tuple[tuple[list, list], dict, str, str]] = {
     "two pairs": (([1.0, 2.0], [0.1, 0.21]), {}, NO, "2 pairs of 2 planned; a verdict needs at least 3"),
-    "failed here": ((BASE, LOST), {"status": LAST_FAILED}, NO, "failures differ .*1 failed only here"),
-    "failed there": (([*BASE[:4], None], HALF), {"status": {("softmax", 4): "failed"}}, NO, "failures differ"),
-    "all failed": ((BASE, [None] * 5), {"status": {("SSA", seed): "failed" for seed in range(5)}}, NO, "all 5 runs"),
+    "failed here": ((BASE, LOST), {"state": LAST_FAILED}, NO, "failures differ .*1 failed only here"),
+    "failed there": (([*BASE[:4], None], HALF), {"state": {("softmax", 4): "failed"}}, NO, "failures differ"),
+    "all failed": ((BASE, [None] * 5), {"state": {("SSA", seed): "failed" for seed in range(5)}}, NO, "all 5 runs"),
     "partner runs": (
         ([*BASE[:4], None], LOST),
-        {"status": {("softmax", 4): "running"} | LAST_FAILED},
+        {"state": {("softmax", 4): "running"} | LAST_FAILED},
         "better",
         "preliminary: 4 of 5 seeds; ",
     ),
-    "both failed": (([*BASE[:4], None], LOST), {"status": {("softmax", 4): "failed"} | LAST_FAILED}, "better", ""),
+    "both failed": (([*BASE[:4], None], LOST), {"state": {("softmax", 4): "failed"} | LAST_FAILED}, "better", ""),
     "budgets": ((BASE, HALF), {"budget": BUDGETS}, NO, "unequal budgets: seed 0 has 2000 here and 1000 in the"),
     "mixed code": ((BASE, HALF), {"code": {("SSA", 2): "other"}}, NO, ".*2 versions of the code"),
     "unknown code": ((BASE, HALF), {"code": {("SSA", 2): None}}, NO, ""),
@@ -167,10 +167,10 @@ def test_unusable_runs_are_named(frame) -> None:
         only(values, baseline="softmax")
     with pytest.raises(StoreError, match="'softmax' has seed 0 twice"):
         only(pl.concat([values, values]))
-    with pytest.raises(StoreError, match="'SSA' seed 1 has 'done'"):
-        only(frame({"softmax": BASE, "SSA": BASE}, {("SSA", 1): "done"}))
-    with pytest.raises(SpecError, match=r"\['status'\] are missing"):
-        only(values.drop("status"))
+    with pytest.raises(StoreError, match="'SSA' seed 1 has the state 'ok'"):
+        only(frame({"softmax": BASE, "SSA": BASE}, {("SSA", 1): "ok"}))
+    with pytest.raises(SpecError, match=r"\['state'\] are missing"):
+        only(values.drop("state"))
 
 
 def test_values_whose_squares_are_no_numbers_have_no_verdict_on_the_linear_scale(frame) -> None:

@@ -15,12 +15,12 @@ LINEAR = CurveRule("linear")
 
 
 def points(
-    cells: dict[str, list[list[float]]], *, every: float = 10.0, status: dict[str, str] | None = None
+    cells: dict[str, list[list[float]]], *, every: float = 10.0, state: dict[str, str] | None = None
 ) -> pl.DataFrame:
     """One curve per label and seed: its values at `every`, twice that, and so on."""
     rows = [
         {"cell": f"key of {label}", "label": label, "seed": seed, "cost": every * (at + 1), "value": value}
-        | {"status": (status or {}).get(f"{label} {seed}", "ok")}
+        | {"state": (state or {}).get(f"{label} {seed}", "done")}
         for label, seeds in cells.items()
         for seed, curve in enumerate(seeds)
         for at, value in enumerate(curve)
@@ -97,7 +97,7 @@ def test_a_run_that_breaks_off_does_not_shorten_the_budget_and_is_told() -> None
     assert "1 of 4 shared seeds" in note
     assert "1 finished run" in note
     assert "fail" not in note
-    short = points({"softmax": [[3.0, 2, 1]] * 4, "SSA": [[2.0, 1, 0.5]] * 3 + [[2.0]]}, status={"SSA 3": "failed"})
+    short = points({"softmax": [[3.0, 2, 1]] * 4, "SSA": [[2.0, 1, 0.5]] * 3 + [[2.0]]}, state={"SSA 3": "failed"})
     assert row(compare_curves(short, LINEAR, baseline="key of softmax"), "value at")["at"] == 30
 
 
@@ -110,7 +110,7 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
     """However clear the survivors are; a budget that all have reached is compared as if nothing had failed."""
     cells = {"softmax": noisy(0, 3.0), "SSA": noisy(1, 2.0)}
     cells[broken] = [curve if seed < 3 else curve[:2] for seed, curve in enumerate(cells[broken])]
-    values = points(cells, status={f"{broken} {seed}": "failed" for seed in range(3, 8)})
+    values = points(cells, state={f"{broken} {seed}": "failed" for seed in range(3, 8)})
     found = compare_curves(values, LINEAR, baseline="key of softmax")
     where = "here" if broken == "SSA" else "in the baseline"
     for question in ("value at", "mean until"):
@@ -122,7 +122,7 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
     assert (early["pairs"], early["note"]) == (8, "")
     assert early["p"] < 0.001  # type: ignore[operator]
     alike = {label: [*curves[:3], *(curve[:2] for curve in curves[3:])] for label, curves in cells.items()}
-    values = points(alike, status={f"{label} {seed}": "failed" for label in alike for seed in range(3, 8)})
+    values = points(alike, state={f"{label} {seed}": "failed" for label in alike for seed in range(3, 8)})
     both = row(compare_curves(values, LINEAR, baseline="key of softmax", budget=40), "value at")
     assert both["p"] is not None
     assert str(both["note"]).startswith("5 of 8 shared seeds have no value there; caution: with fewer than 5 pairs")

@@ -193,12 +193,12 @@ def test_an_axis_that_applies_to_one_kind_only_is_tested_among_its_own() -> None
     assert (centre[0] - centre[1]) / 2 == pytest.approx(contrast)
 
 
-def test_what_is_left_out_is_told_with_its_status() -> None:
+def test_what_is_left_out_is_told_with_its_state() -> None:
     values = runs(0.1).with_columns(
-        status=pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("failed")).otherwise(pl.lit("ok"))
+        state=pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("failed")).otherwise(pl.lit("done"))
     )
     values = values.with_columns(
-        pl.when(status="failed")
+        pl.when(state="failed")
         .then(None)
         .when(pl.int_range(pl.len()) == 9)
         .then(math.inf)
@@ -217,7 +217,7 @@ def test_failures_that_differ_between_the_levels_of_an_axis_are_told_in_its_row(
     """Losing one seed of both levels selects neither level."""
     lost = (pl.col("seed") == 0) if alike else (pl.col("seed") == 0) & (pl.col("sink") == "on")
     values = runs(0.1).with_columns(
-        status=pl.when(lost).then(pl.lit("failed")).otherwise(pl.lit("ok")),
+        state=pl.when(lost).then(pl.lit("failed")).otherwise(pl.lit("done")),
         value=pl.when(lost).then(None).otherwise("value"),
     )
     notes = factorial(values, AXES, scale="linear").terms["note"].to_list()

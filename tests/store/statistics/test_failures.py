@@ -59,13 +59,13 @@ GOOD = [0.5, 0.61, 0.7, 0.84, 0.9, 1.0]
 
 def reason(frame: Any, failed: dict[str, int], infinite: dict[str, int], seeds: int = 6) -> str:
     """The reason of b against a; the first seeds of each failed, and the next ones measured NaN, inf or -inf."""
-    values, status = {}, {}
+    values, state = {}, {}
     for label in "ab":
         n, more = failed.get(label, 0), infinite.get(label, 0)
         strange = [math.nan, math.inf, -math.inf] * seeds
         values[label] = [None] * n + strange[:more] + GOOD[n + more : seeds]
-        status |= {(label, seed): "failed" for seed in range(n)}
-    row = compare(frame(values, status), **RULE).row(0, named=True)
+        state |= {(label, seed): "failed" for seed in range(n)}
+    row = compare(frame(values, state), **RULE).row(0, named=True)
     assert row["verdict"] == "no verdict" or not failed | infinite
     return str(row["reason"])
 
@@ -109,7 +109,7 @@ def test_unpaired_groups_with_as_many_of_both_kinds_are_compared(frame: Any) -> 
             row["seed"] += 10 * (row["label"] == "b")
             place = row["seed"] % 10
             if place < failed.get(row["label"], 0):
-                row |= {"status": "failed", "value": None}
+                row |= {"state": "failed", "value": None}
             elif place < failed.get(row["label"], 0) + infinite.get(row["label"], 0):
                 row["value"] = math.nan
         found = compare(type(values)(rows, schema=values.schema), **RULE).row(0, named=True)
@@ -140,8 +140,8 @@ def test_every_check_is_that_of_an_independent_computation(frame) -> None:
 
 
 def test_runs_failures_budgets_and_code_are_counted(frame) -> None:
-    status = {("SSA", 0): "failed", ("SSA", 1): "failed", ("softmax", 1): "failed", ("softmax", 2): "failed"}
-    values = frame({"softmax": BASE, "SSA": CELL}, status, budget={("SSA", 3): "90"}, code={("SSA", 4): None})
+    state = {("SSA", 0): "failed", ("SSA", 1): "failed", ("softmax", 1): "failed", ("softmax", 2): "failed"}
+    values = frame({"softmax": BASE, "SSA": CELL}, state, budget={("SSA", 3): "90"}, code={("SSA", 4): None})
     values = values.with_columns(budget=pl.col("budget").replace("usual", "60").cast(pl.Float64))
     row = only(values)
     assert (row["failed_here"], row["failed_baseline"], row["failed_both"]) == (1, 1, 1)
@@ -150,9 +150,9 @@ def test_runs_failures_budgets_and_code_are_counted(frame) -> None:
 
 
 def test_a_measure_that_is_not_finite_is_no_failed_run(frame) -> None:
-    status = {("SSA", 0): "failed"}
+    state = {("SSA", 0): "failed"}
     cell = [None, math.nan, math.inf, *CELL[3:]]
-    row = only(frame({"softmax": [-math.inf, *BASE[1:]], "SSA": cell}, status))
+    row = only(frame({"softmax": [-math.inf, *BASE[1:]], "SSA": cell}, state))
     assert (row["failed_here"], row["failed_baseline"], row["failed_both"]) == (1, 0, 0)
     assert (row["not_finite_here"], row["not_finite_baseline"]) == (2, 1)
     assert (row["seeds"], row["baseline_seeds"]) == ([3, 4, 5], [1, 2, 3, 4, 5])

@@ -160,7 +160,7 @@ def test_compare_says_what_the_simulated_judgement_says(scale: str) -> None:
         arms = np.vstack([np.zeros(5), differences[rep]])
         values = pl.DataFrame(
             [
-                {"cell": str(c), "label": str(c), "operator": "x", "seed": s, "value": float(v), "status": "ok"}
+                {"cell": str(c), "label": str(c), "operator": "x", "seed": s, "value": float(v), "state": "done"}
                 for c, row in enumerate(np.exp(arms) if scale == "log" else arms)
                 for s, v in enumerate(row)
             ]

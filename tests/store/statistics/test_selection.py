@@ -23,7 +23,7 @@ def runs(values: np.ndarray, operator: str = "a") -> pl.DataFrame:
         [
             {
                 "cell": f"{operator}{rate}", "label": f"{operator} at {rate}", "operator": operator, "seed": seed,
-                "value": float(value), "status": "ok", "rate": rate, "op": operator,
+                "value": float(value), "state": "done", "rate": rate, "op": operator,
             }
             for rate, row in enumerate(values)
             for seed, value in enumerate(row)
@@ -64,7 +64,7 @@ def test_seeds_that_failed_do_not_lessen_the_warning() -> None:
     rng = np.random.default_rng(2)
     values = runs(rng.normal(size=(4, 6)))
     found = select(
-        values.with_columns(status=pl.when(pl.col("seed") > 1).then(pl.lit("failed")).otherwise("status")), split="same"
+        values.with_columns(state=pl.when(pl.col("seed") > 1).then(pl.lit("failed")).otherwise("state")), split="same"
     )
     assert f"the best of 4 equal cells looks {expected_optimism(4, 2):.2g} standard deviations" in found.warning
     assert found.warning.endswith("with 2 values each")
@@ -79,6 +79,6 @@ def test_values_on_the_reported_seeds_have_no_part_in_the_choice() -> None:
 def test_a_cell_whose_runs_are_lost_is_not_chosen_for_those_that_are_left() -> None:
     values = runs(np.array([[1.0, 1.0, math.nan, 1.0], [2.0, 2.0, 2.0, 2.0]]))
     assert list(select(values).choices) == ["a1"]
-    lost = values.with_columns(status=pl.when(pl.col("seed") < 4).then(pl.lit("failed")))
+    lost = values.with_columns(state=pl.when(pl.col("seed") < 4).then(pl.lit("failed")))
     assert list(select(lost).choices) == ["a0"]
     assert select(lost).choices["a0"].among == 0

@@ -17,8 +17,8 @@ def frame(**arms: dict[int, float | None]) -> pl.DataFrame:
         for name, runs in arms.items()
         for seed, value in runs.items()
     ]
-    status = pl.when(pl.col("value").is_null()).then(pl.lit("pending")).otherwise(pl.lit("ok"))
-    return pl.DataFrame(rows).with_columns(status=status)
+    state = pl.when(pl.col("value").is_null()).then(pl.lit("pending")).otherwise(pl.lit("done"))
+    return pl.DataFrame(rows).with_columns(state=state)
 
 
 def runs(first: int, *values: float | None) -> dict[int, float | None]:
@@ -78,7 +78,7 @@ def test_too_few_runs_without_a_shared_seed_have_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"status": "failed", "value": None}, "failures differ between the groups (1 here, 0 in the baseline)"),
+        ({"state": "failed", "value": None}, "failures differ between the groups (1 here, 0 in the baseline)"),
         ({"budget": 5.0}, "unequal budgets: unpaired runs with 10 and 5"),
         ({"code": "other"}, "mixed code: the runs come from 2 versions"),
     ],

@@ -1,0 +1,50 @@
+"""The state of a trial: one rule, which files and the database follow alike."""
+
+from itertools import product
+from pathlib import Path
+
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+
+from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
+from ablate.store.ingest.ingest import ingest
+from ablate.store.state import COUNTED, OF_FILES, State
+from ablate.store.store import Store
+
+LIVE, DEAD = {}, {"pid": 2**22 + 1, "pid_started": 1.0}
+ATTEMPTS = ("ok", "failed", "stopped", "live", "dead")
+
+
+def expect(history: tuple[str, ...]) -> State:
+    """State the meaning of a history in words of its own."""
+    if "ok" in history:
+        return State.DONE
+    ended = [each for each in history if each in ("failed", "stopped")]
+    after = history[max((at for at, each in enumerate(history) if each in ended), default=-1) + 1 :]
+    if ended[-1:] == ["failed"] and "live" not in after:
+        return State.FAILED
+    if "live" in history:
+        return State.RUNNING
+    return State.PENDING if not history else State.STOPPED if history[-1] == "stopped" else State.LOST
+
+
+def test_files_and_the_database_tell_the_same_state_of_every_history(tmp_path: Path) -> None:
+    histories = [each for length in range(4) for each in product(ATTEMPTS, repeat=length)]
+    lines = plan_lines(("softmax",), range(len(histories)), "g", {})
+    layout = Layout(tmp_path)
+    publish_grid(layout, plan_header(lines, "g", {}, ("softmax",)), lines)
+    for line, history in zip(lines, histories, strict=True):
+        for number, each in enumerate(history, start=1):
+            write_start(layout, line["trial"], number, **(LIVE if each == "live" else DEAD))
+            if each not in ("live", "dead"):
+                write_end(layout, line["trial"], number, status=each)
+    ingest(tmp_path)
+    with Store.open(tmp_path, refresh=False) as store:
+        stored = dict(store.sql("SELECT trial, state FROM trial").rows())
+        (counted,) = store.progress("g").rows(named=True)
+    expected = {line["trial"]: expect(history) for line, history in zip(lines, histories, strict=True)}
+    assert {key: trial_state(layout, key).state for key in expected} == stored == expected
+    assert {state: counted[state] for state in OF_FILES} == {
+        state: list(expected.values()).count(state) for state in OF_FILES
+    }
+    assert set(expected.values()) == set(OF_FILES) < set(COUNTED) < set(State)
