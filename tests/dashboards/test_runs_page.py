@@ -178,7 +178,7 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         assert chosen.get_attribute("href") == before
         chosen.click()
         page.wait_for_selector("#slot-spec .ag-row")
-        assert page.locator("#slot-spec .caption").inner_text().startswith("2 fields of the specs of 2 runs differ")
+        assert page.locator("#slot-spec .caption").inner_text().startswith("2 fields of the spec of 2 runs differ")
 
 
 def test_tags_and_notes_are_columns_once_somebody_wrote_any(tmp_path: Path) -> None:
