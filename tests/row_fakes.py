@@ -9,7 +9,7 @@ from ablate.runners.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"
-FREE, DONE, HELD, ALIVE = RowState("free"), RowState("done"), RowState("held"), RowState("held", sure=True)
+FREE, DONE, HELD, ALIVE = RowState("free"), RowState("over"), RowState("taken"), RowState("taken", sure=True)
 
 
 class Clock:

@@ -76,6 +76,6 @@ class Scripted(Scheduler):
         return QueueStatus(self.accounts, time.time())
 
 
-WAITS = TaskStatus("pending", "Priority")
+WAITS = TaskStatus("queued", "Priority")
 HELD = TaskStatus("held", "launch_failed_requeued_held")
 RUNS = TaskStatus("running", "", "n0", 1800.0)

@@ -21,10 +21,11 @@ from ablate.store.analysis.our_results import Own
 from ablate.store.analysis.published_comparison import compare_published
 from ablate.store.analysis.published_matching import differs
 from ablate.store.analysis.verdicts import runs
-from ablate.store.export.cells import Missing, within_noise
+from ablate.store.export.cells import within_noise
 from ablate.store.published.tables import PublishedCell, cells
 from ablate.store.state import State
 from ablate.store.statistics import MIN_PAIRS, Scale, summarise, t_interval
+from ablate.store.statistics.arms import Outcome
 from ablate.store.statistics.scales import back, forward
 
 ALPHA: Final = 0.05
@@ -158,11 +159,11 @@ def average(
     return back(mean, scale), back(low, scale), back(high, scale)
 
 
-def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, str]:
+def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Outcome, str]:
     if state is None:
         return "unmeasured", got.why
     if left := state["planned"] - state["done"] - state["failed"]:
-        return "unfinished", f"{left} of {count(state['planned'], 'run')} not finished"
+        return "outstanding", f"{left} of {count(state['planned'], 'run')} not finished"
     if got.runs and not state["failed"]:
         return "not finite", f"no value of {count(state['planned'], 'run')} can be averaged"
     if state["failed"]:
@@ -354,7 +355,7 @@ def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     if not failed:
         missing, why = "not finite", f"no value of {count(at.height, 'run')} can be averaged"
     if failed + ended < at.height:
-        missing, why = "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
+        missing, why = "outstanding", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
     return {
         "mean": mean,
         "spread": None if mean is None or high is None or high == mean else high - mean,

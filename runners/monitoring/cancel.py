@@ -42,14 +42,14 @@ def _cancel_whole(layout: Layout, submission: str) -> None:
 
 _FATES = {
     "running": ("running worker", "trials of {} save their state"),
-    "pending": ("waiting worker", "{} left the queue"),
+    "queued": ("waiting worker", "{} left the queue"),
     "unknown": ("worker", "{} may be at work and will see it"),
 }
 """The workers of a cancelled submission by standing: noun, and what becomes of them."""
 
 
 def _describe_workers(status: SubmissionStatus) -> str:
-    counts = Counter[str]("pending" if each.standing == "held" else each.standing for each in status.workers)
+    counts = Counter[str]("queued" if each.standing == "held" else each.standing for each in status.workers)
     parts = [text.format(format_count(counts[name], noun)) for name, (noun, text) in _FATES.items() if counts[name]]
     return f": {', '.join(parts)}" if parts else ""
 

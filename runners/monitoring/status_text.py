@@ -259,7 +259,7 @@ def _write_workers(where: TrialLocations) -> None:
     every = (worker for status in where.submissions for worker in status.workers)
     workers = [worker for worker in every if worker.standing != "ended" and worker not in gave_up]
     jobs = {each.job for each in where.trials.values() if each.state == State.LOST} - {None}
-    shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
+    shown = [worker for worker in workers if worker.standing != "lost" or worker.job in jobs]
     rows = [
         (
             f"{worker.resources}-{worker.number}",
@@ -271,14 +271,14 @@ def _write_workers(where: TrialLocations) -> None:
             worker.says or worker.words or None,
             _last_seen(worker, submitted[worker.submission]),
         )
-        for worker in sorted(shown, key=lambda worker: worker.standing == "gone")[:_MOST_ROWS]
+        for worker in sorted(shown, key=lambda worker: worker.standing == "lost")[:_MOST_ROWS]
     ]
     if rows:
         write_table(("worker", "job", "state", "node", "time left", "trials", "reason", "seen"), rows)
         _write_more(len(shown), _MOST_ROWS, "worker")
-    ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
+    ends = Counter(worker.words for worker in workers if worker.standing == "lost" and worker.job not in jobs)
     if ends:
-        write(f"gone: {format_count(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
+        write(f"lost: {format_count(ends.total(), 'worker')} without a trial ({_reasons(ends)})")
     if gave_up and any(each.state in UNCLAIMED for each in where.trials.values()):
         reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
         output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")

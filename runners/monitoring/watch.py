@@ -78,7 +78,7 @@ class WatchView(NamedTuple):
         """True if every trial has ended and no worker waits or runs that might train one again."""
         ended = sum(self.states.values()) == sum(self.states[state] for state in ENDED)
         return ended and not any(
-            worker.standing in ("pending", "running")
+            worker.standing in ("queued", "running")
             for each in self.status.where.submissions
             for worker in each.workers
         )

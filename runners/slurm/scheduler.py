@@ -88,7 +88,7 @@ def seconds(text: str) -> int | None:
 class TaskStatus(NamedTuple):
     """The status of a task of a job array, or of a job."""
 
-    state: Literal["pending", "held", "running", "ended"]
+    state: Literal["queued", "held", "running", "ended"]
     """Held: it does not start before it is released."""
     words: str
     """Why it waits or how it ended, in the scheduler's words; empty while it runs."""
@@ -188,7 +188,7 @@ def queue_rows(text: str, now: float) -> Iterator[tuple[str, str, TaskStatus]]:
         if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
             status = TaskStatus("held", reason or state)
         elif state in _WAITING:
-            status = TaskStatus("pending", reason)
+            status = TaskStatus("queued", reason)
         elif state in ENDED:
             status = TaskStatus("ended", state, node or None)
         else:

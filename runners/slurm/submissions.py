@@ -31,10 +31,11 @@ from ablate.runners.slurm.worker_records import (
 )
 from ablate.store.files.layout import Layout
 
-Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
-"""State of a worker; "gone": it ended without a record of its end."""
+Standing = Literal["queued", "held", "running", "ended", "lost", "unknown"]
+"""State of a worker: the words of `State` where it is as with trials; held: only an administrator or its user lets it
+go; ended: it left and said why."""
 
-AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
+AT_WORK: tuple[Standing, ...] = ("running", "queued", "held", "unknown")
 
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
@@ -77,7 +78,7 @@ class SubmissionStatus:
         if self.cancelled.all:
             return "over"
         standings = {worker.standing for worker in self.workers if worker.resources == resources}
-        if standings & {"pending", "running"}:
+        if standings & {"queued", "running"}:
             return "live"
         if "unknown" in standings:
             return "unknown"
@@ -116,7 +117,7 @@ class SubmissionStatus:
     @property
     def jobs(self) -> list[str]:
         """Jobs and tasks that wait or run, or may."""
-        return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "gone")]
+        return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "lost")]
 
 
 def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
@@ -255,9 +256,9 @@ class _StatusReader:
         standing, words = _standing(record, task, asked=queue is not None)
         account = accounts.get(worker.job or "")
         printed = None
-        if standing in ("gone", "ended") and worker.job is not None:
+        if standing in ("lost", "ended") and worker.job is not None:
             printed = given_up(self.layout, self.record.submission, worker.job, worker.left)
-        if standing == "gone":
+        if standing == "lost":
             words = words if account is None else account.words
             words = words if printed or record else f"{words}{self._missing_output(worker, account)}"
         seen = record.touched if record else self.record.written
@@ -267,7 +268,7 @@ class _StatusReader:
             number=worker.number,
             standing=standing,
             job=worker.job or (record.job if record else None),
-            node=None if standing in ("pending", "held") else (task and task.node) or (record and record.node),
+            node=None if standing in ("queued", "held") else (task and task.node) or (record and record.node),
             words=words,
             says=printed.text if printed else record.says if record else None,
             restarts=record.restarts if record else 0,
@@ -298,7 +299,7 @@ def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bo
     if left is not None and (asked or left in FOR_GOOD):
         return "ended", left
     if asked:
-        return "gone", "it left the queue and did not say why"
+        return "lost", "it left the queue and did not say why"
     if record is not None and left is None and time.time() - record.touched < SILENT_S:
         return "running", ""
     return "unknown", ""

@@ -16,11 +16,11 @@ from ablate.store.database.queries import in_plan_order
 from ablate.store.export import latex, markdown
 from ablate.store.state import ENDED, State
 from ablate.store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
+from ablate.store.statistics.arms import Outcome
 from ablate.store.statistics.scales import fits, forward
 from ablate.store.store import Store
 
 Spread = Literal["interval", "sd"]
-Missing = Literal["failed", "not finite", "unfinished", "unmeasured"]
 MOST_COLUMNS: Final = 24
 
 
@@ -31,7 +31,7 @@ class ExportEntry(NamedTuple):
     spread: float | None
     seeds: int
     planned: int
-    missing: Missing | None
+    missing: Outcome | None
     best: bool
 
 
@@ -131,8 +131,8 @@ def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: 
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["state"].is_in(ENDED).not_().any()
-        ended: Missing = "failed" if part["failed"].any() else "not finite" if part["infinite"].any() else "unmeasured"
-        missing: Missing = "unfinished" if unfinished else ended
+        ended: Outcome = "failed" if part["failed"].any() else "not finite" if part["infinite"].any() else "unmeasured"
+        missing: Outcome = "outstanding" if unfinished else ended
         return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)
@@ -174,11 +174,11 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     return kept if len(kept) < len(units) else set()
 
 
-_MARKS: Final = {"failed": "×", "not finite": "!", "unfinished": "…", "unmeasured": "–"}
+_MARKS: Final = {"failed": "×", "not finite": "!", "outstanding": "…", "unmeasured": "–"}
 _MEANT: Final = {
     "failed": "no run of the cell has a finite value, and some failed",
     "not finite": "the runs of the cell finished, and their values are not finite numbers",
-    "unfinished": "not finished",
+    "outstanding": "not finished",
     "unmeasured": "not planned: finished runs do not measure it",
 }
 _ARROWS: Final = {"lower": "↓", "higher": "↑"}

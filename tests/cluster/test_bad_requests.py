@@ -78,7 +78,7 @@ def test_jobs_of_shells_that_were_killed_are_found_and_trials_that_are_queued_tw
             assert shell.returncode == -signal.SIGKILL
         names = {f"ablate-{submission}" for each in users.values() for submission in each.layout.submission_ids()}
         assert set(cluster.run("squeue", "-h", "-o", "%j").splitlines()) == names
-        assert {worker["standing"] for each in users.values() for worker in each.status()["workers"]} == {"pending"}
+        assert {worker["standing"] for each in users.values() for worker in each.status()["workers"]} == {"queued"}
         said = users["cancelled"].does("cancel", "--campaign", str(users["cancelled"].root))
         assert (said.code, "1 waiting worker left the queue" in said.out) == (0, True)
         with monkeypatch.context() as patch:

@@ -45,7 +45,7 @@ def test_trials_of_held_jobs_are_queued_anew_and_failed_ones_not_tried_again(clu
 
     grid = "fates=['ok', 'raises'], seeds=(0, 1)"
     (job,) = user.writes(grid, "workers=1, extra={'begin': 'now+1hour'}").queues().jobs
-    assert standings() == {"pending"}
+    assert standings() == {"queued"}
     cluster.run("scontrol", "hold", str(job))
     assert standings() == {"held"}
     said = user.writes(grid, "workers=1").does(*user.run)

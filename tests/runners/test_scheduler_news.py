@@ -42,7 +42,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
     assert found.tasks == {
-        "7_1": TaskStatus("pending", "ReqNodeNotAvail, n[1-2]"),
+        "7_1": TaskStatus("queued", "ReqNodeNotAvail, n[1-2]"),
         "7_2": TaskStatus("running", "", "n4"),
         "8": TaskStatus("held", "JobHeldUser"),
         "9_0": TaskStatus("ended", "CANCELLED", "n5"),
@@ -131,8 +131,8 @@ def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: p
     data = json.loads(capsys.readouterr().out)["data"]
     assert {trial["state"] for trial in data["trials"].values()} == {"queued"}
     assert [(worker["standing"], worker["words"]) for worker in data["workers"]] == [
-        ("pending", "Resources"),
-        ("gone", "OUT_OF_MEMORY, exit 0:125"),
+        ("queued", "Resources"),
+        ("lost", "OUT_OF_MEMORY, exit 0:125"),
     ]
     assert [len(path.read_text().splitlines()) for path in (squeue, sacct)] == [1, 1]
 

@@ -56,7 +56,7 @@ def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(
     assert follow(root, grid, thread.start) == 0
     thread.join()
     said = capsys.readouterr().err
-    assert "workers: 1 pending" in said
+    assert "workers: 1 queued" in said
     assert "6 trained; results in" in said
     assert sum(" -O " in call for call in slurm.calls("squeue")) == 1
 

@@ -137,10 +137,10 @@ def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_w
     workers = [worker for status in found.submissions for worker in status.workers]
     seen = {(each.submission, each.number): (each.standing, each.job, each.words) for each in workers}
     assert seen == {
-        (FIRST, 0): ("pending", "7_0", "Priority"),
+        (FIRST, 0): ("queued", "7_0", "Priority"),
         (FIRST, 1): ("ended", "7_1", "time"),
         (FIRST, 2): ("running", "7_2", ""),
-        (FIRST, 3): ("gone", "9_0", "NODE_FAIL, exit 0:0"),
+        (FIRST, 3): ("lost", "9_0", "NODE_FAIL, exit 0:0"),
         (SECOND, 0): ("running", "12", ""),
     }
     assert workers[0].node is None  # it waits, whatever its last life was on

@@ -201,7 +201,7 @@ def queued(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None, *at_work:
         ("cancelled", None, "ended"),
         ("time", {}, "ended"),
         ("time", {"7_0": RUNS}, "running"),
-        (None, {}, "gone"),
+        (None, {}, "lost"),
         (None, None, "running"),  # its record is fresh
     ],
 )

@@ -91,9 +91,7 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
         "running"
     }
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
-    assert [worker.standing for worker in look(campaign.root, seldom).status.where.submissions[1].workers] == [
-        "pending"
-    ]
+    assert [worker.standing for worker in look(campaign.root, seldom).status.where.submissions[1].workers] == ["queued"]
     seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
     seldom.read_queue([7, 8], ["ablate-x"])

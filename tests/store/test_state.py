@@ -1,5 +1,6 @@
 """The state of a trial: one rule, which files and the database follow alike."""
 
+import ast
 from itertools import product
 from pathlib import Path
 
@@ -48,3 +49,29 @@ def test_files_and_the_database_tell_the_same_state_of_every_history(tmp_path: P
         state: list(expected.values()).count(state) for state in OF_FILES
     }
     assert set(expected.values()) == set(OF_FILES) < set(COUNTED) < set(State)
+
+
+PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
+OLD = {"ok", "was_ok", "was_failed", "gone", "unread", "unfinished"}
+
+ELSEWHERE = {
+    "runners/posthoc/evaluate.py": {"failed"},  # an evaluation
+    "runners/slurm/scheduler.py": {"queued", "running"},  # a task of a job array
+    "runners/slurm/submissions.py": {"queued", "running", "lost", "unknown"},  # a worker
+    "runners/slurm/worker_records.py": {"done"},  # why a worker left: all rows are done
+    "runners/training/failure.py": {"stalled"},  # why a trial failed
+    "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run
+}
+"""Lists of words that say of something else what a state says of a trial."""
+
+
+def test_no_other_list_of_words_has_states_or_words_that_were_states() -> None:
+    root = Path(__file__).parents[2]
+    found: dict[str, set[str]] = {}
+    for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and getattr(node.value, "id", None) == "Literal":
+                words = {each.value for each in ast.walk(node.slice) if isinstance(each, ast.Constant)}
+                if shared := words & (set(State) | OLD):
+                    found.setdefault(path.relative_to(root).as_posix(), set()).update(shared)
+    assert found == ELSEWHERE

@@ -1,4 +1,4 @@
-"""States of rows: done, free or held, from the trial's files."""
+"""States of rows: free, taken or over, from the trial's files."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -21,9 +21,9 @@ from ablate.store.state import State
 class RowState(NamedTuple):
     """The state of a row by its files."""
 
-    state: Literal["done", "free", "held"]
+    state: Literal["free", "taken", "over"]
     sure: bool = False
-    """True for a held row whose owner is known to be alive."""
+    """True for a taken row whose owner is known to be alive."""
     died_here: bool = False
     """True for a free row whose last owner was lost on this node."""
 
@@ -49,7 +49,7 @@ class RowStates:
         return self._keys[row]
 
     def state_of_row(self, row: int) -> RowState:
-        """Return the state of a row, "held" while the paths of its trial cannot be read.
+        """Return the state of a row, "taken" while the paths of its trial cannot be read.
 
         Raises EnvironmentProblem if the file system does not answer.
         """
@@ -59,16 +59,16 @@ class RowStates:
         except EnvironmentProblem as error:
             if not is_of_one_trial(error, self._layout):
                 raise
-            return RowState("held", sure=True)
+            return RowState("taken", sure=True)
         halve = self._job.oom == "halve" and state.state == State.FAILED
         if self._is_done(state) and not (halve and wants_smaller(state, self.line(row)["spec"])):
             if state.state == State.DONE:
                 discard_forgotten(self._layout, key, state)
-            return RowState("done")
+            return RowState("over")
         if state.live is not None:
             beat = last_beat_ns(self._layout, key, state.live.attempt)
             seen_to_beat = self._first_beats.setdefault((key, state.live.attempt), beat) != beat
-            return RowState("held", sure=seen_to_beat or local_process(state.live.start) is not None)
+            return RowState("taken", sure=seen_to_beat or local_process(state.live.start) is not None)
         return RowState("free", died_here=bool(state.attempts) and self._died_here(state.attempts[-1]))
 
     def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:

@@ -110,9 +110,9 @@ class NodeRows(RowSource):
             if row in self._done or self._is_dropped(row):
                 continue
             state = self._states.state_of_row(row)
-            if state.state == "done" and row not in mine:
+            if state.state == "over" and row not in mine:
                 self._done.add(row)
-            if row in mine or self._clock() >= until or not (state.state == "done" or state.sure):
+            if row in mine or self._clock() >= until or not (state.state == "over" or state.sure):
                 return True
         return False
 
@@ -167,9 +167,9 @@ class NodeRows(RowSource):
         if row in self._done or self._is_dropped(row):
             return False
         state = self._states.state_of_row(row)
-        if state.state == "done":
+        if state.state == "over":
             self._done.add(row)
-        elif state.state == "held":
+        elif state.state == "taken":
             self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=state.sure)
         elif state.died_here and not last:
             self._last.append(row)

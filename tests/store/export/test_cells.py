@@ -50,7 +50,7 @@ def test_only_what_is_not_shown_worse_is_bold(store: Store) -> None:
     bold = {label for label, entry in zip(table.labels, column.entries, strict=True) if entry.best}
     assert bold == {"Integral", "SSA"}  # Half is lower, and one of its seeds failed
     missing = {label: entry.missing for label, entry in zip(table.labels, column.entries, strict=True) if entry.missing}
-    assert missing == {"Bad_{x}": "failed", "Late": "unfinished"}
+    assert missing == {"Bad_{x}": "failed", "Late": "outstanding"}
 
 
 def test_the_plus_minus_is_the_interval_or_the_deviation(store: Store) -> None:
