@@ -13,7 +13,7 @@ from ablate.store.published.tables import trust_of
 SIGNS: Final = {
     "failed": ("×", "no run has a usable value, and some failed"),
     "not finite": ("!", "runs finished, and none has a value that can be averaged"),
-    "unfinished": ("…", "runs have not finished"),
+    "outstanding": ("…", "runs have not finished"),
     "unmeasured": ("–", "nothing here was measured that could stand there"),
 }
 """By the reason why there is no value: the sign in its place, and its words."""
@@ -46,7 +46,7 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
 
     Args:
         found: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
-            "not finite", "unfinished" or "unmeasured", null where there is a mean), why (in words), best; and printed
+            "not finite", "outstanding" or "unmeasured", null where there is a mean), why (in words), best; and printed
             where a paper prints something, note where something has to be read with the value, mark (what the paper
             itself says of a value or a dash), notes (numbers of what is known against it) and differs (how one's own is
             another, parts joined by "; "), which get signs.

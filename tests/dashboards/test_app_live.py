@@ -29,7 +29,7 @@ class Live:
 @pytest.fixture(scope="module")
 def unused(serve_site: ServeSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Live]]:
     """Empty campaigns of one site, each to be taken by one test."""
-    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(8)]
+    roots = [tmp_path_factory.mktemp("live") / f"runs-{number}" for number in range(12)]
     for root in roots:
         (root / "grids").mkdir(parents=True)
     with serve_site(roots) as site:
@@ -120,7 +120,7 @@ def test_what_a_reader_closed_stays_so_while_the_words_around_it_change(page: Pa
     trace = page.locator("#slot-what details")
     trace.get_by_text("Traceback").first.click()
     live.write(3, pending=[("SSA", 0), ("softmax", 0)])
-    page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for()
+    page.locator("#slot-what").get_by_text("Curves of all seeds of its cell").first.wait_for()
     assert not trace.evaluate("(one) => one.open")
 
 

@@ -152,7 +152,7 @@ def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
 def test_back_and_forward_go_through_pages(page: Page, site: Site) -> None:
     at(page, site, "runs")
     heading = page.locator("#page h1")
-    titles = ["Runs", "Curves", "Attention", "Operators"]
+    titles = ["Runs", "Curves", "Mechanism", "Factors"]
     for title in titles[1:]:
         turn_to(page, title)
     for title in reversed(titles[:3]):

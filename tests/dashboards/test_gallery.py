@@ -166,7 +166,7 @@ def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
 def test_printed_values_mark_the_sizes_that_they_are_of(full: Store) -> None:
     about = grid_context(full, "003-sizes", campaign_styles(full))
     marks = overlaid(about, next(each for each in ITEMS if each.key == "003-figure-11"))
-    labels = {"1 layer, 1 head": "1L1AH", "3 layers, 4 heads": "3L4AH"}
+    labels = {"softmax · 1 layer, 1 head": "1L1AH", "softmax · 3 layers, 4 heads": "3L4AH"}
     assert set(marks["series"]) == set(labels)
     for series, row in labels.items():
         printed = [c for c in printed_table("003", 6) if c.row_label == row]
@@ -244,7 +244,8 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
         q: planted("integral", "first_token_weight", {"query": float(q)}, LAYERS[-1:], HEADS) for q in range(2, 10)
     }),
     ("002-figure-3", {"series": "softmax", "panel": "other"}, by_layer("softmax", "token_class.closed_class.other")),
-    ("003-figure-1", {"series": "none", "panel": "none"}, predictions("softmax · none", 10.0, (-10, 0, 10))),
+    ("003-figure-1", {"series": "softmax · none", "panel": "softmax · none"},
+     predictions("softmax · none", 10.0, (-10, 0, 10))),
     ("003-figure-3", {"series": "ssa", "part": "At sigma_x = 1"}, SHIFTS),
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),

@@ -67,7 +67,7 @@ def test_a_whole_number_of_a_spec_has_64_bits(steps: float) -> None:
 
 
 def test_a_field_that_names_a_column_is_an_axis_by_more_of_its_path() -> None:
-    for name in ("label", "Status", "value", "step", "grid", "tag"):
+    for name in ("label", "State", "value", "step", "grid", "tag"):
         assert axis_names([(f"task.{name}", None)]) == [f"task_{name}"]
         with pytest.raises(SpecError, match=f"'{name}'"):
             axis_names([(name, None)])
