@@ -72,11 +72,11 @@ def measured_grids(store: Store, paper: str) -> dict[str, tuple[str, str]]:
 
 
 def require_finished(store: Store, planned: Grid) -> None:
-    """Raise SpecError if the grid of this name in `store` has other axes, or a trial that is not ok."""
+    """Raise SpecError if the grid of this name in `store` has other axes, or a trial that is not done."""
     header = store.grid(planned.name)
     if header["axes"] != planned.header()["axes"]:
         raise SpecError(f"grid {planned.name!r} of the campaign is not that of the paper; its axes differ")
-    query = "SELECT count(*) FROM grid_trial JOIN trial USING (trial) WHERE grid = $grid AND status = 'ok'"
+    query = "SELECT count(*) FROM grid_trial JOIN trial USING (trial) WHERE grid = $grid AND state = 'done'"
     done = store.sql(query, {"grid": planned.name}).item()
     if done != header["trials"]:
         raise SpecError(f"{done} of {header['trials']} trials of grid {planned.name!r} are done; finish it first")

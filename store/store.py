@@ -209,7 +209,7 @@ class Store:
         return found.drop("point")
 
     def evaluation(self, grid: str, name: str, where: Mapping[str, float] | None = None) -> pl.DataFrame:
-        """The final values of the evaluation `name` at every point that agrees with `where`, one row per ok trial.
+        """The final values of the evaluation `name` at each point that agrees with `where`, a row per done trial.
 
         Columns: cell, label, operator, trial, seed, step, one per coordinate of the points, value, items, se_items.
         """
@@ -283,7 +283,7 @@ class Store:
         )
 
     def unreadable(self, grid: str) -> list[str]:
-        """Keys of the trials of `grid` that are ok and whose result is in no shard that can be read; sorted."""
+        """Keys of the trials of `grid` that are done and whose result is in no shard that can be read; sorted."""
         self.grid(grid)
         found = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
         return found["trial"].to_list()

@@ -235,10 +235,11 @@ def progress_words(done: dict[str, int]) -> str:
     planned, ended = done["planned"], done["done"]
     if ended == planned:
         return "The only trial is done." if planned == 1 else f"All {planned:,} trials are done."
-    if ended == 0 and not done["failed"] and not done["running"]:
+    begun = [state for state in ("failed", "running", "stopped", "lost") if done[state]]
+    if ended == 0 and not begun:
         return f"None of {count(planned, 'trial')} has run yet."
     parts = [f"{ended:,} of {count(planned, 'trial')} done"]
-    parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
+    parts += [f"{done[state]:,} {state}" for state in begun]
     open_ = ended + done["failed"] < planned
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 

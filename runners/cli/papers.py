@@ -248,12 +248,12 @@ def _published_hours(paper: str, grid: str) -> float | None:
 
 
 def _word(states: Counter[State]) -> str:
-    done, failed = states[State.DONE], states[State.FAILED]
-    if done == states.total():
-        return "done"
-    if states[State.RUNNING] or (done and done + failed < states.total()):
+    ended = states[State.DONE] + states[State.FAILED]
+    if states[State.RUNNING]:
         return "running"
-    return "failed" if failed else "planned"
+    if ended < states.total():
+        return "partly done" if states[State.PENDING] < states.total() else "planned"
+    return "failed" if states[State.FAILED] else "done"
 
 
 def _count_flops(grid: "Grid") -> float | None:

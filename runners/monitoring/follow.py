@@ -1,12 +1,11 @@
 """Follow submissions to their end: views of the campaign until the trials in question have ended."""
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import final
 
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.execution.run import RunResult, count_skipped
-from ablate.runners.monitoring.watch import ASK_EVERY_S, WatchView, views
+from ablate.runners.monitoring.watch import WatchView, views
 from ablate.runners.planning.survey import Survey, Surveyed
 from ablate.runners.slurm.scheduler import Scheduler
 from ablate.runners.slurm.worker_records import read_cancelled
@@ -15,8 +14,6 @@ from ablate.store.files.trial_status import TrialState, trial_state
 from ablate.store.state import ENDED, State
 
 LOOK_EVERY_S = 3.0
-_RELEASE_S = 2 * ASK_EVERY_S
-"""The queue may show jobs as held for some time after their release."""
 
 
 @final
@@ -25,7 +22,6 @@ class Following:
 
     def __init__(self, layout: Layout, wanted: Sequence[Surveyed], submissions: Sequence[str]) -> None:
         self._layout, self._wanted, self._submissions = layout, wanted, submissions
-        self._began = time.monotonic()
         self._ended: dict[str, State] = {}
         ended = [trial.key for trial in wanted if trial.state in ENDED]
         self._ends_before = {key: _count_ends(trial_state(layout, key)) for key in ended}
@@ -45,8 +41,7 @@ class Following:
                     self._ended[trial.key] = state.state
         ours = [each for each in view.status.where.submissions if each.record.submission in self._submissions]
         standings = {status.standing(each.name) for status in ours for each in status.record.classes}
-        may_still_show_held = time.monotonic() - self._began < _RELEASE_S and "held" in standings
-        return len(self._ended) == len(self._wanted) or not (may_still_show_held or standings & {"live", "unknown"})
+        return len(self._ended) == len(self._wanted) or not standings & {"live", "unknown"}
 
     def result(self, found: Survey, submission: str | None) -> RunResult:
         """Return the result, in the form of a run on this machine."""

@@ -74,7 +74,7 @@ class SubmissionStatus:
     records: tuple[WorkerRecord, ...]
 
     def standing(self, resources: str) -> Literal["live", "held", "over", "unknown"]:
-        """Return if a class has workers that will take rows; "held": after a release."""
+        """Return if a class has workers that will take rows; "held": once somebody lets them go."""
         if self.cancelled.all:
             return "over"
         standings = {worker.standing for worker in self.workers if worker.resources == resources}

@@ -80,7 +80,7 @@ FROM probe m JOIN v_chosen c USING (trial, attempt)
 WHERE m.step <= coalesce(c.until, m.step)
 QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name, layer, head, point);
 
--- grid, trial that is ok, source, name, point: the value at the last step. The last value may be in a shard that is in
+-- grid, trial that is done, source, name, point: the value at the last step. The last value may be in a shard that is in
 -- quarantine. Then a value from before the run's last step counts only if end.json names the shards.
 CREATE OR REPLACE VIEW v_final AS
 WITH logged AS (
@@ -189,7 +189,7 @@ SELECT g.grid, g.cell, g.label, g.trial, g.seed, coalesce(t.tags, []) AS tags, n
 FROM grid_trial g LEFT JOIN tagged t USING (grid, trial) LEFT JOIN noted n USING (grid, trial)
 WHERE t.trial IS NOT NULL OR n.trial IS NOT NULL;
 
--- grid, trial that is ok by its records, but without a readable value of the grid's measure, or with a result in doubt that
+-- grid, trial that is done by its records, but without a readable value of the grid's measure, or with a result in doubt that
 -- does not count. A result whose end.json names its shards is in doubt if one is lost; else a value that it lacks was never
 -- recorded.
 CREATE OR REPLACE VIEW v_unreadable AS
@@ -227,7 +227,7 @@ SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
 
--- grid, trial that is ok: cost of the attempts that its result came from. A killed attempt, or one whose record cannot be
+-- grid, trial that is done: cost of the attempts that its result came from. A killed attempt, or one whose record cannot be
 -- read, has no cost (`missing_attempts`): then every sum is null, and a rate is over the other attempts. A quantity that
 -- one attempt could not measure is null. Steps that compiled count in no rate, neither their seconds nor their work.
 --   attempts: that the result came from

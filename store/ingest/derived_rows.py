@@ -56,9 +56,9 @@ _UPDATE_STATES = f"""
     ),
     facts AS (
         SELECT l.trial, l.attempts, l.wall_s, a.step, a.parameters, a.operator_parameters,
-               CASE WHEN a.status = 'failed' THEN a.reason END AS reason,
                l.ok IS NOT NULL AS ok,
                a.status = 'failed' AND coalesce(l.live, 0) < l.ended AS failed,
+               CASE WHEN failed THEN a.reason END AS reason,
                l.live IS NOT NULL AS live,
                a.status = 'stopped' AND l.ended = l.attempt AS stopped,
                true AS begun

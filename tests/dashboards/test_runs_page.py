@@ -225,6 +225,14 @@ def test_means_are_sorted_by_any_of_their_columns_until_rows_are_trials_again(ca
     assert "~" in heads["step"]["valueFormatter"]["function"]  # 60, not 60.00
 
 
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("sort=-status", "sort=-state"), ("by=status", "by=state"), ("by=seed&sort=ok", "by=seed&sort=done")],
+)
+def test_an_address_of_an_earlier_release_names_columns_as_they_were(view: PageView, former: str, now: str) -> None:
+    assert show(view, f"?{former}").data.equals(show(view, f"?{now}").data)
+
+
 def test_names_of_cells_are_left_out_where_columns_of_axes_say_the_same(view: PageView) -> None:
     def shown(search: str) -> bool:
         return not next(column for column in show(view, search).columns if column["field"] == "label").get("hide")

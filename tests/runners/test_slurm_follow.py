@@ -26,7 +26,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read all the time; held jobs are not waited for."""
     monkeypatch.setattr("ablate.runners.monitoring.watch._REST", 0.1)
     monkeypatch.setattr("ablate.runners.monitoring.follow.LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr("ablate.runners.monitoring.follow._RELEASE_S", 0.0)
 
 
 def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: bool) -> int:

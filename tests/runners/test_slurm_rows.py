@@ -336,12 +336,13 @@ def test_a_row_that_is_marked_is_not_looked_at(queued: Layout) -> None:
 
 def test_what_is_final_is_marked_and_nothing_else(queued: Layout) -> None:
     looks = Seen({0: DONE, 1: DONE})
-    rows = rows_of(looks, RowShare((0, 6), 0, 1), done=DoneRows(queued, SUBMISSION))
-    assert [rows.take() for _ in range(5)] == [2, 3, 4, 5, None]
+    rows = rows_of(looks, RowShare((0, 7), 0, 1), done=DoneRows(queued, SUBMISSION))
+    assert [rows.take() for _ in range(6)] == [2, 3, 4, 5, 6, None]
     rows.came_back(Outcome(2, "done", 1))
     rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
     rows.came_back(Outcome(4, "failed"))
     rows.came_back(Outcome(5, "stopped", 1))
+    rows.came_back(Outcome(6, "failed", None, failure_of(OSError())))  # this node could not record it
     assert {path.name for path in (queued.submission(SUBMISSION) / "done").iterdir()} == set("01234")
 
 

@@ -76,7 +76,7 @@ def test_states_of_trials_follow_their_attempts(campaign: Campaign, opened: Open
     write_start(campaign.layout, key, 2)
     assert ingest(campaign.root).attempts == 2
     assert set(opened(campaign.root).sql(query).rows()) == {
-        ("SSA · 8", 1, "running", "diverged"),
+        ("SSA · 8", 1, "running", None),
         ("SSA · 16", 2, "failed", "error"),
         ("softmax · 16", 2, "pending", None),
     }

@@ -64,8 +64,7 @@ def _progress_words(view: PageView) -> str:
     done = {
         "planned": found.height + unreadable,
         "done": counts["done"] + counts["unreadable"] + counts["not finite"],
-        "failed": counts["failed"],
-        "running": counts["running"],
+        **{state: counts[state] for state in ("failed", "running", "stopped", "lost")},
     }
     return f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
 

@@ -1,6 +1,6 @@
 """Page Runs: a row per trial, varying fields first, to filter, sort and select."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ _LEVEL: Final = (
     "params.value == null ? '' : typeof params.value == 'number' ? d3.format('.6~g')(params.value) : params.value"
 )
 _SPREAD: Final = "± SD"  # the column of the spread of the measure in a group
+_FORMER: Final = {"status": "state", "ok": "done"}  # columns of release 0.1.0
 ICONS: Final = {name: look.sign for name, look in STATES.items()}
 """Signs beside the word of a state."""
 
@@ -139,22 +140,23 @@ def _values(about: GridContext, name: str, at: Mapping[str, float]) -> pl.DataFr
 def _runs(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = trials(about)
-    wanted, usual = view.address.columns, _usual(about, found)
+    usual = _usual(about, found)
     known = [*ALWAYS, *usual, *pickable(about, found)]
+    wanted = [_name_now(name, known) for name in view.address.columns]
     for name in wanted:
         require(f"grid {about.grid!r}", "column", name, known)
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
     whole = _with_values(about, found, names).select(*names, "trial")
     shown = keep_rows(whole.with_columns(cell="label"), view.address.filter).drop("cell")
     answer = _answer(about, found.filter(pl.col("trial").is_in(shown["trial"].implode())))
-    order = _full_name(about, found, view.address.sort)
-    if view.address.by:
+    order = _name_now(_full_name(about, found, view.address.sort), found.columns)
+    if by := _name_now(view.address.by, shown.columns):
         measure = "" if about.measure is None else _full_name(about, found, about.measure.name)
-        return _group_rows(about, shown, view.address.by, order, measure)._replace(answer=answer)
+        return _group_rows(about, shown, by, order, measure)._replace(answer=answer)
     shown = _sort(shown, order)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
-    heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
+    heads: dict[str, dict[str, Any]] = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
     for name in set(names) & set(_axis_columns(about)):
         heads[name] |= {"valueFormatter": {"function": _LEVEL}}  # blank where an axis does not apply
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
@@ -205,6 +207,12 @@ def _group_rows(about: GridContext, found: pl.DataFrame, by: str, order: str, me
     spread = f" {_SPREAD}: standard deviation over these trials." if _SPREAD in means.columns else ""
     caption = f"{count(found.height, 'trial')} by {_title(by)}: means of the trials that have a value.{spread}"
     return SlotContent(caption=caption, data=shown, columns=listed)
+
+
+def _name_now(name: str, there: Collection[str]) -> str:
+    """Return the column that a name of release 0.1.0 stands for, with its sign; other names as they are."""
+    plain = name.removeprefix("-")
+    return name if plain in there else "-" * name.startswith("-") + _FORMER.get(plain, plain)
 
 
 def _full_name(about: GridContext, found: pl.DataFrame, by: str) -> str:

@@ -75,14 +75,14 @@ def _queue(drafter: Drafter, draft: Draft, notify: Callable[[str], None]) -> Sub
 def _take_back(layout: Layout, record: Submission, notify: Callable[[str], None]) -> None:
     """Cancel a submission of which not all jobs were queued, also a job whose number is unknown.
 
-    If SLURM does not answer, the workers leave as they begin. The files stay if a worker has begun.
+    Workers that begin leave at once. The files stay if a worker has begun, or if SLURM does not answer.
     """
     folder = layout.submission(record.submission)
     if not folder.exists():
         return
+    write_cancelled(layout, record.submission, CalledOff(all=True))
     said = ask("scancel", f"--name={record.job_name}", f"--user={user()}")
     if said.problem is not None:
-        write_cancelled(layout, record.submission, CalledOff(all=True))
         notify(f"{said.problem}; jobs called {record.job_name} may be queued, and train nothing when they begin")
     elif not (folder / "workers").exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -26,9 +26,11 @@ class DoneRows:
     def __contains__(self, row: int) -> bool:
         return row in self._rows
 
-    def add(self, row: int) -> None:
-        """Know a row to be done, and mark it."""
+    def add(self, row: int, *, mark: bool = True) -> None:
+        """Know a row to be done, and mark it for other workers."""
         self._rows.add(row)
+        if not mark:
+            return
         with suppress(OSError):  # a row without a mark is looked at by others
             os.close(os.open(self._folder / str(row), os.O_CREAT, 0o666))
 

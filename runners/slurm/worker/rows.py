@@ -120,7 +120,8 @@ class NodeRows(RowSource):
         """Record a worker's outcome of a row; a failed row is not tried again."""
         self.out.discard(outcome.row)
         if outcome.state in ENDED:
-            self._done.add(outcome.row)
+            # a failure that this node could not record is no end for another node
+            self._done.add(outcome.row, mark=outcome.attempt is not None or outcome.failure is None)
         elif outcome.state == State.RUNNING:
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
         elif outcome.state == State.STOPPED:
