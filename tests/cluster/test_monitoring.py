@@ -51,7 +51,7 @@ def layout(cluster: Cluster, ask: Ask, tmp_path: Path, monkeypatch: pytest.Monke
 def states(ask: Ask) -> Counter[str]:
     """How many of the six trials are in each state."""
     cells = ask("status", "--json")["grids"]["tended"]
-    names = ("done", "failed", "running", "queued", "pending", "lost", "unknown")
+    names = ("done", "failed", "running", "queued", "pending", "stopped", "lost", "unknown")
     return Counter({name: n for name in names if (n := sum(cell[name] for cell in cells))})
 
 
@@ -73,18 +73,18 @@ def test_trials_are_seen_called_off_and_trained_again(
     wait_for(lambda: trial_state(layout, first).live is None, "the trial to be given back", 60)
     assert trial_state(layout, first).attempts[-1].end["status"] == "stopped"  # type: ignore[index]
     assert any(layout.checkpoint(first, 1).glob("step-*.pt"))
-    wait_for(lambda: states(ask) == {"running": 2, "queued": 3, "pending": 1}, "another trial in its place", 60)
+    wait_for(lambda: states(ask) == {"running": 2, "queued": 3, "stopped": 1}, "another trial in its place", 60)
     assert trial_state(layout, second).live is not None
 
     ask("cancel")
     wait_for(lambda: not cluster.run("squeue", "-h"), "the queue to be empty", 120)
-    wait_for(lambda: states(ask) == {"pending": 6}, "all to be given back", 60)
+    wait_for(lambda: states(ask) == {"stopped": 3, "pending": 3}, "all to be given back", 60)
     assert "nothing is queued or running" in ask("cancel")
 
     ask("retry", first[:12], "--spec", str(tmp_path / "tended.py"))
     manifest = layout.manifest(layout.submission_ids()[-1]).read_text().splitlines()
     assert [json.loads(line)["trial"] for line in manifest] == [first]
-    wait_for(lambda: states(ask) == {"running": 1, "pending": 5}, "the one trial", 120)
+    wait_for(lambda: states(ask) == {"running": 1, "stopped": 2, "pending": 3}, "the one trial", 120)
     resumed = trial_state(layout, first).attempts[-1].start["resumed_from"]
     assert resumed is not None
     ask("cancel")
@@ -98,8 +98,8 @@ def test_what_a_dead_node_had_is_queued_and_then_lost(cluster: Cluster, layout: 
     wait_for(lambda: states(ask) == {"running": 1, "queued": 5}, "the heartbeat to be missed", 60)
     record = read_submission_record(layout, layout.submission_ids()[0])
     cluster.run("scancel", *map(str, record.jobs))
-    wait_for(lambda: states(ask) == {"lost": 2, "pending": 4}, "the loss to be noticed", 120)
+    wait_for(lambda: states(ask) == {"lost": 1, "stopped": 1, "pending": 4}, "the loss to be noticed", 120)
     said = "".join(path.read_text() for path in logs(layout, record.submission).iterdir())
     assert "not queued again: it was cancelled" in said
     assert "ablate: queued again" not in said
-    assert "lost: 2 trials" in ask("status")
+    assert "lost: 1 trial" in ask("status")

@@ -33,7 +33,7 @@ def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) 
     first = answer.tasks[f"{job}_0"]
     assert (first.state, first.node, first.words) == ("running", "n1", "")
     assert first.time_left_s == pytest.approx(600, abs=60)
-    assert answer.tasks[f"{job}_5"].state == "pending"
+    assert answer.tasks[f"{job}_5"].state == "queued"
     by_name = SlurmScheduler().read_queue([], ["ablate-one"])
     assert (set(by_name.tasks), by_name.named) == (set(answer.tasks), answer.named)
     assert SlurmScheduler().read_queue([], ["ablate-two"]).tasks == {}

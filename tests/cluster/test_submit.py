@@ -52,7 +52,7 @@ def test_trials_of_held_jobs_are_queued_anew_and_failed_ones_not_tried_again(clu
     assert f"held (JobHeldAdmin); `scontrol release {job}` lets them go" in said.err
     (anew,) = read_submission_record(user.layout, user.layout.submission_ids()[-1]).jobs
     wait_for(lambda: list(ended(anew).values()) == ["FAILED 86:0"], "its account", PATIENCE_S)
-    assert sorted(state.state for state in user.states().values()) == ["failed"] * 4 + ["done"] * 4
+    assert sorted(state.state for state in user.states().values()) == ["done"] * 4 + ["failed"] * 4
 
 
 def send(user: User, name: str) -> None:
