@@ -1,7 +1,5 @@
 """Queries of the rows of a table, as commands take them, too: `operator=SSA seed<3 diverged`."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import polars as pl
@@ -9,13 +7,11 @@ import polars as pl
 from ablate.grid.names import split_query
 from ablate.store.analysis.query import Table, contains, fit
 
-_NAMES: Final = ("cell", "label")
-"""Columns of labels of cells."""
 HELP: Final = "operator=SSA seed<3 state!=done cell~head; a word alone is searched in all columns"
 
 
-def keep_rows(found: pl.DataFrame, expression: str, same: Mapping[str, str] = MappingProxyType({})) -> pl.DataFrame:
-    """Return the rows that fit a query; `same` has the labels of cells by their short names.
+def keep_rows(found: pl.DataFrame, expression: str) -> pl.DataFrame:
+    """Return the rows that fit a query.
 
     Fields are columns, by name or by the part before their "@". A missing text is the empty one. Words alone must all
     be in the text of some column, such as a label or a key. Raises as `fit`, and SpecError if a quote is open.
@@ -25,7 +21,4 @@ def keep_rows(found: pl.DataFrame, expression: str, same: Mapping[str, str] = Ma
     def alone(word: str) -> tuple[str, pl.Expr]:
         return word, pl.any_horizontal(contains(found, name, word) for name in found.columns)
 
-    names = dict.fromkeys(_NAMES, same)
-    return found.filter(
-        fit(Table(found, columns, alone, same=names, missing="", must_exist=False), split_query(expression))
-    )
+    return found.filter(fit(Table(found, columns, alone, missing="", must_exist=False), split_query(expression)))

@@ -48,7 +48,6 @@ class Table(NamedTuple):
     alone: Callable[[str], tuple[str, pl.Expr]]  # condition of a word alone; words with one key are alternatives
     labels: Collection[str] = ()  # words that stand alone although they have signs
     levels: Mapping[str, Sequence[str]] = {}  # values by column, in the order of the spec
-    same: Mapping[str, Mapping[str, str]] = {}  # other words for values, by column
     missing: str | None = None  # for = and !=, the text of a missing value; None: it fits neither
     must_exist: bool = True  # whether = about a value that no row has is an error
 
@@ -117,7 +116,6 @@ def _read(table: Table, word: str) -> tuple[tuple[str, str], pl.Expr]:
 def _fitting(table: Table, field: tuple[str, str], sign: str, value: str) -> list[str]:
     """List the texts of a field, a name and its column, that fit. Raise NotFoundError if none does and = needs one."""
     name, column = field
-    value = table.same.get(column, {}).get(value, value)
     there = set(_text(table.rows[column].explode(), table.missing).unique().drop_nulls())
     if value not in there:
         value = _OTHER_VALUES.get(column, {}).get(value.casefold(), value)
