@@ -187,7 +187,21 @@ class Grid:
 
     def named(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
         """Return the grid under another name and, if given, with another baseline."""
-        return replace(self, name=name, baseline=baseline or self.baseline)
+        return self.changed(name=name, baseline=baseline or self.baseline)
+
+    def changed(self, **fields: Any) -> "Grid":
+        """Return the grid with other values of its fields: `grid.changed(seeds=range(9), baseline={"lr": 0.001})`.
+
+        Raises SpecError for an unknown field, and for the base, axes or rules of a union, which has several.
+        """
+        own = ("base", "axes", "rules")
+        known = ["name", "seeds", "baseline", "measure", *(() if self.joined else own)]
+        for name in fields:
+            if self.joined and name in own:
+                raise SpecError(f"the union {self.name!r} has several {name}; change those of its grids before |")
+            if name not in known:
+                raise SpecError(f"a grid has no field {name!r}; it has {', '.join(known)}{suggest_name(name, known)}")
+        return replace(self, **fields)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -41,12 +41,16 @@ def nearest(name: str, known: list[str]) -> str | None:
     """Return the synonym or the nearest of `known`; None if none is near.
 
     Similarity is the share of common letters, raised for each of the first four that agree (Winkler 1990). So 'epsilon'
-    is nearer to 'eps' than to 'positions'.
+    is nearer to 'eps' than to 'positions'. Where no whole name is near, one that shares a word is: 'recall' means
+    'associative_recall'.
     """
     if (synonym := SYNONYMS.get(name.lower())) in known:
         return synonym
     near = max(((_nearness(name.lower(), each.lower()), each) for each in known), default=(0.0, ""))
-    return near[1] if near[0] >= 0.65 else None
+    if near[0] >= 0.65:
+        return near[1]
+    words = {each for each in name.lower().split("_") if len(each) > 2}
+    return next((each for each in known if words & set(each.lower().split("_"))), None)
 
 
 def _nearness(name: str, other: str) -> float:

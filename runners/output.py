@@ -326,5 +326,5 @@ def name_measure(measure: Mapping[str, Any]) -> str:
 
 
 def average_of(measure: Mapping[str, Any]) -> str:
-    """How values of the measure are averaged, as a column's heading."""
-    return {"log": "geometric mean", "logit": "mean of log odds"}.get(measure["scale"], "mean")
+    """Head the column of averages; those by log odds are values of the measure, which their title explains."""
+    return {"log": "geometric mean", "logit": measure["name"]}.get(measure["scale"], "mean")

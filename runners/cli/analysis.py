@@ -138,7 +138,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
 
 def pareto(
     *query: Cells,
-    against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
+    against: Annotated[tuple[str, ...], Parameter(name=("--cost", "--against"), negative="")] = ("train_s",),
     of: GridFlags = GridFlags(),
     sort: Literal["effect", "plan"] = "effect",
     columns: str | None = None,

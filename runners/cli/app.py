@@ -10,12 +10,13 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from ablate.grid.docstrings import docstring
@@ -73,16 +74,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-for _command in (
-    plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check,
-    operators, tasks, probes, prove, papers, repro, logs, cancel, retry, rm, rename, tag, note,
-):  # fmt: skip
-    _command.__doc__ = docstring(_command)  # also with -OO
-    app.command(_command)
-app.command(evaluate, synonym="judge")
 
-
-@app.command
 def report(
     path: Path | None = None, /, *, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None
 ) -> None:
@@ -108,7 +100,6 @@ def report(
     write(str(written.resolve()))
 
 
-@app.command
 def dash(
     *campaigns: Path,
     campaign: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
@@ -140,6 +131,61 @@ def dash(
         results().flush()
 
     serve(find_campaigns((*campaigns, *campaign)), host=host, port=port, ready=write_now, say=tell)
+
+
+_COMMANDS: dict[str, dict[Callable[..., object], str]] = {
+    "Plan and train": {
+        plan: "plan specs/quickstart.py --all",
+        run: "run specs/quickstart.py seeds=0..9 --workers 2",
+        retry: "retry operator=SSA state=failed",
+        cancel: "cancel state=queued operator=SSA",
+        repro: "repro operator=SSA seed=1",
+        evaluate: "evaluate operator=SSA --with evaluations.py",
+    },
+    "Follow": {
+        status: "status --watch",
+        logs: "logs operator=SSA seed=1 --follow",
+        dash: "dash campaigns/quickstart --port 0",
+    },
+    "Compare": {
+        table: "table --why SSA",
+        effects: "effects --interactions",
+        curves: "curves loss --by tokens",
+        pareto: "pareto --cost train_s --cost memory_bytes",
+        compare: "compare label=softmax label=SSA seed=1",
+        report: "report campaigns/quickstart --out report.html",
+    },
+    "Take out and put in order": {
+        sql: 'sql "select label, mean, n from v_cell_stats order by mean" --csv',
+        export: "export cells --to table.tex",
+        tag: "tag operator=SSA +good -bad",
+        note: 'note operator=SSA "loss spikes"',
+        rename: "rename main screening",
+        rm: "rm operator=SSA seed=1",
+        check: "check --rebuild",
+    },
+    "Look up": {
+        operators: "operators ssa",
+        tasks: "tasks associative_recall",
+        probes: "probes sink_share",
+        prove: "prove specs/quickstart.py",
+        papers: "papers ssa:table1",
+        published: "published 003 T1",
+    },
+}
+"""Every command with an example, in the groups of `ablate --help`."""
+
+for _place, (_title, _examples) in enumerate(_COMMANDS.items()):
+    _group = Group(_title, sort_key=_place)
+    for _command, _example in _examples.items():
+        _command.__doc__ = docstring(_command)  # also with -OO
+        app.command(
+            _command,
+            group=_group,
+            help_epilogue=f"Example: ablate {_example}",
+            synonym="judge" if _command is evaluate else None,
+        )
+app["--help"].group = app["--version"].group = Group("Options", sort_key=len(_COMMANDS))
 
 
 def main() -> None:

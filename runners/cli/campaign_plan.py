@@ -139,10 +139,10 @@ _NUMBERS, _SHORTEST = 46, 8
 """Characters beside the label of a cell, and the least that its label keeps."""
 
 
-def plan_lines(plan: RunPlan) -> Iterator[str]:
-    """The plan as a page of text."""
+def plan_lines(plan: RunPlan, *, every_cell: bool = False) -> Iterator[str]:
+    """The plan as a page of text; of each grid the first cells, or `every_cell`."""
     for header in plan.grids:
-        yield from _grid_lines(plan, header)
+        yield from _grid_lines(plan, header, None if every_cell else SHOWN_CELLS)
     yield f"campaign {plan.root}"
     yield "  " + ", ".join(f"{count} {what}" for what, count in plan.counts.items() if count or what == State.PENDING)
     if plan.other_code:
@@ -157,7 +157,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"  error: trials fail before their first step: {refusal}"
 
 
-def _grid_lines(plan: RunPlan, header: Mapping[str, Any]) -> Iterator[str]:
+def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> Iterator[str]:
     name, cells = header["grid"], header["cells"]
     yield f"grid {name}: {format_count(cells, 'cell')}, {format_count(header['trials'], 'trial')}"
     if "overrides" in header:
@@ -166,7 +166,7 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any]) -> Iterator[str]:
         yield f"  axis {axis['name']}: {_list_labels(axis['labels'])}"
     for rule in header["rules"]:
         yield f"  left out {format_count(rule['count'], 'cell')}: {rule['reason']}"
-    yield from _cell_lines([each for each in plan.cells if each.grid == name])
+    yield from _cell_lines([each for each in plan.cells if each.grid == name], most)
     missing = " and ".join(what for what in ("measure", "baseline") if header[what] is None)
     if missing and cells > 1:
         yield f"  nothing is compared without {missing}, which can be added after the training"
@@ -184,9 +184,9 @@ def _list_labels(labels: Sequence[str]) -> str:
     return f"{', '.join(shown)}{end}"
 
 
-def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
-    """Yield a table of the first cells: label, key of the first trial, parameters. Long labels lose their middle."""
-    shown = cells[:SHOWN_CELLS]
+def _cell_lines(cells: Sequence[CellPlan], most: int | None) -> Iterator[str]:
+    """Yield a table of the first `most` cells: label, first trial, parameters. Long labels lose their middle."""
+    shown = cells[:most]
     labels = shorten([each.label for each in shown], max(line_width() - _NUMBERS, _SHORTEST))
     widest = max(map(len, labels))
     counted = shown[0].parameters is not None
@@ -195,7 +195,7 @@ def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
         numbers = f"  {each.parameters:>10,}  {each.operator_parameters:>15,}" if counted else ""
         yield f"    {label:<{widest}}  {each.key[:11]}{numbers}"
     if len(cells) > len(shown):
-        yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --json has all"
+        yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --all lists them"
 
 
 def plan_data(plan: RunPlan) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
 _SUBMISSION = "submission="
 
 
-def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
+def cancel(*query: Trials, outdated: Flag = False, campaign: Campaign = None, as_json: Json = False) -> int:
     """Cancel what is queued or running: everything, or the trials of a query.
 
     `ablate run` goes on with it later. As a query, submission=ID is a whole submission.

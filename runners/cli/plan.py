@@ -36,6 +36,8 @@ class PlanFlags:
         How many of them; default one per core, on slurm as many as have work for half of their time limit.
     noise_from
         Another campaign, whose noise of seeds is used if this one has too few finished trials.
+    all
+        List every cell; default the first ten.
     calibrate
         Measure five steps of each model and operator on this machine, in grids without finished trials.
     """
@@ -44,6 +46,7 @@ class PlanFlags:
     workers: int | None = None
     cluster: SLURM_FLAGS = SlurmFlags()
     noise_from: Path | None = None
+    all: Flag = False
     calibrate: Flag = False
 
     def check(self) -> None:
@@ -102,7 +105,7 @@ def plan(
     if as_json:
         write_json("plan", plan_data(planned))
     else:
-        for line in plan_lines(planned):
+        for line in plan_lines(planned, every_cell=where.all):
             write_prose(line)
     return SpecError.exit_code if planned.refused else 0
 

@@ -122,8 +122,8 @@ def load_paper(name: str) -> PaperGrids:
 
     files = paper_files()
     if name not in files:
-        known = list(files)
-        raise NotFoundError(f"there is no paper {name!r}; there are {', '.join(known)}{suggest_name(name, known)}")
+        known = ", ".join(f"{each} ({load_paper(each).number})" for each in files)
+        raise NotFoundError(f"there is no paper {name!r}; there are {known}{suggest_name(name, list(files))}")
     found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
     if len(found) != 1:
         raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")

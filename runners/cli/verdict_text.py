@@ -34,7 +34,7 @@ _MOST_WHOLE = 1e9
 
 _HEADED = {
     "n": "pairs",
-    **dict.fromkeys(("mean", "geometric mean", "mean of log odds"), "value"),
+    **dict.fromkeys(("mean", "geometric mean"), "value"),
     **dict.fromkeys(("%", "difference %", "difference % of odds"), "percent"),
     "p (Holm)": "p_holm",
 }
@@ -213,7 +213,8 @@ def _heading(
     measure = header["measure"]
     if header.get("of"):
         yield f"grid {header['of']} with {' '.join(header['overrides'])}"
-    yield f"{describe_measure(header)}, {measure['better']} is better"
+    averaged = ", averaged as log odds" if measure["scale"] == "logit" else ""
+    yield f"{describe_measure(header)}, {measure['better']} is better{averaged}"
     against = f"against {bases[0]['label']}, " if bases else ""
     if matched:
         against = f"against the baseline of the same {', '.join(matched)}, "

@@ -124,7 +124,8 @@ def _source(path: Path) -> str:
     try:
         return importlib.util.decode_source(path.read_bytes())
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no spec file {path}; give the path of a Python file") from error
+        near = suggest_name(path.name, sorted(each.name for each in path.parent.glob("*.py")))
+        raise NotFoundError(f"there is no spec file {path}; give the path of a Python file{near}") from error
     except IsADirectoryError as error:
         raise SpecError(f"{path} is a directory; give the path of a Python file that defines a Grid") from error
     except (UnicodeDecodeError, SyntaxError) as error:

@@ -140,6 +140,19 @@ def test_a_union_has_the_cells_of_both_once() -> None:
     assert (union.name, union.named("all").name) == ("shallow-deep", "all")
 
 
+def test_fields_of_a_union_are_changed_for_all_its_cells() -> None:
+    shallow, deep = both()
+    changed = (shallow | deep).changed(name="all", seeds=[7], baseline={"operator": "softmax", "layers": 3})
+    assert {(planned.cell, planned.seed) for planned in changed.trials()} == {
+        (cell, 7) for cell in cells(shallow | deep)
+    }
+    assert changed.header()["baseline"] in cells(deep) - cells(shallow)
+    assert shallow.changed(base=BASE.changed(training=BASE.training.changed(steps=3))).base.training.steps == 3
+    for made, fields in ((shallow | deep, {"base": BASE}), (shallow, {"seed": [1]})):
+        with pytest.raises(SpecError, match=f"{next(iter(fields))}"):
+            made.changed(**fields)
+
+
 def test_an_axis_of_one_part_is_null_in_the_other() -> None:
     first = Grid("a", BASE, [OPERATORS], seeds=[0])
     second = Grid("b", BASE, [over("training.steps", [10, 20])], seeds=[0])

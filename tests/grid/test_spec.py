@@ -155,6 +155,7 @@ def test_an_unknown_field_is_told_with_the_nearest() -> None:
         ("epsilon", ["eps", "of", "positions"], "eps"),
         ("sinks", ["sink_tokens", "kings"], "sink_tokens"),
         ("mes", ["loss", "mse"], "mse"),
+        ("recall", ["needle", "associative_recall"], "associative_recall"),
         ("n", ["steps", "batch"], None),
         ("", ["k"], None),
         ("k", [], None),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from submission_files import SMALL
 from synthetic import write_campaign
 
-from ablate.runners.cli.app import app, execute
+from ablate.runners.cli.app import _COMMANDS, app, execute
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = [name for name in app if not name.startswith("-")]
@@ -22,6 +23,13 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("campaign")
     write_campaign(root, operators=("softmax", "SSA", "Integral"), seeds=range(4), **SMALL)
     return root
+
+
+def test_the_example_of_every_command_is_a_call_of_it() -> None:
+    examples = {command: example for group in _COMMANDS.values() for command, example in group.items()}
+    assert sorted(command.__name__ for command in examples) == sorted(COMMANDS)
+    for command, example in examples.items():
+        assert app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)[0] is command
 
 
 def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> None:
