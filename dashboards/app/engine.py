@@ -140,13 +140,13 @@ class Engine:
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
-        operators = campaign_styles(store)
+        styles = campaign_styles(store)
         grids = store.grids()
         about = None
         if grids and (page.of == "grid" or address.grid is not None):
             grid = only("grid", address.grid or grids[0], grids, f"the campaign {campaign}")
-            about = grid_context(store, grid, operators)
-        return PageView(campaign, store, address, operators, about, **how)
+            about = grid_context(store, grid, styles)
+        return PageView(campaign, store, address, styles, about, **how)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""
@@ -320,9 +320,8 @@ def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None
     """Make the slots of a page, and its controls unless they are made; then close what is `opened`."""
     with opened:
         slots = _say_once({slot.name: shown_of(slot, view) for slot in page.slots})
-        cells = view.about.look.styles.values() if view.about else ()
         controls = page_controls(page, view) if controls is None else controls
-        return slots, controls, [REST, *view.operators.values(), *cells]
+        return slots, controls, [REST, *view.styles.values()]
 
 
 def _parts(page: AppPage, content: _Content) -> Any:

@@ -29,7 +29,7 @@ class PageView(NamedTuple):
     campaign: str
     store: Store
     address: Any  # has the page's own class of `Address`
-    operators: dict[str, Style]
+    styles: Mapping[str, Style]  # from `campaign_styles`: of cells by key, of operators by name
     about: GridContext | None  # the shown grid; None while the campaign has none
     is_refresh: bool = False  # true if new results refresh the open page
     whole: bool = False  # true for a file, which has all rows; a page has room for fewer

@@ -1,7 +1,9 @@
 """Which runs and cells a page shows, in groups by cell, by any axis, by any field of the spec, or each alone."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count as count_from
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -10,11 +12,11 @@ from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import Control, PageView, grid_of, options
 from ablate.dashboards.data.captions import describe_selection
 from ablate.dashboards.data.formatting import BETWEEN, count, join_words
-from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
+from ablate.dashboards.data.grid_context import MOST_CURVES, GridContext, averages, worth_drawing
 from ablate.dashboards.data.result_table import flat
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures.training import Grouped, groups
-from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from ablate.dashboards.theme.styles import Style, name_styles, vary_dash
 from ablate.store import Store
 from ablate.store.database import quoting
 
@@ -77,19 +79,16 @@ def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> d
     return {series: series for series, _, _ in rows}
 
 
-def style_groups(
-    about: GridContext, by: Sequence[str], found: pl.DataFrame, operators: Mapping[str, Style]
-) -> dict[str, Style]:
-    """How the groups of `found` look: cells and operators as everywhere, others in colours of their own."""
-    keys = found["series"].to_list()
-    if tuple(by) in ((), (CELL,)):
-        if set(keys) <= set(about.drawn):
-            return {key: about.look.styles[key] for key in keys}
-        cells: list[CellStyle] = [cell for cell in about.cells if cell.cell in set(keys)]
-        return cell_styles(cells, operators, about.baseline)
-    if set(keys) <= set(operators):
-        return {key: operators[key] for key in keys}
-    return operator_styles(keys, neutral=baseline_group(about, found) if tuple(by) != (TRIAL,) else None)
+def style_groups(about: GridContext, found: pl.DataFrame, styles: Mapping[str, Style]) -> dict[str, Style]:
+    """How the groups of `found` look, which are all there are: as everywhere if each is of one cell, or an operator.
+
+    Several groups of a cell, such as its runs, differ by their dashes.
+    """
+    keys, cells = found["series"].to_list(), found["cells"].to_list()
+    if all(len(each) == 1 for each in cells):
+        turns: dict[str, Iterator[int]] = defaultdict(count_from)
+        return {key: vary_dash(styles[cell], next(turns[cell])) for key, (cell,) in zip(keys, cells, strict=True)}
+    return name_styles(keys, styles, baseline_group(about, found))
 
 
 def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = None) -> str | None:
@@ -139,8 +138,7 @@ def run_groups(view: PageView) -> RunGroups:
     found = found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
     names = name_groups(about, by, found)
     keep, why = _keep_groups(view, about, found, names)
-    shown = found.filter(pl.col("series").is_in(keep))
-    return RunGroups(given, found, keep, names, style_groups(about, by, shown, view.operators), why)
+    return RunGroups(given, found, keep, names, style_groups(about, found, view.styles), why)
 
 
 def _runs(view: PageView) -> list[str]:
@@ -187,28 +185,21 @@ def cells_control(view: PageView) -> Control:
     return Control("cells", "Cells", "choices", options(names), "Nothing chosen: the baseline and the best")
 
 
-def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
-    """Keys of the cells of the address, in the grid's order, and a look that tells them apart. Raises Unknown."""
+def chosen_cells(view: PageView) -> Sequence[str]:
+    """Keys of the cells of the address, in the grid's order. Raises Unknown."""
     about = grid_of(view)
     if not view.address.cells:
-        return about.drawn, about.look
+        return about.drawn
     known = {about.look.names[cell.cell]: cell for cell in about.cells}
     for name in view.address.cells:
         require(f"grid {about.grid!r}", "cell", name, known)
-    cells = [cell.cell for name, cell in known.items() if name in view.address.cells]
-    return cells, look_of(about, cells, view.operators)
-
-
-def look_of(about: GridContext, cells: Sequence[str], operators: Mapping[str, Style]) -> CellLook:
-    """A look that gives colours to `cells` alone."""
-    styles = cell_styles([cell for cell in about.cells if cell.cell in set(cells)], operators, about.baseline)
-    return CellLook(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})
+    return [cell.cell for name, cell in known.items() if name in view.address.cells]
 
 
 def chosen_words(view: PageView) -> str:
     """A sentence that says which cells are shown, where it is not all of them."""
-    about = grid_of(view)
-    cells, look = chosen_cells(view)
+    about, cells = grid_of(view), chosen_cells(view)
     if not view.address.cells:
         return describe_selection(about, cells)
-    return f" Shown: {join_words([look.names[cell] for cell in cells])}, as chosen, of {len(about.cells)} cells."
+    names = join_words([about.look.names[cell] for cell in cells])
+    return f" Shown: {names}, as chosen, of {len(about.cells)} cells."

@@ -1,14 +1,14 @@
 """One grid of an open store, with the names and styles of its cells."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from ablate.dashboards.data.formatting import BETWEEN
 from ablate.dashboards.data.user_errors import catch_user_error
-from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles
 from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
@@ -16,6 +16,7 @@ from ablate.store.analysis.verdicts import GridMeasure, measure_of
 from ablate.store.state import State
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
+MOST_STYLED: Final = 40  # more cells in one picture have no style of their own
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
 
 
@@ -36,7 +37,7 @@ class GridContext(NamedTuple):
     problem: str | None  # why the measure that the grid names is of no use
     cells: Sequence[CellStyle]  # the baseline first, then in the order of the axes' levels
     look: CellLook
-    drawn: Sequence[str]  # keys of the cells with a colour of their own (`worth_drawing`)
+    drawn: Sequence[str]  # keys of the cells that pictures of single cells show (`worth_drawing`)
 
     @property
     def unit(self) -> str:
@@ -69,28 +70,53 @@ class GridContext(NamedTuple):
         return "the baseline" if found and found.count(BETWEEN) > 1 else found
 
 
+def look_of(about: GridContext, cells: Collection[str]) -> CellLook:
+    """How a picture of all cells shows them: each in its style, or of more than `MOST_STYLED` only `cells`."""
+    if len(about.cells) <= MOST_STYLED:
+        return about.look
+    styles = {cell: style if cell in cells else REST for cell, style in about.look.styles.items()}
+    return about.look._replace(styles=styles)
+
+
 def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> Mapping[str, str]:
     """Return the baseline of each cell, by key: its own, or that of the grid."""
     several: Mapping[str, str] = header.get("baselines") or {}
     return several or ({cell.cell: header["baseline"] for cell in cells} if header["baseline"] else {})
 
 
-def campaign_styles(store: Store) -> dict[str, Style]:
-    """The style of every operator of the campaign, the same for every report of it, whichever grids that shows."""
-    operators = store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
-    return operator_styles(operators)
+def campaign_styles(store: Store) -> Mapping[str, Style]:
+    """The style of every cell of the campaign by its key, and of every operator by its name: that of its first cell.
+
+    They follow the plan alone, so a cell looks alike on every page, in every grid, and whatever is shown beside it.
+    """
+    return _campaign_styles(store)
 
 
-def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: int = MOST_CURVES) -> GridContext:
-    """The grid `grid` of `store`, in the styles that its campaign gives to `operators`; `most` cells are drawn."""
-    header = store.grid(grid)
+@once
+def _campaign_styles(store: Store) -> Mapping[str, Style]:
+    grids = store.grids()
+    cells = dict[str, CellStyle]()
+    for grid in grids:
+        cells |= {cell.cell: cell for cell in _cells(store, grid) if cell.cell not in cells}
+    found = cell_styles([*cells.values()], store.grid(grids[0])["baseline"] if grids else None)
+    return {cell.operator: found[cell.cell] for cell in reversed(cells.values())} | found
+
+
+@once
+def _cells(store: Store, grid: str) -> list[CellStyle]:
     listed = store.sql(
         "SELECT cell, min(label) AS label, min(operator) AS operator, min(axes::VARCHAR) AS axes FROM grid_trial "
         "WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
         {"grid": grid},
     )
-    cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
-    baseline, measure, found, problem = header["baseline"], None, None, None
+    rows = [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()]
+    return in_grid_order(store.grid(grid), rows)
+
+
+def grid_context(store: Store, grid: str, styles: Mapping[str, Style], most: int = MOST_CURVES) -> GridContext:
+    """The grid `grid` of `store`, in the styles of its campaign (`campaign_styles`); `most` cells are drawn."""
+    header, cells = store.grid(grid), _cells(store, grid)
+    measure, found, problem = None, None, None
     if "name" in (header["measure"] or {}):
         measure, problem = catch_user_error(lambda: measure_of(store, grid, None))
     if measure is not None:
@@ -99,9 +125,8 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style], most: 
         measure = None if found is None else measure
     own = baselines_by_cell(header, cells)
     drawn = worth_drawing(cells, own, found, measure, most)
-    styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
     names = {cell.cell: cell.label or cell.operator for cell in cells}
-    look = CellLook(names, {key: styles.get(key, REST) for key in names})
+    look = CellLook(names, {key: styles[key] for key in names})
     return GridContext(store, grid, header, measure, problem, cells, look, drawn)
 
 

@@ -11,7 +11,7 @@ from ablate.dashboards.data.result_table import plain as as_plain
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.figures.canvas import canvas, cut
 from ablate.dashboards.figures.heat import draw_heat, heat_ramp
-from ablate.dashboards.theme.styles import REST, SEQUENTIAL, Style, operator_styles, shared_style
+from ablate.dashboards.theme.styles import REST, SEQUENTIAL, Style, name_styles, shared_style
 
 Kind = Literal["points", "lines", "bars", "heat"]
 
@@ -72,10 +72,10 @@ def numeric(found: pl.DataFrame) -> list[str]:
 
 
 def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, Style]:
-    """The look of every group: its operator's where all groups are operators, and none of its own beyond the first."""
+    """The look of every group: as elsewhere if it is an operator or a cell, and none of its own beyond the first."""
     names = [name for name in dict.fromkeys(drawn["group"]) if name is not None]
     first = names[:MOST_GROUPS]
-    own = known if set(names) <= known.keys() else operator_styles(first)
+    own = name_styles(sorted(first), known)
     return {name: own[name] if name in first else REST for name in names}
 
 

@@ -138,8 +138,12 @@ def _all_ends(found: pl.DataFrame) -> list[float]:
 
 
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list[go.Scatter]:
-    """The point with the corrected interval, which decides, and a thick bar for that of this comparison alone."""
+    """The point of the cell with the corrected interval, which decides, and a thick bar for this comparison alone.
+
+    Bars have the colour of the verdict, and so has the point of a row that is no cell.
+    """
     cell, style = row["cell"], VERDICT_STYLES[row["verdict"]]
+    mark = look.styles.get(cell, style)
     tooltip = [plain(look.names[cell]), f"{change(row['difference'], scale)}{in_odds(scale)}"]
     for ends, words in ((("low", "high"), ""), (CORRECTED, "corrected: ")):
         low, high = (row[end] for end in ends)
@@ -148,8 +152,8 @@ def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list
     tooltip.append(runs_words(row))
     thin = error_bars([row["difference"]], [low], [high], style.color, thickness=1.2, width=4)
     hover: dict[str, Any] = {"hovertemplate": f"{'<br>'.join(tooltip)}<extra></extra>", "customdata": [[cell]]}
-    line = {"color": style.color, "width": 1.5}
-    point = points([row["difference"]], [place], style, error_x=thin, marker_size=10, marker_line=line, **hover)
+    line = {"color": mark.color, "width": 1.5}
+    point = points([row["difference"]], [place], mark, error_x=thin, marker_size=10, marker_line=line, **hover)
     thick = {"x": [row["low"], row["high"]], "y": [place, place], "mode": "lines", "hoverinfo": "skip"}
     return [go.Scatter(**thick, line={"color": style.color, "width": 4}), point]
 

@@ -56,7 +56,9 @@ def draw_paired(
             size = f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
             known = place and row["difference"] is not None
             told.append(f"seed {row['seed']}: {number(row[column])}{size if known else ''}")
-        figure.add_trace(points([place] * rows.height, rows[column], look.styles[cell], told, marker_size=10))
+        figure.add_trace(
+            points([place] * rows.height, rows[column], look.styles[cell], told, marker_size=10, legendgroup=cell)
+        )
     names = [break_name(look.names[cell]) for cell in reversed(cells)]
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
     values = pl.concat([found.select(value=name) for name in ("value", "baseline_value")]).drop_nulls()

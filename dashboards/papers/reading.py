@@ -11,7 +11,7 @@ from ablate.dashboards.figures.lines import Series
 from ablate.dashboards.figures.probe_curves import ProbeReading, along, by_head
 from ablate.dashboards.figures.shift import average_points
 from ablate.dashboards.papers.cell_matching import is_about, levels
-from ablate.dashboards.theme.styles import operator_styles
+from ablate.dashboards.theme.styles import name_styles
 from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import agrees
@@ -23,7 +23,7 @@ Point = Mapping[str, float]
 
 def named_series(names: Sequence[str]) -> dict[str, Series]:
     """Make series that are no cells; the first is neutral."""
-    styles = operator_styles(names, names[0]) if names else {}
+    styles = name_styles(names, {}, names[0]) if names else {}
     return {name: Series(name, styles[name]) for name in dict.fromkeys(names)}
 
 

@@ -1,6 +1,6 @@
 """The figures of a grid: which apply, their captions, their panels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import plotly.graph_objects as go
@@ -36,10 +36,10 @@ WITHOUT_MEASURE: Final = ("overview", "curves", "mechanism")  # pages that need 
 OF_BASELINE: Final = ("differences", "paired")  # slots that need one
 
 
-def charts(about: GridContext, operators: dict[str, Style], key: str, *, is_finished: bool) -> str:
+def charts(about: GridContext, looks: Mapping[str, Style], key: str, *, is_finished: bool) -> str:
     """Every figure for which the grid has data, as HTML, and why it has no others; some need a measure or baseline."""
     shown, missing = "", list[tuple[str, str]]()
-    for title, place, slot, view in _slots(about, operators, is_finished=is_finished):
+    for title, place, slot, view in _slots(about, looks, is_finished=is_finished):
         block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023
         if isinstance(block, FigureBlock):
             shown += picture(block)
@@ -59,7 +59,7 @@ def charts(about: GridContext, operators: dict[str, Style], key: str, *, is_fini
 
 
 def _slots(
-    about: GridContext, operators: dict[str, Style], *, is_finished: bool
+    about: GridContext, looks: Mapping[str, Style], *, is_finished: bool
 ) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
     """The title of the page, the place of the slot, the slot and its view."""
     from ablate.dashboards.app.page import PageView  # dash takes a third of a second to import
@@ -70,7 +70,7 @@ def _slots(
             continue
         if page.name == "overview" and is_finished:
             continue
-        view = PageView("", about.store, page.address(grid=about.grid), operators, about)
+        view = PageView("", about.store, page.address(grid=about.grid), looks, about)
         slots = {slot.name: slot for slot in page.slots}
         for name in SHOWN[page.name]:
             if about.baseline is not None or name not in OF_BASELINE:

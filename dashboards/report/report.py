@@ -1,6 +1,6 @@
 """The report of a campaign: one HTML file that works offline, prints, and follows the system's light or dark theme."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,18 +48,17 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
 
     Raises NotFoundError for an unknown grid.
     """
-    operators = campaign_styles(store)
-    contexts = [grid_context(store, grid, operators) for grid in grids]
-    styles = [REST, *operators.values(), *(style for about in contexts for style in about.look.styles.values())]
+    looks = campaign_styles(store)
+    contexts = [grid_context(store, grid, looks) for grid in grids]
     body = _header(store, title, contexts) + parts.quarantine(store)
     for i, about in enumerate(contexts, 1):
         unseen = len(grids) == 1 and about.grid == title
         heading = tag("h2", text(about.grid), class_="unseen" if unseen else None)
-        inner, problem = catch_user_error(lambda about=about, i=i: _section(about, operators, f"grid-{i}"))  # type: ignore[misc]
+        inner, problem = catch_user_error(lambda about=about, i=i: _section(about, looks, f"grid-{i}"))  # type: ignore[misc]
         body += tag("section", heading + (state(str(problem)) if inner is None else inner), id=f"grid-{i}")
     appendix = tag("h2", "Appendix") + parts.reading() + parts.environment(store)
     body += tag("section", appendix, id="appendix", class_="appendix")
-    return document(f"{title} · ablate", body, styles)
+    return document(f"{title} · ablate", body, [REST, *looks.values()])
 
 
 def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
@@ -76,7 +75,7 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     return tag("header", top, class_="page")
 
 
-def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
+def _section(about: GridContext, looks: Mapping[str, Style], key: str) -> str:
     found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
     judged, problem = _read_verdicts(about, found)
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
@@ -88,7 +87,7 @@ def _section(about: GridContext, operators: dict[str, Style], key: str) -> str:
         inner += parts.verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
     done = totals(found)
-    inner += charts(usable, operators, key, is_finished=done["done"] == done["planned"])
+    inner += charts(usable, looks, key, is_finished=done["done"] == done["planned"])
     return inner + parts.show_failures(usable, key) + parts.definition(about)
 
 

@@ -1,10 +1,10 @@
-"""Colours, dashes and markers: fixed for every operator of a campaign, in a light and a dark edition.
+"""Colours, dashes and markers: fixed for every cell of a campaign, in a light and a dark edition.
 
 Figures are drawn in the light edition. Every colour has one dark partner, which a page puts into the figure's JSON.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from itertools import count
 from typing import Final, NamedTuple
 
 INK: Final = "#1c2126"
@@ -83,7 +83,7 @@ _ON_FILL: Final = {
 
 
 class Style(NamedTuple):
-    """How one operator, or one cell of it, looks everywhere."""
+    """How one cell, or one operator, looks everywhere."""
 
     color: str  # light edition, #rrggbb
     dark: str  # dark edition, #rrggbb
@@ -91,7 +91,7 @@ class Style(NamedTuple):
     marker: str  # plotly's name of the marker
 
 
-REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells that `worth_drawing` leaves out
+REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells of a picture of too many; see `look_of`
 
 
 def shared_style(color: str, dash: str = "solid", marker: str = "circle") -> Style:
@@ -117,48 +117,48 @@ class CellStyle(NamedTuple):
     operator: str
 
 
-def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dict[str, Style]:
-    """A style for every operator of a campaign, whatever the order in which they are given.
+def cell_styles(cells: Sequence[CellStyle], baseline: str | None = None) -> dict[str, Style]:
+    """The style of every cell of a campaign, by its place among `cells`: no two have one as long as there are any.
 
-    `neutral` is black with a plain line; by default "softmax", if there is one. The others take the colours in
-    alphabetical order; where those run out, dash and marker keep them apart.
+    Cells of softmax are black; where there is no other operator, or no softmax, `baseline` alone is.
     """
-    names = sorted(set(operators))
-    plain = neutral if neutral in names else next((name for name in names if name.lower() == "softmax"), None)
-    found = {} if plain is None else {plain: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0])}
-    others = (name for name in names if name != plain)
-    return found | {name: _color_style(place) for place, name in enumerate(others)}
+    plain = {cell.cell for cell in cells if _is_softmax(cell.operator)}
+    plain = plain if 0 < len(plain) < len(cells) else {str(baseline)}
+    black, colored = map(_plain_style, count()), map(_color_style, count())
+    return {cell.cell: next(black if cell.cell in plain else colored) for cell in cells}
 
 
-def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
-    """A style for every cell in a picture: no two have one colour as long as there are colours.
+def name_styles(names: Sequence[str], known: Mapping[str, Style], neutral: str | None = None) -> dict[str, Style]:
+    """A style for each of some names, such as levels: that of `known`, else by its place, and of no other name.
 
-    The cell `baseline` is neutral even where its operator has a colour. The first cell of an operator has its style.
+    Softmax is black; without it, `neutral` is.
     """
-    found = {cell.cell: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0]) for cell in cells if cell.cell == baseline}
-    others = [cell for cell in cells if cell.cell != baseline]
-    first = {cell.operator: cell.cell for cell in reversed(others)}
-    used = {style.color for style in found.values()}
-    for cell in others:
-        style = operators[cell.operator]
-        if first[cell.operator] == cell.cell and style.color not in used:
-            found[cell.cell] = style
-            used.add(style.color)
-    free = [place for place, (color, _) in enumerate(_COLOURS) if color not in used]
-    places = chain(free, count(len(_COLOURS)))
-    return {cell.cell: found.get(cell.cell) or _color_style(next(places)) for cell in cells}
+    found = {name: known[name] for name in names if name in known}
+    plain = next(filter(_is_softmax, names), neutral)
+    if plain is not None and plain in names:
+        found.setdefault(plain, _plain_style(0))
+    free = (style for style in map(_color_style, count()) if style not in found.values())
+    return {name: found.get(name) or next(free) for name in dict.fromkeys(names)}
 
 
-def level_styles(levels: Sequence[str]) -> dict[str, Style]:
-    """A style for each level of an axis, in the order of the axis."""
-    return {level: _color_style(place) for place, level in enumerate(levels)}
+def vary_dash(style: Style, turn: int) -> Style:
+    """The style with another dash for each `turn`, such as that of each run of a cell."""
+    return style._replace(dash=_DASHES[(_DASHES.index(style.dash) + turn) % len(_DASHES)])
+
+
+def _is_softmax(name: str) -> bool:
+    return name.lower() == "softmax"
+
+
+def _plain_style(place: int) -> Style:
+    return Style(*_NEUTRAL, _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
 
 
 def _color_style(place: int) -> Style:
-    light, dark = _COLOURS[place % len(_COLOURS)]
-    # the second round of colours meets other dashes and markers than the first
-    turn = place + 1 + place // len(_COLOURS)
-    return Style(light, dark, _DASHES[turn % len(_DASHES)], _MARKERS[turn % len(_MARKERS)])
+    rounds, color = divmod(place, len(_COLOURS))
+    # each round of colours meets other dashes and markers, until every colour has had them all
+    turn = place + 1 + 2 * rounds
+    return Style(*_COLOURS[color], _DASHES[turn % len(_DASHES)], _MARKERS[turn % len(_MARKERS)])
 
 
 def dark_partners(styles: Sequence[Style]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from scipy import stats
 from ablate import Campaign, Measure
 from ablate.dashboards.app.page import SlotContent
 from ablate.dashboards.app.pages.compare import COMPARE
-from ablate.dashboards.data.grid_context import MOST_CURVES
+from ablate.dashboards.data.grid_context import MOST_CURVES, MOST_STYLED
 from ablate.dashboards.figures.pareto import on_steps, place_names
 from ablate.dashboards.html.blocks import strokes
 from ablate.dashboards.theme.styles import DIVERGING, REST
@@ -276,21 +276,22 @@ def test_cells_of_the_line_have_colours(tmp_path: Path) -> None:
     found = seen(plant(tmp_path / "runs", names, range(3), planted), COMPARE)
     for slot in ("scatter", "parallel"):
         assert "op11" in [key.name for key in found.slots[slot].legend]
-        assert len([key for key in found.slots[slot].legend if key.name.startswith("op")]) == MOST_CURVES
+        assert len([key for key in found.slots[slot].legend if key.name.startswith("op")]) == len(names)
 
 
 def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) -> None:
-    names = [f"operator {place}" for place in range(MOST_CURVES + 3)]
+    names = [f"operator {place}" for place in range(MOST_STYLED + 3)]
     cost = {name: 100.0 * place for place, name in enumerate(names, start=1)}
     planted = Planted(lambda line: cost[line["operator"]], cost=lambda line: {"train_s": cost[line["operator"]]})
     shown = scatter(plant(tmp_path / "runs", names, range(2), planted), "")
     (entry,) = (key for key in shown.legend if key.style == REST)
-    assert entry.note == "3"
+    others = len(names) - MOST_CURVES
+    assert entry.note == str(others)
     line = shown.figure.data[0].line
     assert line.dash == shown.legend[-1].style.dash != REST.dash  # both are grey
     assert "circle" not in strokes(shown.legend[-1].style, line.color, "white")
     grey = [trace for trace in shown.figure.data if trace.legendgroup == entry.key and trace.mode == "markers+text"]
-    assert sum(len(trace.x) for trace in grey) == 3
+    assert sum(len(trace.x) for trace in grey) == others
 
 
 def test_a_brushed_range_keeps_the_cells_of_the_whole_page(root: Path, usual: Seen) -> None:

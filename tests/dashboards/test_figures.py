@@ -13,7 +13,7 @@ from synthetic import publish_grid, write_campaign
 
 from ablate.dashboards.data.captions import ICONS, mark_verdict
 from ablate.dashboards.data.formatting import plain
-from ablate.dashboards.data.grid_context import CellLook, GridContext, grid_context
+from ablate.dashboards.data.grid_context import CellLook, GridContext, campaign_styles, grid_context
 from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures import forest, probe_curves, shift, states, training
 from ablate.dashboards.figures.canvas import (
@@ -26,7 +26,7 @@ from ablate.dashboards.figures.canvas import (
     value_axis,
 )
 from ablate.dashboards.figures.panels import panels, title_panels
-from ablate.dashboards.theme.styles import DIVERGING, operator_styles
+from ablate.dashboards.theme.styles import DIVERGING
 from ablate.store import Store
 from ablate.store.analysis.verdicts import GridMeasure, verdicts
 
@@ -52,7 +52,7 @@ def check_json(figure: go.Figure) -> go.Figure:
 
 
 def context(store: Store, grid: str = "known") -> GridContext:
-    return grid_context(store, grid, operator_styles(["softmax", "SSA"]))
+    return grid_context(store, grid, campaign_styles(store))
 
 
 def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_coordinates(about: GridContext) -> None:

@@ -201,4 +201,4 @@ def test_the_cells_of_the_answer_are_drawn_and_named_beside_a_single_step(tmp_pa
         shown = show_slot(view, MECHANISM, "training")
     assert shown.answer.startswith("Entropy of attention differs most between cells: −49.9 (op9) to 50.1 (op10)")
     assert list(figure(shown).layout.yaxis.ticktext) == ["softmax", *(f"op{i}" for i in range(6)), "op9", "op10"]
-    assert len({trace.marker.color for trace in figure(shown).data}) == 9
+    assert len({(trace.marker.color, trace.marker.symbol) for trace in figure(shown).data}) == 9

@@ -1,7 +1,6 @@
-"""Colours are fixed to operators, told apart without colour, and legible in both themes."""
+"""Colours are fixed to cells, told apart without colour, and legible in both themes."""
 
 import math
-import random
 from itertools import combinations
 
 import plotly.graph_objects as go
@@ -21,34 +20,45 @@ from ablate.dashboards.theme.styles import (
     cell_styles,
     contrast,
     dark_partners,
-    operator_styles,
+    name_styles,
 )
 
 NAMES = ["softmax", "SSA", "Integral", "Principled", "Affine", "Cog", "Diff", "Gated", "Sink"]
-
-
-def test_a_style_does_not_depend_on_the_order_of_operators() -> None:
-    shuffled = random.Random(7).sample([*NAMES, *NAMES], 2 * len(NAMES))
-    assert operator_styles(shuffled) == operator_styles(NAMES)
-
-
-def test_softmax_is_neutral_and_plain_whatever_else_there_is() -> None:
-    for names in (NAMES, ["softmax"], ["A", "Softmax"]):
-        name = next(name for name in names if name.lower() == "softmax")
-        assert operator_styles(names)[name][:3] == ("#23282e", "#e9ecf0", "solid")
-    assert operator_styles(NAMES, neutral="SSA")["SSA"].color == "#23282e" != operator_styles(NAMES)["SSA"].color
 
 
 def cells(*operators: str) -> list[CellStyle]:
     return [CellStyle(f"key {i}", f"label {i}", operator) for i, operator in enumerate(operators)]
 
 
-def test_a_lone_cell_has_its_operators_style_and_siblings_differ() -> None:
-    operators = operator_styles(NAMES)
-    found = cell_styles(cells("softmax", "SSA", "Principled", "Principled", "Principled"), operators, "key 0")
-    assert found["key 1"] == operators["SSA"]
-    assert len({found[f"key {i}"] for i in (2, 3, 4)}) == 3
-    assert len({(found[f"key {i}"].dash, found[f"key {i}"].marker) for i in range(5)}) == 5
+def test_softmax_is_black_whatever_else_there_is() -> None:
+    for names in (NAMES, ["softmax"], ["A", "Softmax"]):
+        found = cell_styles(cells(*names), "key 0")
+        plain = [f"key {place}" for place, name in enumerate(names) if name.lower() == "softmax"]
+        assert [found[key][:4] for key in plain] == [("#23282e", "#e9ecf0", "solid", "circle")]
+        assert name_styles(names, {})[names[int(plain[0][4:])]] == found[plain[0]]
+    several = cell_styles(cells("softmax", "SSA", "softmax"), "key 1")
+    assert several["key 0"].color == several["key 2"].color == "#23282e" != several["key 1"].color
+    assert several["key 0"] != several["key 2"]
+
+
+def test_without_softmax_or_with_nothing_else_the_baseline_is_black() -> None:
+    for operator in ("softmax", "SSA"):
+        found = cell_styles(cells(operator, operator, operator), "key 1")
+        assert [style.color == "#23282e" for style in found.values()] == [False, True, False]
+
+
+def test_no_two_of_many_cells_look_alike_as_points_or_as_lines() -> None:
+    found = [*cell_styles(cells("softmax", *(f"operator {i}" for i in range(54)))).values()]
+    assert len({(style.color, style.marker) for style in found}) == len(found)
+    assert len({(style.color, style.dash) for style in found}) == len(found)
+
+
+def test_a_name_that_is_known_keeps_its_style_and_no_other_has_it() -> None:
+    known = cell_styles(cells("SSA", "Integral"))
+    found = name_styles(["b", "key 0", "softmax", "a"], known)
+    assert found["key 0"] == known["key 0"]
+    assert len(set(found.values())) == len(found)
+    assert found["softmax"].color == "#23282e"
 
 
 def oklab(color: str) -> tuple[float, float, float]:
@@ -67,18 +77,15 @@ def oklab(color: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("edition", [0, 1])
 def test_no_two_colours_of_a_figure_look_alike(edition: int) -> None:
-    operators = operator_styles([f"operator {i:02}" for i in range(30)])
-    shown = [f"operator {i:02}" for i in (0, 1, 1, 1, 11, 12, 22, 23, 2)]
-    found = cell_styles([*cells(*shown), CellStyle("base", "", "operator 05")], operators, "base")
-    colours = [(style.color, style.dark)[edition] for style in found.values()]
-    assert found["key 0"] == operators["operator 00"]
+    found = cell_styles(cells("softmax", *(f"operator {i:02}" for i in range(30))))
+    colours = list(dict.fromkeys((style.color, style.dark)[edition] for style in found.values()))
     assert min(math.dist(oklab(one), oklab(other)) for one, other in combinations(colours, 2)) > 0.12
-    every = [oklab((style.color, style.dark)[edition]) for style in operators.values()]
+    every = [oklab((style.color, style.dark)[edition]) for style in found.values()]
     hues = [(math.degrees(math.atan2(b, a)), (light, a, b)) for light, a, b in dict.fromkeys(every)]
     alike = [(one, other) for (h, one), (k, other) in combinations(hues, 2) if min(abs(h - k), 360 - abs(h - k)) < 15]
     assert min(math.dist(one, other) for one, other in alike) > 0.13  # in one hue
     differences = [(color, dark_partners([])[color])[edition] for color in (DIVERGING[0], DIVERGING[-1])]
-    every = [(style.color, style.dark)[edition] for style in operators.values()]
+    every = [(style.color, style.dark)[edition] for style in found.values()]
     assert min(math.dist(oklab(one), oklab(other)) for one in every for other in differences) > 0.12
 
 
@@ -89,12 +96,12 @@ def test_texts_have_a_contrast_of_at_least_4_5_and_lines_of_2_6(edition: int) ->
     colors = [(color, partners[color])[edition] for color in (INK, MUTED)]
     colors += [pair[edition] for name, pair in VARIABLES.items() if name != "shade"]
     assert min(contrast(color, paper) for color in colors) >= 4.5
-    styles = [REST, *operator_styles(NAMES).values()]
+    styles = [REST, *name_styles(NAMES, {}).values()]
     assert min(contrast((style.color, style.dark)[edition], paper) for style in styles) >= 2.6
 
 
 def test_every_colour_of_a_figure_has_a_partner_in_the_dark() -> None:
-    styles = list(operator_styles(NAMES).values())
+    styles = list(name_styles(NAMES, {}).values())
     partners = dark_partners(styles)
     assert {*SEQUENTIAL, *DIVERGING, *STATE_COLORS.values(), *(style.color for style in styles)} <= partners.keys()
 

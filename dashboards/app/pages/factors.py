@@ -28,7 +28,7 @@ from ablate.dashboards.data.user_errors import Unknown, catch_user_error, join_s
 from ablate.dashboards.figures import forest, interactions, pivot
 from ablate.dashboards.figures.canvas import is_cut
 from ablate.dashboards.figures.heat import draw_heat, heat_ramp
-from ablate.dashboards.theme.styles import level_styles
+from ablate.dashboards.theme.styles import name_styles
 from ablate.store.analysis.effects import MOST_COEFFICIENTS, analysis
 from ablate.store.statistics import Factorial, SeedContrasts
 
@@ -254,8 +254,7 @@ def _pair(view: PageView) -> SlotContent:
     frame = interactions.means(found, chosen.axes)
     every = frame["series"].unique(maintain_order=True).to_list()
     levels = every[: interactions.MOST_LINES]
-    known_styles = {level: view.operators[level] for level in levels if level in view.operators}
-    styles = known_styles if len(known_styles) == len(levels) else level_styles(levels)  # operators look as elsewhere
+    styles = name_styles(levels, view.styles)  # operators look as elsewhere
     figure = interactions.draw_means(frame, styles, chosen.axes, measures.title(view), measure.scale)
     message = "" if chosen.passes else f"{chosen.name} is not shown to act together: lines may cross by noise alone."
     more = f" The first {len(levels)} levels of {by} are drawn." if len(levels) < len(every) else ""

@@ -29,10 +29,10 @@ from ablate.dashboards.app.pages.attention import (
     map_steps,
     nearest_step,
 )
-from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen_words, look_of
+from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
 from ablate.dashboards.data.formatting import capitalise, count, join_words, number
-from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, averages, worth_drawing
+from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, averages, look_of, worth_drawing
 from ablate.dashboards.data.seed_averages import interval_words
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures import probe_curves
@@ -96,17 +96,16 @@ def _extremes(view: PageView) -> dict[str, Any] | None:
 
 @memoise
 def _cells_to_draw(view: PageView) -> tuple[Sequence[str], CellLook, str]:
-    """Return the cells to draw, their look and words: as chosen, else the baseline, the best and the extremes."""
-    about, row = grid_of(view), _extremes(view)
-    cells, look = chosen_cells(view)
+    """Return the cells to draw, the look of all and words: as chosen, else the baseline, the best and the extremes."""
+    about, row, cells = grid_of(view), _extremes(view), chosen_cells(view)
     ends = set() if row is None or view.address.cells else {row["low_cell"], row["high_cell"]}
     if ends <= {*cells}:
-        return cells, look, chosen_words(view)
+        return cells, look_of(about, cells), chosen_words(view)
     known = None if about.measure is None else averages(about.store, about.grid, about.measure)
     best = worth_drawing(about.cells, about.baselines, known, about.measure, MOST_CURVES - len(ends - {*cells}))
     cells = [cell.cell for cell in about.cells if cell.cell in {*best, *ends}]
     words = f"{describe_selection(about, best)} Beside these: the cells with the lowest and highest mean of the probe."
-    return cells, look_of(about, cells, view.operators), words
+    return cells, look_of(about, cells), words
 
 
 def _answer(view: PageView) -> str:

@@ -134,7 +134,7 @@ def _curves(view: PageView) -> SlotContent:
     wanted = view.address.metric or tuple(known[:_MOST_PANELS])
     for name in wanted:
         require("this run", "logged metric", name, known)
-    about = grid_context(view.store, grid, view.operators)
+    about = grid_context(view.store, grid, view.styles)
     beside = view.store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"]
     runs = tuple(each for each in named_keys(view) if each in beside)
     address = CurvesAddress(grid=grid, run=runs, metric=wanted, by=(TRIAL,) if len(runs) > 1 else ())

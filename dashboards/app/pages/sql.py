@@ -103,7 +103,7 @@ def _chart(view: PageView) -> SlotContent:
     drawn = chart.select_rows(answer.frame, kind, chosen)
     if drawn.is_empty():
         return SlotContent(message=f"No row has finite numbers to draw in {chosen.x!r} and {chosen.y!r}.", data=drawn)
-    styles: Mapping[str, Style] = {} if kind == "heat" else chart.group_styles(drawn, view.operators)
+    styles: Mapping[str, Style] = {} if kind == "heat" else chart.group_styles(drawn, view.styles)
     figure = chart.draw_chart(drawn, kind, chosen, styles, log=view.address.log)
     legend = [Key(style, name, name) for name, style in styles.items() if style is not REST]
     caption = _drawn_words(answer.frame, drawn, kind, chosen, len(styles) - len(legend))

@@ -8,11 +8,10 @@ import polars as pl
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.address import entries
 from ablate.dashboards.app.page import Control, Key, PageView, SlotContent, cell_key, grid_of, memoise, options
-from ablate.dashboards.app.run_groups import look_of
 from ablate.dashboards.app.table_columns import FOLD, WRAP
 from ablate.dashboards.data.captions import n_words, name_cells
 from ablate.dashboards.data.formatting import count, join_words
-from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, in_order
+from ablate.dashboards.data.grid_context import CellLook, in_order, look_of
 from ablate.dashboards.data.seed_averages import average_words
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.figures import parallel
@@ -108,10 +107,9 @@ def _compare(view: PageView) -> TradeOffs:
 
 @memoise
 def _colours(view: PageView) -> CellLook:
-    """A look that gives its colours to the cells of the line first, the best first, then to those of other pages."""
-    about, measure = grid_of(view), measures.judged_by(view)
-    best = _compare(view).frame.filter("step").sort("value", descending=measure.better == "higher")["cell"]
-    return look_of(about, list(dict.fromkeys([*best, *about.drawn]))[:MOST_CURVES], view.operators)
+    """The look of the cells; of too many only those of the line and of other pages have a style."""
+    about = grid_of(view)
+    return look_of(about, {*_compare(view).frame.filter("step")["cell"], *about.drawn})
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
