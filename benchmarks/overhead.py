@@ -23,7 +23,7 @@ import itertools
 from measurement import Results, machine, make_parser
 
 from ablate.grid import Grid, Measure
-from ablate.runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
+from ablate.runners import LinearFunctions, RunRequest, ShiftGrid, Training, Trial, run_campaign
 from ablate.runners.execution import Local
 from ablate.runners.training.process_state import ProcessState
 from ablate.store.store import Store
@@ -46,7 +46,7 @@ def measure(trials: int, workers: int) -> dict[str, object]:
     """Run the grid on `workers` fresh workers."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        run_campaign(Path(folder), [grid(trials)], Local(workers), RunOptions(progress=False, land_every_s=None))
+        run_campaign(Path(folder), [grid(trials)], Local(workers), RunRequest(progress=False, land_every_s=None))
         wall = time.perf_counter() - started
         with Store.open(Path(folder)) as store:
             rows = store.sql("SELECT worker, ended, train_s, evaluate_s FROM attempt ORDER BY worker, ended").rows()

@@ -1,3 +1,4 @@
+from .attempts.run_request import RunRequest as RunRequest
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
 from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
 from .evaluations.large_value import LargeValue as LargeValue

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.grid.errors import AblateError, EnvironmentProblem
-from ablate.runners.attempts.worker import Listener, Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Listener, Worker
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.output import say
 from ablate.runners.provenance.origin import PACKAGE
@@ -39,7 +40,7 @@ def rerun(request: Mapping[str, Any]) -> None:
         raise EnvironmentProblem(f"{PACKAGE} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
     entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
-    job = WorkOrder(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)
+    job = RunRequest(Path(request["root"]), request["submission"], entry, files, callbacks=False)
     Worker(job, 0, _Silent(), own_process=True).run(0)
 
 

@@ -38,13 +38,14 @@ def work(root: Path, spec: str, seeds: list[int]) -> None:
     from toy_campaign import QUIET, toy_grid
 
     from ablate.grid import Measure
+    from ablate.runners.attempts.run_request import RunRequest
     from ablate.runners.cli.app import execute
-    from ablate.runners.execution.run import RunOptions, run_campaign
+    from ablate.runners.execution.run import run_campaign
 
     grid = replace(
         toy_grid(seeds=seeds, fates=("ok", "raises")), measure=Measure(name="mse"), baseline={"operator": "falling"}
     )
-    result = run_campaign(root, [grid], options=RunOptions(**{**vars(QUIET), "land_every_s": 0.1}))
+    result = run_campaign(root, [grid], request=RunRequest(**{**vars(QUIET), "land_every_s": 0.1}))
     assert (result.done, result.failed >= 2, result.problems) == (2, True, ()), result  # and what the other one removed
     mine = f"seed={seeds[-1]}"
     for command in (

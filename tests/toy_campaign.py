@@ -7,13 +7,14 @@ from typing import Any
 from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
 
 from ablate.grid import Grid, over
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Inline, Machine
-from ablate.runners.execution.run import RunOptions, RunResult, run_campaign
+from ablate.runners.execution.run import RunResult, run_campaign
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
 
-QUIET = RunOptions(entry=ENTRY, land_every_s=None, progress=False)
+QUIET = RunRequest(entry=ENTRY, land_every_s=None, progress=False)
 """Toy training, no store, nothing on stderr."""
 
 TABLES = {
@@ -43,7 +44,7 @@ def toy_grid(
 
 def run_quietly(root: Path, grid: Grid, machine: Machine | None = None, **options: Any) -> RunResult:
     """Run `grid` with toy training."""
-    return run_campaign(root, [grid], machine or Inline(), RunOptions(**{**vars(QUIET), **options}))
+    return run_campaign(root, [grid], machine or Inline(), RunRequest(**{**vars(QUIET), **options}))
 
 
 def tables(root: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from toy_campaign import QUIET, toy_grid
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.execution import Inline, Local, Machine
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 
 
 def run(request: dict[str, Any]) -> int:
@@ -23,7 +24,7 @@ def run(request: dict[str, Any]) -> int:
         options |= {"entry": entry, "progress": True}
     workers = request["workers"]
     machine: Machine = Local(workers) if workers else Inline()
-    result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunOptions(**options))
+    result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunRequest(**options))
     return 130 if result.interrupted else 4 if result.failed else 0
 
 

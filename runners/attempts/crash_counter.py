@@ -7,7 +7,8 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.claims import Taken, by_code, claim, record_death
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import written_micro_batches
-from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Outcome
 from ablate.runners.checkpoint import checkpointed_step
 from ablate.runners.training.failure import Failure, killed_failure, out_of_memory, stalled_failure
 from ablate.runners.training.memory import oom_kills
@@ -26,7 +27,7 @@ MOST_DEATHS = 3
 class CrashCounter:
     """Counts worker deaths, at start and per trial."""
 
-    def __init__(self, job: WorkOrder) -> None:
+    def __init__(self, job: RunRequest) -> None:
         self._job = job
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)

@@ -27,7 +27,7 @@ from ablate.store.files.trial_status import (
 )
 
 if TYPE_CHECKING:
-    from ablate.runners.attempts.worker import WorkOrder
+    from ablate.runners.attempts.run_request import RunRequest
     from ablate.runners.provenance.code_snapshot import Snapshot
 
 SILENT_S = 180.0
@@ -72,7 +72,7 @@ class Submission:
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
-    """The fields of `ablate.runners.attempts.worker.WorkOrder` without root and submission.
+    """`RunRequest.data`.
 
     Files are in the snapshot, or absolute; `specs` are the spec files as absolute paths.
     """
@@ -193,7 +193,7 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
 
 
 def new_record(
-    job: "WorkOrder", machine: Literal["slurm", "local", "inline"], snapshot: "Snapshot | None"
+    job: "RunRequest", machine: Literal["slurm", "local", "inline"], snapshot: "Snapshot | None"
 ) -> Submission:
     """Return the record of a submission by this process, with its environment.
 
@@ -202,16 +202,15 @@ def new_record(
     from ablate.runners.provenance.environment import record
     from ablate.runners.provenance.snapshot_contents import user_imports
 
-    files, pid = [str(file) for file in job.files], os.getpid()
-    data = {name: getattr(job, name) for name in ("retry", "again", "heartbeat_s", "oom")}
-    data |= {"entry": asdict(job.entry), "specs": files}
+    pid, data = os.getpid(), job.data()
     return Submission(
         job.submission,
         machine,
         time.time(),
-        {**data, "files": list(snapshot.spec) if snapshot else files},
+        {**data, "specs": data["files"], "files": list(snapshot.spec) if snapshot else data["files"]},
         snapshot=asdict(snapshot) if snapshot else None,
         environment=record(user_imports()),
+        budget=dict(job.budget) if job.budget else None,
         host=socket.gethostname(),
         pid=pid,
         pid_started=process_started(pid),
@@ -219,7 +218,7 @@ def new_record(
     )
 
 
-def record_run(layout: Layout, job: "WorkOrder", machine: Literal["local", "inline"]) -> Submission:
+def record_run(layout: Layout, job: "RunRequest", machine: Literal["local", "inline"]) -> Submission:
     """Write the record of a run on this machine, with its snapshot, before the first trial.
 
     Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.

@@ -9,10 +9,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, Literal, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol, final
 
 from ablate.grid import Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError
@@ -29,7 +28,7 @@ from ablate.runners.attempts.claims import Claim, Taken, claim
 from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
-from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
 from ablate.runners.provenance.code import Codes
 from ablate.runners.provenance.specfile import import_spec_file
@@ -38,33 +37,10 @@ from ablate.runners.training.memory import release_cached_memory, reset_peak_mem
 from ablate.runners.training.process_state import ProcessState
 from ablate.runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
 from ablate.store.files.atomic import retry_io
-from ablate.store.files.attempts import BEAT_EVERY_S
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
-
-
-@final
-@dataclass(frozen=True)
-class WorkOrder:
-    """The part of a submission that workers need; small and picklable."""
-
-    root: Path
-    submission: str
-    entry: WorkerEntry = field(default_factory=WorkerEntry)
-    files: tuple[Path, ...] = ()
-    retry: bool = False
-    again: bool = False
-    """True to retrain trials finished by other code."""
-    heartbeat_s: float = BEAT_EVERY_S
-    oom: Literal["fail", "halve"] = "fail"
-    """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
-    place: Mapping[str, Any] | None = None
-    """Where the scheduler runs this, as in `start.json`."""
-    callbacks: bool = True
-    """True to call `on_step` and `on_evaluation` of the spec files."""
-
 
 _WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)
 """Waits for a file on a cluster, 60 s in all."""
@@ -130,7 +106,7 @@ class Worker:
     Raises SpecError if a spec file or the entry cannot be loaded.
     """
 
-    def __init__(self, job: WorkOrder, number: int, listener: Listener, *, own_process: bool) -> None:
+    def __init__(self, job: RunRequest, number: int, listener: Listener, *, own_process: bool) -> None:
         self._job, self._number = job, number
         self._listener, self._own_process = listener, own_process
         self._layout = Layout(job.root)
@@ -151,7 +127,7 @@ class Worker:
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless it is done or another process has it.
 
-        If `WorkOrder.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch splits.
+        If `RunRequest.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch splits.
         The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
         process continues it.
 

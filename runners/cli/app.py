@@ -32,13 +32,10 @@ from ablate.runners.cli.export import export, sql
 from ablate.runners.cli.monitor import cancel, logs, status
 from ablate.runners.cli.options import AnyGrid, Campaign
 from ablate.runners.cli.papers import papers
-from ablate.runners.cli.plan import plan
 from ablate.runners.cli.published import published
 from ablate.runners.cli.repro import repro
 from ablate.runners.cli.resolve import find_campaign, find_campaigns, read_warnings
 from ablate.runners.cli.results import table
-from ablate.runners.cli.retry import retry
-from ablate.runners.cli.run import run
 from ablate.runners.lossy_output import fill_closed_descriptors, lossy
 from ablate.runners.output import tell, write
 from ablate.runners.result_stream import move_stdout, results, results_to
@@ -133,11 +130,11 @@ def dash(
     serve(find_campaigns((*campaigns, *campaign)), host=host, port=port, ready=write_now, say=tell)
 
 
-_COMMANDS: dict[str, dict[Callable[..., object], str]] = {
+_COMMANDS: dict[str, dict[Callable[..., object] | str, str]] = {
     "Plan and train": {
-        plan: "plan specs/quickstart.py --all",
-        run: "run specs/quickstart.py seeds=0..9 --workers 2",
-        retry: "retry operator=SSA state=failed",
+        "plan": "plan specs/quickstart.py --all",
+        "run": "run specs/quickstart.py seeds=0..9 --workers 2",
+        "retry": "retry operator=SSA state=failed",
         cancel: "cancel state=queued operator=SSA",
         repro: "repro operator=SSA seed=1",
         evaluate: "evaluate operator=SSA --with evaluations.py",
@@ -173,14 +170,19 @@ _COMMANDS: dict[str, dict[Callable[..., object], str]] = {
         published: "published 003 T1",
     },
 }
-"""Every command with an example, in the groups of `ablate --help`."""
+"""Every command with an example, in the groups of `ablate --help`.
+
+Those that are named by a string are imported when they are called: their options are fields of specs.
+"""
 
 for _place, (_title, _examples) in enumerate(_COMMANDS.items()):
     _group = Group(_title, sort_key=_place)
     for _command, _example in _examples.items():
-        _command.__doc__ = docstring(_command)  # also with -OO
+        if not isinstance(_command, str):
+            _command.__doc__ = docstring(_command)  # also with -OO
         app.command(
-            _command,
+            f"ablate.runners.cli.{_command}:{_command}" if isinstance(_command, str) else _command,
+            name=_command if isinstance(_command, str) else None,
             group=_group,
             help_epilogue=f"Example: ablate {_example}",
             synonym="judge" if _command is evaluate else None,
@@ -208,6 +210,8 @@ def _execute(arguments: list[str]) -> int:
     debug, words = "--debug" in arguments, [each for each in arguments if each != "--debug"]
     words[:1] = _EARLIER_NAMES.get(words[0], words[:1]) if words else []
     try:
+        for name in ("plan", "run", "retry") if not words or words[0].startswith("-") else ():
+            _ = app[name].help  # the list of commands has a line about each
         console = Console(file=results().text)
         result = app(words, exit_on_error=False, print_error=False, console=console)
         with suppress(BrokenPipeError):  # the reader has what it wanted, and the exit code stays

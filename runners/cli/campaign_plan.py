@@ -2,19 +2,21 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ablate.grid import Grid, Planned
 from ablate.grid.names import shorten
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.output import format_count, line_width
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
-from ablate.runners.planning.survey import Surveyed, survey, walk
+from ablate.runners.planning.prepared_run import PreparedRun
+from ablate.runners.planning.survey import Surveyed
 from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit.resource_classes import Demands
 from ablate.runners.slurm.submit.workload import plan_allocation
@@ -64,32 +66,26 @@ class PlanOptions:
     workers: int = 1
     slurm: Slurm | None = None
     """The request to a cluster; None: the trials run on this machine, `workers` at once."""
-    retry: bool = False
-    again: bool = False
-    seeds: Collection[int] | None = None
-    """Seeds of the trials to train; the plan has the others, too. None: all."""
     states: Mapping[str, State] = field(default_factory=dict)
     """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
     parameters: Callable[[Any], tuple[int, int]] | None = None
     noise_from: Layout | None = None
     """A campaign whose noise counts where this one has none."""
-    files: Sequence[Path] = ()
-    """The spec files that define the grids, loaded before."""
     seconds: Callable[[Any], float | None] | None = None
     """Measures each model and operator without finished trials; None: measure nothing. The plan shows its errors."""
 
 
-def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> RunPlan:
-    """Plan `grids` in the campaign at `root`, which need not exist; writes nothing.
+def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptions | None = None) -> RunPlan:
+    """Plan a run of `grids`, whose campaign need not exist; writes nothing.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or the
             request to a cluster has no meaning for these trials.
     """
     options = options or PlanOptions()
-    layout = Layout(Path(root).resolve())
+    layout = Layout(request.root.resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    opening = Preflight(layout, retry=options.retry)
+    opening = Preflight(layout, retry=request.retry)
     listed: list[CellPlan] = []
 
     def add_cell(grid: str, planned: Planned) -> None:
@@ -99,9 +95,8 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         if demands is not None:
             demands.add_cell(grid, planned)
 
-    cells = walk(grids, add_cell, options.files)
-    found = survey(layout, grids, cells, retry=options.retry, again=options.again)
-    chosen = found.narrow_to(None, options.seeds)
+    found = PreparedRun(replace(request, replace=True), grids, add_cell).survey()
+    chosen = found.narrow_to(request.only, request.seeds)
     if options.slurm is not None and demands is not None:
         pool_of = plan_allocation(chosen, grids, demands, options.slurm)
     else:

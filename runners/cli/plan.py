@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from ablate.grid.errors import SpecError
-from ablate.runners.cli.options import (
-    SLURM_FLAGS,
-    Flag,
-    Json,
-    Overrides,
-    Repeat,
-    SlurmFlags,
-    SpecFile,
-    SpecFlags,
-    flag_group,
-)
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.cli.machine_flags import SLURM_FLAGS, SlurmFlags
+from ablate.runners.cli.options import Flag, Json, Overrides, SpecFile, SpecFlags, flag_group, keep_docstring
 from ablate.runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
 from ablate.runners.output import slow_notice, tell, write_json, write_prose
 from ablate.store.files.layout import Layout
@@ -58,13 +50,13 @@ class PlanFlags:
                 raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
 
 
+@keep_docstring
 def plan(
     spec: SpecFile,
     /,
     *overrides: Overrides,
     of: SpecFlags = SpecFlags(),
     where: PlanFlags = PlanFlags(),
-    repeat: Repeat = Repeat(),
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time.
@@ -86,16 +78,13 @@ def plan(
     options = PlanOptions(
         workers=worker_count(where.workers) if is_local else 1,
         slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
-        retry=repeat.retry,
-        again=repeat.again,
-        seeds=seeds_of(overrides),
         states=states,
         parameters=parameters,
         noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
-        files=(spec,),
         seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
     )
-    planned = plan_campaign(root, grids, options)
+    request = RunRequest(root, files=(spec,), retry=of.retry, again=of.again, seeds=seeds_of(overrides))
+    planned = plan_campaign(request, grids, options)
     leaving = Counter(states.get(key) for key in members - {trial.key for trial in planned.trials})
     counts = {"queued or running": sum(leaving[state] for state in CLAIMED), "finished": leaving[State.DONE]}
     if words := " and ".join(f"{count} {state}" for state, count in counts.items() if count):

@@ -3,21 +3,13 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
 from ablate.runners.cli.monitor import show_failures
-from ablate.runners.cli.options import (
-    SLURM_FLAGS,
-    Campaign,
-    Flag,
-    MachineFlags,
-    Repeat,
-    SlurmFlags,
-    Trials,
-    Trust,
-    flag_group,
-)
+from ablate.runners.cli.options import Campaign, Flag, Trials, Trust, flag_group, keep_docstring
 from ablate.runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
 from ablate.runners.cli.run_here import run_here
 from ablate.runners.output import tell, write
@@ -52,6 +44,7 @@ class Which:
     spec: Path | None = None
 
 
+@keep_docstring
 def retry(
     *query: Trials,
     which: Which = Which(),
@@ -63,8 +56,7 @@ def retry(
 
     They are trained where they were before, unless --on says another place. Without arguments it says what failed.
     """
-    from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
-    from ablate.runners.execution.run import RunOptions
+    from ablate.runners.cli.run_on_slurm import draft_or_queue
     from ablate.runners.monitoring.trial_locations import locate_trials
     from ablate.runners.slurm.spec import cluster_of, recorded_request
     from ablate.store.analysis.trial_query import select
@@ -89,14 +81,13 @@ def retry(
         require_trust(store.layout, [spec] if runs_recorded_file else [], trust=which.trust)
         grids = _load_grids(store, keys, spec)
     machine = where.on or (last.machine if last else "local")
+    oom: Any = cluster.oom or (last.job.get("oom") if last else None) or "fail"
+    request = RunRequest(root, files=(spec,), retry=True, only=keys, oom=oom, budget=cluster.read_budget())
     if machine == "slurm":
-        request = recorded_request(last.slurm) if last and last.slurm is not None else cluster_of(spec)
-        options = submit_options(spec, Repeat(retry=True), cluster, keys)
-        return draft_or_queue(root, grids, cluster.request(request, where.workers), options, cluster)
+        slurm = recorded_request(last.slurm) if last and last.slurm is not None else cluster_of(spec)
+        return draft_or_queue(request, grids, cluster.request(slurm, where.workers), cluster)
     where.check(machine, cluster)
-    halves = last is not None and last.job.get("oom") == "halve" if cluster.oom is None else cluster.oom == "halve"
-    local = RunOptions(retry=True, only=keys, files=(spec.resolve(),), oom="halve" if halves else "fail")
-    return run_here(root, grids, machine, where.workers, local)
+    return run_here(request, grids, machine, where.workers)
 
 
 def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: Sequence[State]) -> frozenset[str]:

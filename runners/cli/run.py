@@ -3,10 +3,12 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ablate.grid.errors import SpecError
-from ablate.runners.cli.options import SLURM_FLAGS, MachineFlags, Overrides, Repeat, SlurmFlags, SpecFile, SpecFlags
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
+from ablate.runners.cli.options import Overrides, SpecFile, SpecFlags, keep_docstring
 from ablate.runners.cli.resolve import load_grids, locate_spec
 from ablate.runners.cli.run_here import run_here
 from ablate.runners.output import say, tell
@@ -16,13 +18,13 @@ if TYPE_CHECKING:
     from ablate.grid import Grid
 
 
+@keep_docstring
 def run(
     spec: SpecFile,
     /,
     *overrides: Overrides,
     of: SpecFlags = SpecFlags(),
     where: MachineFlags = MachineFlags(),
-    repeat: Repeat = Repeat(),
     cluster: SLURM_FLAGS = SlurmFlags(),
 ) -> int:
     """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
@@ -32,21 +34,22 @@ def run(
     where.check(machine, cluster)
     spec, grid = locate_spec(spec, of.grid, of.scale)
     root, grids = load_grids(spec, overrides, dataclasses.replace(of, grid=grid), one=True)
-    seeds = seeds_of(overrides)
-    replaces = of.replace or (not cluster.dry_run and agrees_to_replace(Layout(root), grids))
+    request = RunRequest(
+        root,
+        files=(spec,),
+        retry=of.retry,
+        again=of.again,
+        seeds=seeds_of(overrides),
+        replace=of.replace or (not cluster.dry_run and agrees_to_replace(Layout(root), grids)),
+        oom=cluster.oom or "fail",
+        budget=cluster.read_budget(),
+    )
     if machine == "slurm":
-        from ablate.runners.cli.run_on_slurm import draft_or_queue, submit_options
+        from ablate.runners.cli.run_on_slurm import draft_or_queue
         from ablate.runners.slurm.spec import cluster_of
 
-        request = cluster.request(cluster_of(spec), where.workers)
-        asked = dataclasses.replace(submit_options(spec, repeat, cluster), seeds=seeds, replace=replaces)
-        return draft_or_queue(root, grids, request, asked, cluster)
-    from ablate.runners.execution.run import RunOptions
-
-    oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
-    files = (spec.resolve(),)
-    options = RunOptions(repeat.retry, repeat.again, seeds=seeds, replace=replaces, oom=oom, files=files)
-    return run_here(root, grids, machine, where.workers, options)
+        return draft_or_queue(request, grids, cluster.request(cluster_of(spec), where.workers), cluster)
+    return run_here(request, grids, machine, where.workers)
 
 
 def agrees_to_replace(layout: Layout, grids: "Sequence[Grid]") -> bool:

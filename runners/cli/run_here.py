@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.resolve import read_warnings, worker_count
 from ablate.runners.output import say, tell
 
 if TYPE_CHECKING:
     from ablate.grid import Grid
-    from ablate.runners.execution.run import RunOptions, RunResult
+    from ablate.runners.execution.run import RunResult
 
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
+def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str, workers: int | None) -> int:
     """Train on this machine, report, and return the exit code."""
     from ablate.runners.execution import Inline, Local
     from ablate.runners.execution.run import run_campaign
@@ -22,10 +23,10 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
     from ablate.store.store import Store
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
-    result = run_campaign(root, grids, machine, options)
-    code = report_outcome(result, root)
+    result = run_campaign(request.root, grids, machine, request)
+    code = report_outcome(result, request.root)
     if not result.interrupted:
-        with Store.open(root) as store:
+        with Store.open(request.root) as store:
             read_warnings(store)
             tell(*outdated_notes(store, 0))
     return code

@@ -9,37 +9,30 @@ from rich.console import Console
 from ablate.grid import Grid
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.runners.cli.options import Repeat, SlurmFlags
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.cli.machine_flags import SlurmFlags
 from ablate.runners.cli.run_here import report_outcome
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.trial_locations import describe_cancelled
 from ablate.runners.monitoring.watch import show
 from ablate.runners.output import format_count, say, slow_notice, tell, write
 from ablate.runners.slurm.scheduler import SlurmScheduler
-from ablate.runners.slurm.spec import Resources, Slurm, read_budget
+from ablate.runners.slurm.spec import Resources, Slurm
 from ablate.runners.slurm.submit.already_queued import describe_already_queued
-from ablate.runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit
+from ablate.runners.slurm.submit.draft import Draft, Drafter
+from ablate.runners.slurm.submit.submit import SubmittedJobs, submit
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
 
-def submit_options(
-    spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
-) -> SubmitOptions:
-    """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
-    budget = None if cluster.budget is None else read_budget(cluster.budget)
-    files, dry_run = (spec.resolve(),), cluster.dry_run
-    return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, dry_run=dry_run)
-
-
-def draft_or_queue(root: Path, grids: Sequence[Grid], slurm: Slurm, options: SubmitOptions, cluster: SlurmFlags) -> int:
+def draft_or_queue(request: RunRequest, grids: Sequence[Grid], slurm: Slurm, cluster: SlurmFlags) -> int:
     """Read the limits of the cluster, then show or queue the missing trials; return the exit code.
 
     Raises SpecError or EnvironmentProblem if it was refused; the sentence says that nothing was queued.
     """
     with _nothing_queued(), slow_notice("asking the cluster what it allows"):
-        drafter = Drafter(root, grids, slurm, SlurmScheduler(), options)
-    return show_or_queue(drafter, root, cluster)
+        drafter = Drafter(request, grids, slurm, SlurmScheduler(), dry_run=cluster.dry_run)
+    return show_or_queue(drafter, request.root, cluster)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from ablate.runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker
 
 
 def describe_changes(outcome: Outcome) -> str:
@@ -61,7 +62,7 @@ class Machine(ABC):
     """Trains rows of a submission."""
 
     @abstractmethod
-    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows`; return if all have an outcome or a stop took effect.
 
         Raises EnvironmentProblem if the campaign is not writable, or workers cannot be started.
@@ -72,7 +73,7 @@ class Machine(ABC):
 class Inline(Machine):
     """Trains one trial after another in this process."""
 
-    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""
         worker = Worker(job, overseer.worker_number(), overseer, own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:

@@ -10,7 +10,8 @@ from typing import Any, final
 
 from ablate.grid.errors import AblateError, SpecError
 from ablate.runners.attempts.crash_counter import CrashCounter
-from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
 from ablate.runners.execution.machine import Machine, Overseer, RowSource
 from ablate.runners.execution.stall import Stall, StallLimits
@@ -43,7 +44,7 @@ class WorkerPool:
     """One worker per entry of `slots`, its CUDA_VISIBLE_DEVICES; slots may be appended during a run."""
 
     def __init__(
-        self, job: WorkOrder, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
+        self, job: RunRequest, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
     ) -> None:
         self._job, self._rows, self._overseer = job, rows, overseer
         self._forks, self._slots = forks, slots
@@ -246,7 +247,7 @@ class Local(Machine):
         if self._pool is not None:
             self._pool.recall(rows)
 
-    def run(self, job: WorkOrder, rows: RowSource, overseer: Overseer) -> None:
+    def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` in worker processes."""
         forks = Forks(job.entry.preload, self._start)
         try:

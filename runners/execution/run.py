@@ -4,68 +4,44 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, final
+from typing import Any, final
 
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.claims import find_taken
 from ablate.runners.attempts.disk_space import require_disk_space
 from ablate.runners.attempts.leases import Leases
-from ablate.runners.attempts.manifest import submission_id, write_submission
+from ablate.runners.attempts.manifest import submission_id, write_grid, write_submission
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import record_run, write_submission_record
-from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
-from ablate.runners.attempts.worker import Outcome, WorkOrder
-from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.attempts.unreadable_results import mark_unreadable
+from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import Inline, Local, Machine, Queue
 from ablate.runners.execution.background_ingest import BackgroundIngest
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally
 from ablate.runners.lossy_output import lossy_output
 from ablate.runners.output import format_count
-from ablate.runners.planning.kept_results import require_kept
 from ablate.runners.planning.preflight import Preflight
-from ablate.runners.planning.survey import Survey, Surveyed, publish, walk
+from ablate.runners.planning.prepared_run import PreparedRun
+from ablate.runners.planning.survey import Survey, Surveyed
 from ablate.runners.training.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.files.trust import trust_new
 from ablate.store.state import ENDED, State
 
+RunOptions = RunRequest
+"""The name in release 0.1."""
+
 _LOOK_EVERY_S = 0.5
 """Seconds between looks at a trial that another run trains."""
-
-
-@final
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run; none of it changes a measured number."""
-
-    retry: bool = False
-    again: bool = False
-    """Train trials again that other code finished, and those with no readable result: new attempts, from the beginning.
-
-    The latest that is ok counts.
-    """
-    only: frozenset[str] | None = None
-    """Keys of the trials to train, of those that are to be trained; None: all."""
-    oom: Literal["fail", "halve"] = "fail"
-    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
-    files: tuple[Path, ...] = ()
-    """The spec files the grids came from, for workers in other processes."""
-    entry: WorkerEntry = field(default_factory=WorkerEntry)
-    land_every_s: float | None = 3.0
-    """Seconds between snapshots while running; None leaves the store alone, at the end too."""
-    progress: bool = True
-    seeds: Collection[int] | None = None
-    """Seeds of the trials to train; the plan keeps the others. None: all."""
-    replace: bool = False
-    """Take trials that have finished out of a grid's plan, if the grid does not have them any more; see `run_campaign`.
-    """
 
 
 @final
@@ -89,7 +65,7 @@ class RunResult:
 
 
 def run_campaign(
-    root: Path | str, grids: Iterable[Grid], machine: Machine | None = None, options: RunOptions | None = None
+    root: Path | str, grids: Iterable[Grid], machine: Machine | None = None, request: RunRequest | None = None
 ) -> RunResult:
     """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
 
@@ -99,25 +75,20 @@ def run_campaign(
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
             that have not been tried, or are tried again, would fail on what they read. Also if the campaign's plan of a
-            grid has finished trials that the grid does not have, unless `options.replace`.
+            grid has finished trials that the grid does not have, unless `request.replace`.
         EnvironmentProblem: the campaign cannot be written, or workers cannot be started.
     """
-    options = options or RunOptions()
-    layout = Layout(Path(root).resolve())
-    wanted = list(grids)
-    opening = Preflight(layout, retry=options.retry)
-    cells = walk(wanted, opening.add_cell, options.files)
-    if options.only is None:  # chosen from what has been tried
-        opening.require()
-    if not options.replace:
-        require_kept(layout, wanted)
+    request = replace(request or RunRequest(), root=Path(root))
+    opening = Preflight(Layout(request.root), retry=request.retry)
+    chosen = request.only is not None  # from what has been tried
+    prepared = PreparedRun(request, grids, opening.add_cell, (lambda: None) if chosen else opening.require)
+    layout = prepared.layout
     layout.make()
     require_disk_space(layout.root)
     trust_new(layout)
-    if options.again:
-        mark_unreadable(layout, find_unreadable(layout.root, [grid.name for grid in wanted]))
-    survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
-    return _ActiveRun(layout, survey.narrow_to(options.only, options.seeds), machine or Inline(), options).result()
+    mark_unreadable(layout, prepared.unreadable)
+    survey = prepared.survey(partial(write_grid, layout)).narrow_to(request.only, request.seeds)
+    return _ActiveRun(layout, survey, machine or Inline(), prepared.request).result()
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -158,12 +129,12 @@ class Interrupts:
 class _ActiveRun:
     """One submission; the overseer of its machine."""
 
-    def __init__(self, layout: Layout, survey: Survey, machine: Machine, options: RunOptions) -> None:
+    def __init__(self, layout: Layout, survey: Survey, machine: Machine, request: RunRequest) -> None:
         self._layout, self._survey = layout, survey
-        self._machine, self._options = machine, options
+        self._machine, self._request = machine, request
         self._to_do = survey.to_do
         self._tally = begin_tally(survey, survey.to_do)
-        self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
+        self._progress = ProgressDisplay(self._tally, shown=request.progress and bool(self._to_do))
         self._interrupts = Interrupts(lambda: self.note(_STOPPING))
         self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
@@ -175,7 +146,7 @@ class _ActiveRun:
         if self._to_do:
             submission = submission_id()
             write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        every_s, problems = self._options.land_every_s, tuple[str, ...]()
+        every_s, problems = self._request.land_every_s, tuple[str, ...]()
         with ExitStack() as stack:
             stack.enter_context(lossy_output())
             stack.enter_context(self._interrupts)
@@ -192,16 +163,7 @@ class _ActiveRun:
         return self._count(submission, problems)
 
     def _work(self, submission: str) -> None:
-        options = self._options
-        job = WorkOrder(
-            self._layout.root,
-            submission,
-            options.entry,
-            files=tuple(Path(file).resolve() for file in options.files),
-            retry=options.retry,
-            again=options.again,
-            oom=options.oom,
-        )
+        job = replace(self._request, submission=submission)
         record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
         rows: Sequence[int] = range(len(self._to_do))
         try:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import final
 
 from ablate.runners.attempts.manifest import Manifest
-from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.store.files.layout import Layout
 
 _MOST_BETWEEN_LOOKS_S = 1.0
@@ -53,7 +53,7 @@ class Stall:
 class StallLimits:
     """The limits of the trials of a submission."""
 
-    def __init__(self, job: WorkOrder) -> None:
+    def __init__(self, job: RunRequest) -> None:
         self._manifest = Manifest(Layout(job.root), job.submission)
 
     def of(self, row: int) -> Stall | None:

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, final
 
 from ablate.grid.errors import AblateError, SpecError
-from ablate.runners.attempts.worker import NodeUnsuitable, Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import NodeUnsuitable, Worker
 from ablate.store.files.atomic import set_retry_timeout
 from ablate.store.state import State
 
@@ -65,7 +66,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     return 0
 
 
-def _load_worker(job: WorkOrder, number: int, device: str | None, control: "_Control") -> Worker:
+def _load_worker(job: RunRequest, number: int, device: str | None, control: "_Control") -> Worker:
     """Create the worker; set its device before CUDA starts."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device

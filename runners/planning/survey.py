@@ -4,14 +4,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ablate.grid import Grid, Planned, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
-from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of, write_grid
+from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of
 from ablate.runners.output import format_count, slow_notice
 from ablate.runners.planning.preflight import check_measure
 from ablate.runners.provenance.code import Codes, ran_other_code
@@ -158,11 +158,6 @@ def survey(
             lines = _collect(layout, cells, trial_lines(grid), trials, started)
             deque(lines, maxlen=0) if take is None else take(grid, lines)
     return Survey(layout, tuple(trials.values()), cells, retry, again)
-
-
-def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
-    """Write the grids into the campaign and survey them on the way; raise EnvironmentProblem if that fails."""
-    return survey(layout, grids, cells, retry=retry, again=again, take=partial(write_grid, layout))
 
 
 def _collect(

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, final
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from ablate.grid.errors import SpecError
 from ablate.grid.frozen import FROZEN
@@ -103,19 +112,31 @@ Words = Annotated[
 class WorkerFields(Spec):
     """Fields of `Slurm` that may differ between trials; None: not set."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)  # the help of the command's options
+
     partition: Word | None = None
-    """None: the cluster's default. SLURM takes the first free partition of several, `gpu,old`."""
+    """Default the cluster's own. SLURM takes the first of gpu,old that has room."""
     time: Time | None = None
-    """Time limit of a worker. A worker that reaches it saves, is queued again and goes on."""
+    """Time limit of a worker: 90m, 8h, 1d12h.
+
+    A worker that reaches it saves, is queued again and goes on.
+    """
     gpus: NonNegativeInt | None = None
     """Per worker and node; 0 trains on the CPU."""
     nodes: PositiveInt | None = None
-    """Nodes of a worker, which share each trial; `execution.gpus` counts the GPUs of all of them."""
+    """Nodes of a worker, which share each trial.
+
+    `execution.gpus` counts the GPUs of all of them.
+    """
     gpu_type: Word | None = None
+    """Such as h100."""
     cpus: PositiveInt | None = None
-    """Per worker; None: one per trial and one more."""
+    """Per worker; default one per trial and one more."""
     mem: Memory | None = None
-    """Per worker; None: the default of the cluster, which its administrators fit to its nodes."""
+    """Per worker: 16G. Default the cluster's own.
+
+    Its administrators fit it to its nodes.
+    """
     per_gpu: PerGpu | None = None
     """Trials side by side on one GPU (without GPUs: in one worker)."""
 
@@ -139,8 +160,11 @@ class Slurm(WorkerFields):
     """A request for arrays of workers, one per resource class; each worker trains trials until its time limit."""
 
     account: Word | None = None
+    """Account that is charged."""
     qos: Word | None = None
+    """Quality of service."""
     constraint: Word | None = None
+    """Features that nodes must have."""
     exclude: Word | None = None
     """Nodes that get no worker, as SLURM writes node lists."""
     time: Time = "4h"
@@ -150,13 +174,13 @@ class Slurm(WorkerFields):
     """Array tasks in total; None: as many as the estimated work fills to half their time limit."""
     per_gpu: PerGpu = 1
     max_parallel: PositiveInt | None = None
-    """Workers that run at the same time; None: as many as the cluster allows.
+    """Workers that run at the same time; default as many as the cluster allows.
 
     The arrays of a submission share it by their sizes, at least one each. An array that ends passes its share to no
     other.
     """
     setup: tuple[str, ...] = ()
-    """Shell lines before Python starts: modules, environment variables."""
+    """Shell lines before Python starts; each option is a line."""
     python: Words = ()
     """Command that starts Python on nodes: "apptainer exec --nv image.sif python"; (): the Python that submits."""
     gpu_option: Literal["gres", "gpus-per-node", "gpus"] = "gres"

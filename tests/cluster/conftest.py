@@ -10,7 +10,7 @@ from cluster.cluster import PACKAGES, Cluster, missing
 from cluster.user import User
 from toy_training import ENTRY
 
-from ablate.runners.slurm.submit.submit import SubmitOptions
+from ablate.runners.attempts.run_request import RunRequest
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def train_toys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers train toys, in one thread and from snapshots in `place`."""
-    monkeypatch.setattr("ablate.runners.cli.run_on_slurm.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    for command in ("run", "retry"):
+        monkeypatch.setattr(f"ablate.runners.cli.{command}.RunRequest", partial(RunRequest, entry=ENTRY))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ABLATE_TREES", str(place / "trees"))

@@ -25,14 +25,16 @@ from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.cli.app import execute
 from ablate.runners.execution import Inline
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, submit as queue
+from ablate.runners.slurm.submit.draft import Drafter
+from ablate.runners.slurm.submit.submit import submit as queue
 from ablate.runners.slurm.worker_records import read_workers
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -78,8 +80,8 @@ def submit(place: Path) -> list[int]:
     for made, request in {"grid": slurm, "hogs": slurm.changed(workers=1, per_gpu=1, mem="900M", oom="halve")}.items():
         toys = place / f"{made}.py"
         toys.write_text(TOYS.format(made=made))
-        options = SubmitOptions(entry=ENTRY, files=(toys,))
-        queue(Drafter(root, list(load_spec_file(toys).values()), request, Scheduler(), options), lambda _: None)
+        asked = RunRequest(root, entry=ENTRY, files=(toys,))
+        queue(Drafter(asked, load_spec_file(toys).values(), request, Scheduler()), lambda _: None)
     assert execute(["run", str(real), "--on", "slurm", "--campaign", str(root)]) == 0
     layout = Layout(root)
     return [job for each in layout.submission_ids() for job in read_submission_record(layout, each).jobs]
@@ -93,9 +95,9 @@ def submit_endless(place: Path) -> int:
         gpus=0, cpus=2, per_gpu=2, time="30m", signal_s=6, heartbeat_s=0.5, workers=1, mem="3500M", partition="preempt",
         setup=setup(place)[1:],
     )  # fmt: skip
-    options = SubmitOptions(entry=ENTRY, files=(toys,))
+    asked = RunRequest(place / "endless", entry=ENTRY, files=(toys,))
     grids = list(load_spec_file(toys).values())
-    queued = queue(Drafter(place / "endless", grids, slurm, Scheduler(), options), lambda _: None)
+    queued = queue(Drafter(asked, grids, slurm, Scheduler()), lambda _: None)
     assert queued.record is not None
     (job,) = queued.record.jobs
     return job
@@ -105,8 +107,8 @@ def undisturbed(place: Path) -> dict[str, Any]:
     """The tables of the same trials, one after another in this process."""
     quiet = {"land_every_s": None, "progress": False}
     real = place / "real.py"
-    run_campaign(place / "calm", [grid(step_s=0.0), hogs(accumulate=2)], Inline(), RunOptions(entry=ENTRY, **quiet))  # type: ignore[arg-type]
-    run_campaign(place / "calm", load_spec_file(real).values(), Inline(), RunOptions(files=(real,), **quiet))  # type: ignore[arg-type]
+    run_campaign(place / "calm", [grid(step_s=0.0), hogs(accumulate=2)], Inline(), RunRequest(entry=ENTRY, **quiet))  # type: ignore[arg-type]
+    run_campaign(place / "calm", load_spec_file(real).values(), Inline(), RunRequest(files=(real,), **quiet))  # type: ignore[arg-type]
     return plain(tables(place / "calm"))
 
 

@@ -29,10 +29,10 @@ grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-import ablate.runners.slurm.submit.submit as submit
+import ablate.runners.attempts.run_request as requests
 from functools import partial
 from toy_training import ENTRY
-submit.SubmitOptions = partial(submit.SubmitOptions, entry=ENTRY)
+requests.RunRequest = partial(requests.RunRequest, entry=ENTRY)
 from ablate.runners.cli.app import main
 main()
 """

@@ -10,6 +10,7 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from warm import warm_server
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.campaign_plan import plan_campaign
 from ablate.runners.execution import Inline, Local
@@ -106,7 +107,7 @@ def test_old_results_stay(tmp_path: Path, other_code: Callable[[str], None], mon
     other_code("new")
     monkeypatch.setattr("toy_training.train", fail)
     assert counts(run_quietly(tmp_path, grid, again=True)) == (0, 2, 0, 0, 0)
-    plan = plan_campaign(tmp_path, [grid])
+    plan = plan_campaign(RunRequest(tmp_path), [grid])
     assert (plan.counts["done"], plan.counts["failed"], plan.other_code) == (2, 0, 2)
 
 

@@ -17,10 +17,11 @@ from toy_campaign import keys, run_quietly, tables, toy_grid
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.attempt import Attempt
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.checkpoint import read_checkpoint
 from ablate.runners.execution import Inline, Local
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.monitoring.integrity import check_campaign
 from ablate.runners.trial import Trial
 from ablate.store.files.atomic import read_json, write_json
@@ -186,7 +187,7 @@ def interrupted(root: Path, tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> tup
 
     with monkeypatch.context() as patched:
         patched.setattr(Attempt, "progress", progress)
-        assert run_campaign(root, [grid], Inline(), RunOptions(progress=False)).interrupted
+        assert run_campaign(root, [grid], Inline(), RunRequest(progress=False)).interrupted
     (key,) = keys(root)
     return grid, sorted(Layout(root).checkpoint(key, 1).glob("*.pt"))
 
@@ -228,13 +229,13 @@ def test_a_checkpoint_that_does_not_fit_is_left_for_the_one_before(
         newest.mkdir()
     else:
         forge(newest, FORGERIES[forgery])
-    result = run_campaign(tmp_path / "c", [grid], Inline(), RunOptions(progress=False))
+    result = run_campaign(tmp_path / "c", [grid], Inline(), RunRequest(progress=False))
     assert (result.done, result.failed) == (1, 0)
     (key,) = keys(tmp_path / "c")
     found = trial_state(Layout(tmp_path / "c"), key).result
     assert found is not None
     assert found.start["resumed_from"] == {"attempt": 1, "step": step}
-    run_campaign(tmp_path / "whole", [grid], Inline(), RunOptions(progress=False))
+    run_campaign(tmp_path / "whole", [grid], Inline(), RunRequest(progress=False))
     for table in ("metric", "evaluation"):
         assert tables(tmp_path / "c")[table] == tables(tmp_path / "whole")[table]
     assert [damage for damage in check_campaign(tmp_path / "c") if "promises" in damage.problem] == []

@@ -24,7 +24,8 @@ from ablate.runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Tak
 from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
 from ablate.runners.attempts.micro_batches import micro_batches
-from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Outcome
 from ablate.runners.checkpoint import save_checkpoint
 from ablate.runners.execution.fork_client import Exit, Forked
 from ablate.runners.execution.machine import Queue
@@ -199,7 +200,7 @@ def deaths_over(layout: Layout, **fields: Any) -> tuple[CrashCounter, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
     write_submission(layout, submission, lines)
-    return CrashCounter(WorkOrder(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
+    return CrashCounter(RunRequest(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
 
 
 def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:

@@ -26,10 +26,12 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_of_every_command_is_a_call_of_it() -> None:
-    examples = {command: example for group in _COMMANDS.values() for command, example in group.items()}
-    assert sorted(command.__name__ for command in examples) == sorted(COMMANDS)
-    for command, example in examples.items():
-        assert app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)[0] is command
+    every = [item for group in _COMMANDS.values() for item in group.items()]
+    examples = {command if isinstance(command, str) else command.__name__: example for command, example in every}
+    assert sorted(examples) == sorted(COMMANDS)
+    for name, example in examples.items():
+        called = app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)[0]
+        assert called.__name__ == name
 
 
 def test_every_answer_says_what_is_lost(tmp_path: Path, ablate: Callable) -> None:

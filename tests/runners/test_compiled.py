@@ -15,8 +15,9 @@ from warm import real_server
 
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Local
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.optimisers import AdamW, Training
 from ablate.runners.tasks import Curriculum
 from ablate.runners.training import compilation
@@ -215,7 +216,7 @@ def test_a_forked_worker_compiles_with_the_real_compiler(
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else it starts an interpreter of its own to try that
     trial = on(tiny, training=Training(steps=3), model=ONE)
     run_campaign(
-        tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(1, start=real_server), RunOptions(progress=False)
+        tmp_path, [Grid(name="g", base=trial, seeds=[3])], Local(1, start=real_server), RunRequest(progress=False)
     )
     end = read_json(Layout(tmp_path).end(trial.key, 1))
     assert (end["status"], end["cost"]["graphs"]) == ("ok", 1)

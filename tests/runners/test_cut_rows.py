@@ -10,7 +10,8 @@ from toy_training import ENTRY
 
 from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from ablate.runners.attempts.manifest import trial_lines, write_submission
-from ablate.runners.attempts.worker import Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Worker
 from ablate.runners.slurm.worker.done_rows import DoneRows
 from ablate.runners.slurm.worker.row_state import RowStates
 from ablate.runners.slurm.worker.rows import NodeRows, RowShare
@@ -29,8 +30,8 @@ def write_toy_submission(layout: Layout, fits: int) -> str:
     return str(line["trial"])
 
 
-def job(layout: Layout, **fields: Any) -> WorkOrder:
-    return WorkOrder(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
+def job(layout: Layout, **fields: Any) -> RunRequest:
+    return RunRequest(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
 
 
 def worker(layout: Layout, number: int, **fields: Any) -> Worker:

@@ -23,7 +23,8 @@ from warm import REAL, Warm, warmed_up
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
-from ablate.runners.attempts.worker import Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Worker
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.runners.training import rank_launcher as ranks
 from ablate.runners.training.failure import failure_of
@@ -191,7 +192,7 @@ def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: py
         row_stepped=lambda *_: None,
         row_works=lambda *_: None,
     )
-    worker = Worker(WorkOrder(layout.root, submission, oom="halve"), 0, idle, own_process=False)
+    worker = Worker(RunRequest(layout.root, submission, oom="halve"), 0, idle, own_process=False)
     assert worker.run(0).state == "done"
     (key,) = layout.trial_keys()
     attempts = trial_state(layout, key).attempts

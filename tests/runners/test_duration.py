@@ -11,6 +11,7 @@ from toy_campaign import toy_grid
 
 from ablate.grid import Grid, over
 from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
 from ablate.runners.planning.duration import (
     Estimate,
@@ -127,7 +128,9 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
     """A GPU of its own takes four times the hours of one shared by four; without GPUs the hours are CPU-hours."""
 
     def plan(slurm: Slurm) -> Estimate:
-        return plan_campaign(tmp_path, [small()], PlanOptions(slurm=slurm, seconds=lambda _: 3600.0)).estimate
+        return plan_campaign(
+            RunRequest(tmp_path), [small()], PlanOptions(slurm=slurm, seconds=lambda _: 3600.0)
+        ).estimate
 
     needs = (Needs(where={"operator": "SSA"}, per_gpu=1),)
     finish(tmp_path, small(), {"softmax": 3600.0, "SSA": 3600.0}, device="cuda")
@@ -138,5 +141,5 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
     cpu = plan(Slurm(gpus=0, per_gpu=3, workers=1))
     assert (cpu.unit, cpu.workers, cpu.at_once, cpu.hours) == ("CPU-h", 1, 3, pytest.approx(4))
     assert plan(Slurm(workers=6, max_parallel=2)).workers == 2
-    toys = plan_campaign(tmp_path, [toy_grid()], PlanOptions(seconds=lambda _: 3600.0))
+    toys = plan_campaign(RunRequest(tmp_path), [toy_grid()], PlanOptions(seconds=lambda _: 3600.0))
     assert plan_data(toys)["estimate"]["hours"] == 6.0

@@ -20,7 +20,8 @@ from warm import Warm, warm_server
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.manifest import trial_lines, write_submission
-from ablate.runners.attempts.worker import Listener, Outcome, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Listener, Outcome
 from ablate.runners.child_lifetime import GROUP_SIGNALS
 from ablate.runners.execution import Local, Queue
 from ablate.runners.execution.fork_client import Forks, start_interpreter
@@ -91,9 +92,9 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
         forks.close()
 
 
-def job_of(root: Path, lines: Iterable[Mapping[str, Any]]) -> WorkOrder:
+def job_of(root: Path, lines: Iterable[Mapping[str, Any]]) -> RunRequest:
     write_submission(Layout(root), "20260101T000000-000000", lines)
-    return WorkOrder(root, "20260101T000000-000000", ENTRY)
+    return RunRequest(root, "20260101T000000-000000", ENTRY)
 
 
 def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from toy_campaign import run_quietly, tables, toy_grid
 from waiting import wait_until
 from warm import REAL, Warm
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Inline
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import process_started, trial_state
@@ -280,7 +281,7 @@ class Run:
 @pytest.mark.slow
 def test_the_command_killed_five_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     path = spec(tmp_path / "calm.py", checkpoint_s=600)
-    options = RunOptions(land_every_s=None, progress=False, files=(path,))
+    options = RunRequest(land_every_s=None, progress=False, files=(path,))
     assert run_campaign(tmp_path / "calm", load_spec_file(path).values(), Inline(), options).done == 4
     expected = results(tmp_path / "calm")
     assert [counts for _, _, *counts in expected["progress"]] == [[2, 2, 0]] * 2

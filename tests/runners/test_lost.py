@@ -10,15 +10,16 @@ from toy_training import ENTRY
 
 from ablate.grid import Measure
 from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import submission_records
 from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from ablate.runners.cli.app import execute
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.store import Store
 
-OPTIONS = RunOptions(entry=ENTRY, progress=False, land_every_s=None)
+OPTIONS = RunRequest(entry=ENTRY, progress=False, land_every_s=None)
 
 
 GRID = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))
@@ -36,7 +37,7 @@ slurm = Slurm(gpus=0, time="2h", workers=1)
 
 def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> None:
     assert find_unreadable(tmp_path, ["toy"]) == frozenset()
-    assert run_campaign(tmp_path, [GRID], options=OPTIONS).done == 4
+    assert run_campaign(tmp_path, [GRID], request=OPTIONS).done == 4
     assert find_unreadable(tmp_path, ["toy"]) == frozenset()
     with Store.open(tmp_path) as store:
         before = store.sql("SELECT * FROM v_final ORDER BY ALL")
@@ -47,7 +48,7 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
     lost = find_unreadable(tmp_path, [GRID.name, "another"])
     assert len(lost) == 1
     mark_unreadable(Layout(tmp_path), lost)
-    again = run_campaign(tmp_path, [GRID], options=OPTIONS)
+    again = run_campaign(tmp_path, [GRID], request=OPTIONS)
     assert (again.done, again.skipped) == (1, 3)
     with Store.open(tmp_path) as store:
         assert store.unreadable(GRID.name) == []
@@ -60,7 +61,7 @@ def test_it_is_queued_on_a_cluster(
     monkeypatch.setenv("PATH", PretendSlurm(tmp_path / "slurm").path)
     path, root = tmp_path / "toys.py", tmp_path / "campaign"
     path.write_text(SPEC)
-    run_campaign(root, [GRID], options=OPTIONS)
+    run_campaign(root, [GRID], request=OPTIONS)
     layout = Layout(root)
     shard = next(path for path in layout.shards() if "-evaluation." in path.name)
     shard.write_bytes(shard.read_bytes()[:-1])

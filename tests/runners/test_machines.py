@@ -13,8 +13,9 @@ from warm import warm_server
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.crash_counter import MOST_DEATHS
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Inline, Local
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
@@ -120,7 +121,7 @@ def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
     path = tmp_path / "spec.py"
     path.write_text(SPEC)
     grids = load_spec_file(path)
-    options = RunOptions(**{**vars(QUIET), "files": (path,)})
+    options = RunRequest(**{**vars(QUIET), "files": (path,)})
     assert run_campaign(tmp_path / "campaign", grids.values(), Local(2, start=warm_server), options).done == 2
     missing = run_campaign(tmp_path / "without", grids.values(), Local(2, start=warm_server), QUIET)
     assert missing.failed == 2
@@ -137,7 +138,7 @@ def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
 def test_workers_that_cannot_start_end_the_run(tmp_path: Path, ending: str, raised: type[Exception], said: str) -> None:
     path = tmp_path / "spec.py"
     path.write_text(ending + "\n")
-    options = RunOptions(**{**vars(QUIET), "files": (path,)})
+    options = RunRequest(**{**vars(QUIET), "files": (path,)})
     with pytest.raises(raised, match=said):
         run_campaign(tmp_path / "campaign", [toy_grid()], Local(2, start=warm_server), options)
     entry = replace(ENTRY, preload=("nothing_of_the_kind",))

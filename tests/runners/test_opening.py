@@ -12,11 +12,12 @@ from toy_campaign import QUIET, toy_grid
 
 from ablate.grid import Grid, Measure, over
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign
 from ablate.runners.evaluations import BoundaryValues
 from ablate.runners.execution import Inline
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.planning.preflight import METRICS, Preflight
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.runners.slurm.spec import Slurm
@@ -88,7 +89,7 @@ def test_a_cell_that_has_been_tried_is_opened_before_a_retry(
     def bug(task: Text) -> None:
         raise KeyError("a bug")
 
-    grid, options = load_spec_file(spec)["good"], RunOptions(land_every_s=None, progress=False)
+    grid, options = load_spec_file(spec)["good"], RunRequest(land_every_s=None, progress=False)
     again = replace(options, retry=True)
     with monkeypatch.context() as broken:
         broken.setattr(Text, "open", bug)
@@ -108,7 +109,9 @@ def test_a_cell_that_has_been_tried_is_opened_before_a_retry(
 
 def test_other_faults_are_left(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opening, mixed = Preflight(Layout(tmp_path / "c")), load_spec_file(spec)["mixed"]
-    assert plan_campaign(tmp_path / "c", [mixed], PlanOptions(slurm=Slurm())).refused == ()  # no text is needed here
+    assert (
+        plan_campaign(RunRequest(tmp_path / "c"), [mixed], PlanOptions(slurm=Slurm())).refused == ()
+    )  # no text is needed here
     with pytest.raises(SpecError, match=rf"'softmax · vocabulary=900' .* {TOO_FEW}.*; `ablate plan` tells this and 1"):
         run_campaign(tmp_path / "c", [mixed], Inline())
     for planned in mixed.cells():
@@ -133,7 +136,7 @@ def refused(tmp_path: Path) -> Any:
     def ask(wrong: Grid) -> str:
         root = tmp_path / "campaign"
         with pytest.raises(SpecError) as raised:
-            plan_campaign(root, [wrong])
+            plan_campaign(RunRequest(root), [wrong])
         assert not root.exists()
         return str(raised.value)
 
@@ -199,23 +202,25 @@ def test_a_wrong_measure_or_baseline_is_told_with_its_line(
     ],
 )
 def test_a_measure_of_one_point_is_taken(tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]) -> None:
-    assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 2
-    plan_campaign(tmp_path, [grid(tiny, "mse", axes=[], baseline=None)])  # no verdicts: its point may be open
-    plan_campaign(tmp_path, [Grid(name="free", base=tiny, seeds=[0])])
-    plan_campaign(tmp_path, [Grid(name="toy", base=toy_grid().base, seeds=[0], measure=Measure(name="anything"))])
+    assert plan_campaign(RunRequest(tmp_path), [grid(tiny, name, point)]).to_do == 2
+    open_point = grid(tiny, "mse", axes=[], baseline=None)  # it may be open: there are no verdicts
+    toys = Grid(name="toy", base=toy_grid().base, seeds=[0], measure=Measure(name="anything"))
+    for each in (open_point, Grid(name="free", base=tiny, seeds=[0]), toys):
+        plan_campaign(RunRequest(tmp_path), [each])
 
 
 def test_every_task_of_a_grid_is_asked(tiny: Trial, task: Text, tmp_path: Path, refused: Any) -> None:
     axis = over("task", [tiny.task, task], labels=["functions", "text"])
-    plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis], baseline={"task": "functions"})])
-    plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis], baseline={"task": "functions"})])
+    for name, point in (("mse", {"sigma_f": 3}), ("validation_loss", {})):
+        functions = grid(tiny, name, point, axes=[axis], baseline={"task": "functions"})
+        plan_campaign(RunRequest(tmp_path), [functions])
     assert "mse" in refused(grid(tiny, "accuracy", axes=[axis], baseline={"task": "functions"}))
 
 
 def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path, refused: Any) -> None:
     beside = tiny.changed(evaluations=(BoundaryValues(slopes=(1, 2), points=4),))
-    plan_campaign(tmp_path, [grid(beside, "boundary_upper", {"a": 2})])
-    plan_campaign(tmp_path, [grid(beside, "mse", {"sigma_f": 3})])
+    plan_campaign(RunRequest(tmp_path), [grid(beside, "boundary_upper", {"a": 2})])
+    plan_campaign(RunRequest(tmp_path), [grid(beside, "mse", {"sigma_f": 3})])
     assert "on its evaluation grid: a=1; a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
     assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
 
@@ -227,7 +232,7 @@ def test_a_measure_with_the_wrong_direction_is_refused(tiny: Trial, tmp_path: Pa
     wrong = grid(recall, "accuracy", {"length": 12})
     assert 'where higher is better; its measure has better="lower": set better="higher"' in refused(wrong)
     right = Measure(name="accuracy", point={"length": 12}, better="higher")
-    plan_campaign(tmp_path, [grid(recall, "accuracy", measure=right)])
+    plan_campaign(RunRequest(tmp_path), [grid(recall, "accuracy", measure=right)])
 
 
 def test_the_records_of_every_task_are_compared_with_what_it_declares() -> None:

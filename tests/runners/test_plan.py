@@ -12,6 +12,7 @@ from toy_training import ToyTrial, train
 
 from ablate.grid import Grid, Measure, Spec, forbid, over
 from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from ablate.runners.planning.duration import MEASURED_STEPS, measure_seconds
 from ablate.runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
@@ -35,11 +36,11 @@ def test_a_plan_knows_what_is_done_and_what_failed(tmp_path: Path) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
     grid = toy_grid(fates=["ok", "raises"])
-    plan = plan_campaign(tmp_path, [grid])
+    plan = plan_campaign(RunRequest(tmp_path), [grid])
     assert counts(plan) == (2, 2, 0, 8, 8)
     said = "\n".join(plan_lines(plan))
     assert "2 done, 2 failed, 8 pending" in said
-    assert counts(plan_campaign(tmp_path, [grid], PlanOptions(retry=True))) == (2, 2, 0, 8, 10)
+    assert counts(plan_campaign(RunRequest(tmp_path, retry=True), [grid])) == (2, 2, 0, 8, 10)
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path)} == before
 
 
@@ -47,7 +48,7 @@ def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path
     whole = toy_grid("whole")
     rule = forbid(lambda trial: trial.operator.kind == "rising", reason="rising numbers are forbidden")
     part = type(whole)(name="part", base=whole.base, axes=whole.axes, rules=[rule], seeds=whole.seeds)
-    plan = plan_campaign(tmp_path, [whole, part])
+    plan = plan_campaign(RunRequest(tmp_path), [whole, part])
     found = [(header["grid"], header["cells"], header["trials"]) for header in plan.grids]
     assert found == [("whole", 2, 6), ("part", 1, 3)]
     assert plan.grids[1]["rules"] == [{"reason": "rising numbers are forbidden", "count": 1}]
@@ -66,18 +67,18 @@ def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_
     listed = [line.split() for line in lines if line.startswith("    rate=")]
     planned = [each for each in grid.enumerate() if each.seed == 3]
     assert listed == [[each.label, each.key[:11]] for each in planned[:10]]
-    cells = plan_data(plan_campaign(tmp_path, [grid]))["cells"]
+    cells = plan_data(plan_campaign(RunRequest(tmp_path), [grid]))["cells"]
     assert [each["key"] for each in cells] == [each.key for each in planned]
 
 
 def test_a_plan_writes_nothing_and_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path / "campaign", [toy_grid()])
+    plan = plan_campaign(RunRequest(tmp_path / "campaign"), [toy_grid()])
     assert counts(plan) == (0, 0, 0, 6, 6)
     assert list(tmp_path.iterdir()) == []
     assert plan.estimate.trial_s is plan.estimate.hours is plan.estimate.wall_s is None
     assert plan.estimate.basis.startswith("unknown")
     with pytest.raises(SpecError, match="'toy' is given twice"):
-        plan_campaign(tmp_path, [toy_grid(), toy_grid()])
+        plan_campaign(RunRequest(tmp_path), [toy_grid(), toy_grid()])
 
 
 def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
     def count(trial: Spec) -> tuple[int, int]:
         return (100, 1 if trial.operator.label == "falling" else 2)
 
-    plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
+    plan = plan_campaign(RunRequest(tmp_path), [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
     assert plan.estimate.trial_s == 3 * 10 + 3 * 30
     assert plan.estimate.wall_s == 30 + 30
     assert sorted(measured) == ["falling", "rising"]
@@ -119,12 +120,12 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
             return measure_seconds(trial.changed(fate="raises", fate_at=1), train)
         return 5.0
 
-    plan = plan_campaign(tmp_path, [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
+    plan = plan_campaign(RunRequest(tmp_path), [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
     assert plan.estimate.problems == ("falling: ValueError: seed 0 met its fate",)
     assert (plan.estimate.trial_s, plan.estimate.unknown) == (5.0, 1)
     assert "1 trial of unknown duration" in plan.estimate.basis
     assert "  could not be measured: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
-    plan = plan_campaign(tmp_path, [toy_grid(seeds=[1])], PlanOptions(seconds=seconds))
+    plan = plan_campaign(RunRequest(tmp_path), [toy_grid(seeds=[1])], PlanOptions(seconds=seconds))
     assert plan.estimate.problems == ("falling: RuntimeError: shapes differ", "rising: RuntimeError: shapes differ")
 
 
@@ -164,7 +165,7 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
     run_quietly(tmp_path, judged_grid(seeds=4, scale=scale))
     ingest(tmp_path, threads=1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    plan = plan_campaign(tmp_path, [grid])
+    plan = plan_campaign(RunRequest(tmp_path), [grid])
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     with Store.open(tmp_path, refresh=False) as store:
         rows = store.final("judged", "mse", {"sigma": 1.0}).select("label", "seed", "value").rows()
@@ -196,10 +197,10 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -
 
 
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
+    plan = plan_campaign(RunRequest(tmp_path), [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
-    plan = plan_campaign(tmp_path, [alone])
+    plan = plan_campaign(RunRequest(tmp_path), [alone])
     assert plan.resolutions == ()
 
 
@@ -213,7 +214,7 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
     assert noise_among(rows, "a", "log")[:2] == (0.0, 8)
     few = noise_among([row for row in rows if row[1] < 2], "a", "log")
     assert (few.sd, few.pairs) == (None, 4)
-    plan = plan_campaign(tmp_path, [judged_grid()])
+    plan = plan_campaign(RunRequest(tmp_path), [judged_grid()])
     found = plan.resolutions[0]
     line = next(iter(resolution_lines(found._replace(noise=found.noise._replace(sd=0.0, pairs=8, basis="pairs")))))
     assert "SD of a pair 0: the 8 pairs" in line
@@ -221,7 +222,7 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
 
 
 def lines_of(root: Path, grid: Grid, **options: Any) -> list[str]:
-    return list(plan_lines(plan_campaign(root, [grid], PlanOptions(**options))))
+    return list(plan_lines(plan_campaign(RunRequest(root), [grid], PlanOptions(**options))))
 
 
 def test_baseline_seeds_alone_give_a_noise_that_counts_seeds_as_unrelated() -> None:
@@ -242,7 +243,7 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     run_quietly(there, judged_grid(seeds=4))
     ingest(there, threads=1)
     named = judged_grid(seeds=6).named("new")
-    (found,) = plan_campaign(here, [named], PlanOptions(noise_from=Layout(there))).resolutions
+    (found,) = plan_campaign(RunRequest(here), [named], PlanOptions(noise_from=Layout(there))).resolutions
     known = resolution(there, judged_grid(seeds=6))
     assert found.noise == known.noise._replace(source=f"grid judged of {there}")
     assert found.noise.pairs == 16

@@ -20,10 +20,11 @@ from toy_campaign import toy_grid
 from warm import real_server
 
 from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.execution import Local
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.optimisers.muon import _OrthogonalMomentum
 from ablate.runners.provenance.code import spec_module_name
 from ablate.runners.provenance.specfile import load_spec_file
@@ -165,7 +166,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[float]]:
     """The losses of softmax without neighbours."""
     folder = tmp_path_factory.mktemp("alone")
     grids = load_spec_file(acting_spec(folder, [], seeds=2, before="")).values()
-    options = RunOptions(progress=False, land_every_s=None, files=(folder / "spec.py",))
+    options = RunRequest(progress=False, land_every_s=None, files=(folder / "spec.py",))
     assert run_campaign(folder / "campaign", grids, Local(1, start=real_server), options).done == 2
     return losses(folder / "campaign")
 
@@ -185,7 +186,7 @@ def test_a_trial_that_changes_its_process_changes_no_other(
     tmp_path: Path, alone: dict[int, list[float]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = acting_spec(tmp_path, [*CHANGES], seeds=2)
-    options = RunOptions(progress=False, land_every_s=None, files=(path,))
+    options = RunRequest(progress=False, land_every_s=None, files=(path,))
     run_campaign(tmp_path / "campaign", load_spec_file(path).values(), Local(1, start=real_server), options)
     assert losses(tmp_path / "campaign") == alone
     assert_named_and_kept_apart(tmp_path / "campaign", [*CHANGES])

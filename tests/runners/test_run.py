@@ -24,11 +24,12 @@ from ablate.grid import Grid
 from ablate.grid.durations import format_duration, format_hours
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.claims import Claim, claim
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import Inline, Local, Machine
 from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render
-from ablate.runners.execution.run import Interrupts, RunOptions, RunResult, run_campaign
+from ablate.runners.execution.run import Interrupts, RunResult, run_campaign
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -36,8 +37,8 @@ from ablate.store.state import State
 from ablate.store.store import Store
 
 
-def options(**changes: Any) -> RunOptions:
-    return RunOptions(**{**vars(QUIET), **changes})
+def options(**changes: Any) -> RunRequest:
+    return RunRequest(**{**vars(QUIET), **changes})
 
 
 def counts(result: RunResult) -> tuple[int, ...]:

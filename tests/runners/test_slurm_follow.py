@@ -10,14 +10,15 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
 from ablate.grid import Grid
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.options import SlurmFlags
+from ablate.runners.cli.machine_flags import SlurmFlags
 from ablate.runners.cli.run_on_slurm import show_or_queue
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.watch import WatchView
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions
+from ablate.runners.slurm.submit.draft import Drafter
 from ablate.store.files.layout import Layout
 
 
@@ -30,8 +31,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: bool) -> int:
     """Queue a grid, do something, and wait for its trials."""
-    chosen = SubmitOptions(entry=ENTRY, **options)
-    drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
+    request = RunRequest(root, entry=ENTRY, **options)
+    drafter = Drafter(request, [grid], Slurm(gpus=0, workers=1), Scheduler())
 
     def views(self: Following, scheduler: Scheduler) -> Iterator[WatchView]:
         meanwhile()

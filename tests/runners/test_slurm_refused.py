@@ -10,13 +10,14 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from ablate.grid.errors import SpecError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.app import execute
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit import resource_classes
 from ablate.runners.slurm.submit.cluster_checks import warn_if_not_shared
+from ablate.runners.slurm.submit.draft import Draft, Drafter
 from ablate.runners.slurm.submit.resource_classes import START_S
-from ablate.runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
 SPEC = """
 from ablate.runners import Slurm
@@ -37,7 +38,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 def draft(tmp_path: Path, **asked: Any) -> Draft:
     request = Slurm(**{"gpus": 0, "workers": 1, **asked})
-    return Drafter(tmp_path / "campaign", [toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY)).draft()
+    return Drafter(RunRequest(tmp_path / "campaign", entry=ENTRY), [toy_grid()], request, Scheduler()).draft()
 
 
 def run(tmp_path: Path, *words: str) -> int:

@@ -16,7 +16,8 @@ from toy_campaign import run_quietly, toy_grid
 from ablate.runners.attempts.claims import Claim, claim
 from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest, trial_lines, write_submission
-from ablate.runners.attempts.worker import Outcome, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import Outcome
 from ablate.runners.checkpoint import save_checkpoint
 from ablate.runners.slurm.worker.assignment import device_groups
 from ablate.runners.slurm.worker.done_rows import DoneRows
@@ -160,7 +161,7 @@ def campaign(tmp_path: Path) -> Layout:
 
 
 def state_of(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> RowStates:
-    return RowStates(WorkOrder(layout.root, SUBMISSION, **job), node, leases)
+    return RowStates(RunRequest(layout.root, SUBMISSION, **job), node, leases)
 
 
 def change(path: Path, **fields: Any) -> None:

@@ -14,12 +14,14 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Needs, Slurm
 from ablate.runners.slurm.submissions import read_submission_status
+from ablate.runners.slurm.submit.draft import Drafter
 from ablate.runners.slurm.submit.job_arrays import Arrays
-from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
+from ablate.runners.slurm.submit.submit import SubmittedJobs, submit
 from ablate.runners.slurm.submit.submit_lock import submit_lock
 from ablate.runners.slurm.worker_records import read_cancelled
 from ablate.store.files.layout import Layout
@@ -35,7 +37,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 def queue(root: Path, slurm: Slurm = ASKED) -> SubmittedJobs:
     grid = toy_grid(seeds=range(10))
-    return submit(Drafter(root, [grid], slurm, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
+    return submit(Drafter(RunRequest(root, entry=ENTRY), [grid], slurm, Scheduler()), lambda _: None)
 
 
 def around_sbatch(patch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool = False) -> None:

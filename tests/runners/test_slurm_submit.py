@@ -17,13 +17,15 @@ from toy_training import ENTRY
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.run_on_slurm import queued_line
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Needs, Slurm, read_budget
+from ablate.runners.slurm.submit.draft import Drafter
 from ablate.runners.slurm.submit.job_arrays import Arrays, Refused, in_words
-from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
+from ablate.runners.slurm.submit.submit import SubmittedJobs, submit as queue
 from ablate.store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -44,7 +46,7 @@ def command(tmp_path: Path, slurm: PretendSlurm) -> list[str]:
 
 
 def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
-    return Drafter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
+    return Drafter(RunRequest(root, entry=ENTRY, **options), [grid or toy_grid()], request, Scheduler())
 
 
 def submit(root: Path, request: Slurm = CPU, **options: Any) -> SubmittedJobs:

@@ -15,10 +15,11 @@ from real_spec import real_spec
 from toy_campaign import QUIET, toy_grid
 from warm import warm_server
 
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Local, stall
 from ablate.runners.execution.fork_client import Forked
 from ablate.runners.execution.pool import WorkerPool, _PoolMember
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.execution.stall import Stall
 from ablate.runners.trial import Execution
 from ablate.store.files.attempts import Heartbeat
@@ -56,7 +57,7 @@ def test_trials_that_stand_still_fail_and_the_others_of_the_run_finish(tmp_path:
     """Also in C code that holds the interpreter, where no thread of the worker can act."""
     still = toy_grid("still", seeds=[0], fates=["sticks", "holds", "evaluates"], stall=2.0)
     others = toy_grid("others", seeds=range(1, 4))
-    options = RunOptions(**vars(QUIET))
+    options = RunRequest(**vars(QUIET))
     result = run_campaign(tmp_path, [still, others], Local(2, start=warm_server), options)
     assert (result.done, result.failed, result.stopped) == (6, 6, 0)
     layout, fingerprints = Layout(tmp_path), set()

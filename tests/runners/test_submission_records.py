@@ -18,6 +18,7 @@ from toy_training import ENTRY
 
 from ablate.grid.errors import SpecError, StoreError
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import (
     Array,
     ResourceClass,
@@ -29,7 +30,6 @@ from ablate.runners.attempts.submission_record import (
     submission_records,
     write_submission_record,
 )
-from ablate.runners.attempts.worker import WorkOrder
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.planning.survey import Surveyed
@@ -37,7 +37,8 @@ from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStat
 from ablate.runners.slurm.spec import Slurm, read_budget
 from ablate.runners.slurm.submissions import Standing, read_submission_status
 from ablate.runners.slurm.submit.already_queued import queued_elsewhere
-from ablate.runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue_trials
+from ablate.runners.slurm.submit.draft import Drafter
+from ablate.runners.slurm.submit.submit import SubmittedJobs, submit as queue_trials
 from ablate.runners.slurm.worker_records import Left
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
@@ -108,7 +109,7 @@ def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: P
 def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
     submission = submission_id()
     write_submission(Layout(tmp_path), submission, trial_lines(toy_grid()))
-    ours = record_run(Layout(tmp_path), WorkOrder(tmp_path, submission), "inline")
+    ours = record_run(Layout(tmp_path), RunRequest(tmp_path, submission), "inline")
     assert (ours.pid_space, ours.process) == (pid_space(), os.getpid())
     assert replace(ours, pid_space="another").process is None
 
@@ -116,7 +117,7 @@ def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
 def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:
     """Queue trials; return them and the warnings, without the one that nodes may not see a temporary directory."""
     told: list[str] = []
-    drafter = Drafter(root, [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler(), SubmitOptions(entry=ENTRY))
+    drafter = Drafter(RunRequest(root, entry=ENTRY), [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler())
     found = queue_trials(drafter, told.append)
     return found, [note for note in (*told, *found.draft.notes) if "nodes may not see" not in note]
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from ablate.grid import Grid, over
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.evaluations import MinimalPairs
 from ablate.runners.execution import Inline
-from ablate.runners.execution.run import RunOptions, run_campaign
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
 from ablate.runners.optimisers.optimiser import Optimiser
 from ablate.runners.optimisers.schedules import WSD, Cosine
@@ -321,7 +322,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Cal
 def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path) -> None:
     """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
     grid = Grid(name="rates", base=tiny, axes=[over("training.optimiser.lr", [1e-3, 1e4])], seeds=[0])
-    result = run_campaign(tmp_path, [grid], Inline(), RunOptions(progress=False))
+    result = run_campaign(tmp_path, [grid], Inline(), RunRequest(progress=False))
     assert (result.done, result.failed) == (1, 1)
     (wild,) = (planned.key for planned in grid.trials() if planned.axes["lr"] == 1e4)
     end = json.loads(Layout(tmp_path).end(wild, 1).read_bytes())

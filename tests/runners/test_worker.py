@@ -18,7 +18,8 @@ from toy_training import ENTRY, ToyTrial
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.attempt import CampaignUnwritable
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
-from ablate.runners.attempts.worker import NodeUnsuitable, Outcome, Worker, WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.worker import NodeUnsuitable, Outcome, Worker
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.tasks.user_files import unreadable
 from ablate.runners.training.failure import Failure, failure_of
@@ -33,7 +34,7 @@ from ablate.store.store import Store
 def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
     submission = submission_id()
     write_submission(Layout(root), submission, lines)
-    return Worker(WorkOrder(root, submission, entry, **job), 0, Silent(), own_process=False)
+    return Worker(RunRequest(root, submission, entry, **job), 0, Silent(), own_process=False)
 
 
 def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path)
     lines = toy_lines()
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
     write_submission(Layout(tmp_path), submission, lines)
-    assert Worker(WorkOrder(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).state == "done"
+    assert Worker(RunRequest(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).state == "done"
     ingest(tmp_path, threads=1)
     with Store.open(tmp_path, refresh=False) as store:
         assert store.sql("SELECT worker FROM attempt").rows() == [(number,)]

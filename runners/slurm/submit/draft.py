@@ -1,22 +1,20 @@
 """Drafts of submissions: the classes of trials, their numbers of workers and their scripts; nothing is written."""
 
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.disk_space import require_disk_space
 from ablate.runners.attempts.manifest import encode_line, submission_id
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Array, ResourceClass
-from ablate.runners.attempts.unreadable_results import find_unreadable
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.output import format_count
-from ablate.runners.planning.kept_results import require_kept
-from ablate.runners.planning.survey import Surveyed, survey, walk
+from ablate.runners.planning.prepared_run import PreparedRun
+from ablate.runners.planning.survey import Surveyed
 from ablate.runners.provenance.code_snapshot import pack, shell_lines
 from ablate.runners.provenance.environment import torch_without_cuda
 from ablate.runners.slurm.scheduler import Scheduler
@@ -32,28 +30,7 @@ from ablate.runners.slurm.submit.cluster_checks import (
 from ablate.runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
 from ablate.runners.slurm.submit.job_arrays import Arrays, Room, require_commands
 from ablate.runners.slurm.submit.resource_classes import Demands, Group
-from ablate.store.files.layout import Layout
 from ablate.store.state import State
-
-
-@final
-@dataclass(frozen=True)
-class SubmitOptions:
-    """Options of a submission; they change no measured number."""
-
-    retry: bool = False
-    again: bool = False
-    only: frozenset[str] | None = None
-    """Keys of the trials to queue; None: all that are missing."""
-    files: tuple[Path, ...] = ()
-    entry: WorkerEntry = field(default_factory=WorkerEntry)
-    budget: dict[str, Any] | None = None
-    """`budget` of the submission's record."""
-    dry_run: bool = False
-    """Show what would be queued; a machine without SLURM can do so, too."""
-    seeds: Collection[int] | None = None
-    replace: bool = False
-    """As in `RunOptions`."""
 
 
 @final
@@ -90,41 +67,30 @@ class Drafter:
     """
 
     def __init__(
-        self, root: Path | str, grids: Sequence[Grid], slurm: Slurm, scheduler: Scheduler, options: SubmitOptions
+        self, request: RunRequest, grids: Iterable[Grid], slurm: Slurm, scheduler: Scheduler, *, dry_run: bool = False
     ) -> None:
-        if not options.dry_run:
+        """With `dry_run`, a machine without SLURM can draft, too."""
+        if not dry_run:
             require_commands()
-        self.layout = Layout(Path(root).resolve())
         self.asked = _with_environment(slurm)
-        """The request, as it is recorded."""
-        self.grids = list(grids)
-        self.options = options
+        """The workers that are requested, as it is recorded."""
         self.scheduler = scheduler
-        self._limits: Limits = limits_if_known() if options.dry_run else read_limits()
+        self._limits: Limits = limits_if_known() if dry_run else read_limits()
+        require_disk_space(request.root)
         self._demands = Demands(self.asked, self._most_cpus)
-        cells = walk(self.grids, self._demands.add_cell, options.files)
-        self._remarks = self._demands.check()
-        if not options.replace:
-            require_kept(self.layout, self.grids)
+        request = replace(request, heartbeat_s=slurm.heartbeat_s, oom=slurm.oom)
+        self.prepared = PreparedRun(request, grids, self._demands.add_cell, self._demands.check)
+        self.request, self.layout, self.grids = self.prepared.request, self.prepared.layout, self.prepared.grids
         self.lines: dict[str, list[bytes]] = {}
-        names = [grid.name for grid in self.grids]
-        self.unreadable = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
-        found = survey(
-            self.layout,
-            self.grids,
-            cells,
-            retry=options.retry,
-            again=options.again,
-            take=lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))}),
+        self.survey = self.prepared.survey(
+            lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))})
         )
-        self.survey = found.without_results(self.unreadable)
-        self.chosen = self.survey.narrow_to(options.only, options.seeds)
+        self.chosen = self.survey.narrow_to(request.only, request.seeds)
         self._wanted = self.chosen.to_do
         self._lost_on = count_lost(self.layout, self._wanted)
-        self.packed = pack(options.files) if options.files else None
+        self.packed = pack(request.files) if request.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
-        require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
         known = [each.cpus for each in self._limits.partitions_of(partition)]
@@ -160,11 +126,12 @@ class Drafter:
             for number, (group, each) in enumerate(zip(groups, classes, strict=True))
             for array in each.arrays
         }
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *notes, *elsewhere.notes]
+        remarks = [*self._demands.remarks, *_unused_variables(), *remarks, *self._limits.problems]
+        notes = [*remarks, *notes, *elsewhere.notes]
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
-        budget = self.options.budget
+        budget = self.request.budget
         without = [group.name for group in groups if not group.resources.gpus]
         if budget is not None and budget["unit"] == "gpuh" and without:
             raise SpecError(

@@ -90,14 +90,18 @@ class Demands:
             return value.label == expected
         return bool(_plain(value) == expected)
 
-    def check(self) -> list[str]:
-        """Return a remark for each `Needs` that matches no trial; raise SpecError for `seed` or an unknown path."""
+    def check(self) -> None:
+        """Raise SpecError for a `Needs` of `seed` or of an unknown path."""
         for needs in self._slurm.needs:
             for path in needs.where:
                 if path == "seed":
                     raise SpecError("trials that differ in their seed need the same; take 'seed' out of where={...}")
                 if path not in self._known_paths and path in self._missing_paths:
                     raise SpecError(f"Needs(where={dict(needs.where)!r}) fits no trial: {self._missing_paths[path]}")
+
+    @property
+    def remarks(self) -> list[str]:
+        """A remark for each `Needs` that matches no trial."""
         return [
             f"no trial matches Needs(where={dict(needs.where)!r}), so it has no effect"
             for at, needs in enumerate(self._slurm.needs)

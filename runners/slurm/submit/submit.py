@@ -8,24 +8,20 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from ablate.runners.attempts.manifest import write_grid, write_submission
 from ablate.runners.attempts.submission_record import Submission, new_record, write_submission_record
 from ablate.runners.attempts.unreadable_results import mark_unreadable
-from ablate.runners.attempts.worker import WorkOrder
 from ablate.runners.provenance.code_snapshot import write
 from ablate.runners.slurm.scheduler import ask, user
-from ablate.runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
+from ablate.runners.slurm.submit.draft import Draft, Drafter
 from ablate.runners.slurm.submit.submit_lock import submit_lock
 from ablate.runners.slurm.worker_records import CalledOff, logs, write_cancelled
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
 from ablate.store.state import State
-
-__all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 
 
 class SubmittedJobs(NamedTuple):
@@ -45,7 +41,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     trust_new(drafter.layout)
     with submit_lock(drafter.layout, notify):
         draft = drafter.draft()
-        mark_unreadable(drafter.layout, drafter.unreadable)
+        mark_unreadable(drafter.layout, drafter.prepared.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
         done = sum(trial.state == State.DONE for trial in drafter.survey.trials)
@@ -90,23 +86,13 @@ def _take_back(layout: Layout, record: Submission, notify: Callable[[str], None]
 
 def _new_record(drafter: Drafter, draft: Draft) -> Submission:
     """Return the record of the request; excluded nodes of this submission are only in the scripts."""
-    options, slurm = drafter.options, drafter.asked
-    job = WorkOrder(
-        drafter.layout.root,
-        draft.submission,
-        options.entry,
-        files=tuple(Path(file).resolve() for file in options.files),
-        retry=options.retry,
-        again=options.again,
-        heartbeat_s=slurm.heartbeat_s,
-        oom=slurm.oom,
-    )
+    slurm = drafter.asked
+    job = replace(drafter.request, submission=draft.submission)
     record = new_record(job, "slurm", drafter.packed.snapshot if drafter.packed else None)
     return replace(
         record,
         slurm=slurm.data(),
         environment=None if slurm.python else record.environment,  # that of another Python is unknown
-        budget=options.budget,
         classes=draft.classes,
         scripts=draft.scripts,
     )

@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from pydantic import ValidationError
 
 from ablate.grid.errors import StoreError
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
-from ablate.runners.attempts.worker import WorkOrder
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.slurm.spec import Resources, recorded_request, without_removed
 from ablate.runners.slurm.worker.task_environment import TaskEnvironment
 from ablate.store.files.layout import Layout
@@ -60,19 +58,10 @@ class Assignment:
         return device_groups(devices, self.resources.per_node) * self.resources.per_gpu
 
     @property
-    def job(self) -> WorkOrder:
+    def job(self) -> RunRequest:
         """The job of its worker processes; spec files are those of the extracted tree."""
-        tree = Path(os.environ.get("ABLATE_TREE", "/"))
-        job = self.record.job
-        data: dict[str, Any] = job | {
-            "root": self.layout.root,
-            "submission": self.task.submission,
-            "entry": WorkerEntry(**(job.get("entry") or {})),
-            "files": tuple(tree / file for file in job.get("files", ())),
-            "place": self.place.record,
-        }
-        known = {field.name for field in fields(WorkOrder)}
-        return WorkOrder(**{name: value for name, value in data.items() if name in known})
+        here = {"root": self.layout.root, "submission": self.task.submission, "place": self.place.record}
+        return RunRequest.read(self.record.job, Path(os.environ.get("ABLATE_TREE", "/")), **here)
 
 
 def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:

@@ -10,7 +10,7 @@ from ablate.runners.attempts.claims import record_death
 from ablate.runners.attempts.leases import Leases, earlier_life
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import wants_smaller
-from ablate.runners.attempts.worker import WorkOrder
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import checkpointed_step, discard_forgotten
 from ablate.runners.training.failure import out_of_memory
 from ablate.store.files.layout import Layout
@@ -32,7 +32,7 @@ class RowState(NamedTuple):
 class RowStates:
     """Reads the trials of a submission for a worker task on `node`. Raises StoreError if the manifest is damaged."""
 
-    def __init__(self, job: WorkOrder, node: str, leases: Leases | None = None) -> None:
+    def __init__(self, job: RunRequest, node: str, leases: Leases | None = None) -> None:
         self._job, self._node = job, node
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)

@@ -1,0 +1,60 @@
+"""A run as it is requested: by a command or a program, in the record of its submission, and by each of its workers."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, final
+
+from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.store.files.attempts import BEAT_EVERY_S
+
+
+@final
+@dataclass(frozen=True)
+class RunRequest:
+    """Request of a run: what is trained and how, on any machine; none of it changes a measured number."""
+
+    root: Path = Path()
+    """The campaign."""
+    submission: str = ""
+    """Its id, once it is submitted."""
+    entry: WorkerEntry = field(default_factory=WorkerEntry)
+    files: tuple[Path, ...] = ()
+    """The spec files the grids came from, for workers in other processes."""
+    retry: bool = False
+    """Try failed trials again."""
+    again: bool = False
+    """Train finished trials again that other code made, such as an edited formula, and those with no readable result,
+    from the beginning; the latest attempt that is ok counts."""
+    heartbeat_s: float = BEAT_EVERY_S
+    oom: Literal["fail", "halve"] = "fail"
+    """A trial out of memory has failed; "halve": it goes on at once with half the micro-batch."""
+    place: Mapping[str, Any] | None = None
+    """Where a scheduler runs this worker, as in `start.json`."""
+    callbacks: bool = True
+    """True to call `on_step` and `on_evaluation` of the spec files."""
+    only: frozenset[str] | None = None
+    """Keys of the trials to train, of those that are to be trained; None: all."""
+    seeds: Collection[int] | None = None
+    """Seeds of the trials to train; the plan keeps the others. None: all."""
+    replace: bool = False
+    """Take trials that have finished out of a grid's plan, if the grid does not have them any more; see `run_campaign`.
+    """
+    budget: Mapping[str, Any] | None = None
+    """Workers on a cluster take no more trials after so much use: {"hours": float, "unit": "gpuh" or "cpuh"}."""
+    land_every_s: float | None = 3.0
+    """Seconds between snapshots while running here; None leaves the store alone, at the end too."""
+    progress: bool = True
+    """Show the progress of a run on this machine."""
+
+    def data(self) -> dict[str, Any]:
+        """Return what workers need as JSON data, without root, submission and place."""
+        data = {name: getattr(self, name) for name in ("retry", "again", "heartbeat_s", "oom")}
+        return {**data, "entry": asdict(self.entry), "files": [str(file) for file in self.files]}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], tree: Path, **here: Any) -> "RunRequest":
+        """Read such data, also of earlier releases; `files` are relative to `tree`, and `here` are more fields."""
+        known = {name: value for name, value in data.items() if name in {each.name for each in fields(cls)}}
+        entry, files = WorkerEntry(**(data.get("entry") or {})), tuple(tree / file for file in data.get("files", ()))
+        return cls(**{**known, "entry": entry, "files": files, **here})

@@ -1,0 +1,45 @@
+"""Preparation of a run, for every backend and for a plan: its grids are checked, then its trials are looked up."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, final
+
+from ablate.grid import Grid, Planned
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.unreadable_results import find_unreadable
+from ablate.runners.planning.kept_results import require_kept
+from ablate.runners.planning.survey import Survey, survey, walk
+from ablate.store.files.layout import Layout
+
+
+@final
+class PreparedRun:
+    """A run of valid grids that loses no result; this writes nothing.
+
+    `visit` gets each cell, as of `walk`; `require` then raises what only the backend refuses.
+
+    Raises SpecError if a grid is invalid, or finished trials would leave its plan, unless `request.replace`.
+    """
+
+    def __init__(
+        self,
+        request: RunRequest,
+        grids: Iterable[Grid],
+        visit: Callable[[str, Planned], None],
+        require: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.layout = Layout(request.root.resolve())
+        self.request = replace(request, root=self.layout.root, files=tuple(file.resolve() for file in request.files))
+        self.grids = list(grids)
+        self._cells = walk(self.grids, visit, request.files)
+        require()
+        if not request.replace:
+            require_kept(self.layout, self.grids)
+        names = [grid.name for grid in self.grids]
+        self.unreadable = find_unreadable(self.layout.root, names) if request.again else frozenset[str]()
+
+    def survey(self, take: Callable[[Grid, Iterable[Mapping[str, Any]]], None] | None = None) -> Survey:
+        """Survey all trials, also those that are not requested; `take` receives every grid with its lines."""
+        again, retry = self.request.again, self.request.retry
+        found = survey(self.layout, self.grids, self._cells, retry=retry, again=again, take=take)
+        return found.without_results(self.unreadable)
