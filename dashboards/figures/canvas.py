@@ -223,7 +223,10 @@ def least_width(figure: go.Figure) -> int:
     texts = [axis.ticktext for axis in figure.select_yaxes() if axis.ticktext]
     letters = [max(len(line) for text in each for line in _TAG.sub("", text).split("<br>")) for each in texts]
     rows = round(_LETTER * sum(letters)) + 90 if second and len(texts) > 1 else 0
-    return max(panels, names + at_the_sides if names > panel else 0, rows)
+    beside = figure.layout.margin.r or 0  # names at the ends of lines
+    return max(
+        panels, names + at_the_sides if names > panel else 0, rows, panel + beside if beside > at_the_sides / 2 else 0
+    )
 
 
 def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:

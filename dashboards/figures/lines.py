@@ -13,6 +13,7 @@ from ablate.dashboards.data.formatting import number, plain
 from ablate.dashboards.data.grid_context import CellLook
 from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, upright, value_axis
+from ablate.dashboards.figures.end_labels import label_ends
 from ablate.dashboards.figures.panels import panels as panel_grid
 from ablate.dashboards.theme.styles import Style
 
@@ -24,7 +25,8 @@ SPIKE: Final = 5.0  # extremes of many curves are drawn only if they lie so many
 _VALUES: Final = ("greatest", "least", "value")
 _ROOM: Final = 100.0  # how far beyond the values an interval is drawn; an axis never goes so far
 _MOST_POINTS: Final = 4000  # figures of more points have shorter tooltips, so that they stay small
-_MOST_UNIFIED: Final = 12  # series that one tooltip can describe
+_MOST_UNIFIED: Final = 3  # series that one tooltip can describe without covering the figure
+_MARKERS: Final = 7  # markers along a line, which tell it from others of its colour
 _BAND_RUNS: Final = 3  # an interval of fewer values says nothing, so it is not drawn
 _MOST_TICKS: Final = 12  # places that have a tick each
 _LARGEST: Final = 1e300  # sums of larger values leave the doubles
@@ -61,6 +63,7 @@ class Drawing(NamedTuple):
     own_x: bool = False  # every panel has a range of x of its own
     bands: bool = True  # draws intervals; tooltips have them in any case
     unified: bool = True  # one tooltip for all series of a place, if they are few and x has numbers
+    named: bool = False  # writes names at the ends of lines
 
 
 PLAIN: Final = Drawing()
@@ -112,11 +115,22 @@ def draw_panels(
         wide = [shown.select(value=name) for name in ("least", "greatest") if name in shown.columns]
         axis = value_axis(pl.concat([ends, *wide], how="diagonal"), panel.scale)
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": {"title.text": upright(panel.y, drawing.height), **axis}})
+        looks = {key: each._replace(group=each.group or key) for key, each in series.items()}
         for (key,), lines in shown.group_by("series", maintain_order=True):
-            given = series[str(key)]
-            given = given._replace(group=given.group or str(key))
-            traces = _traces(lines, given, drawing, much=much, few=most <= FEW)
+            traces = _traces(lines, looks[str(key)], drawing, much=much, few=most <= FEW)
             figure.add_traces([trace.update(place) for trace in traces])
+        if drawing.named and counted:
+            label_ends(
+                figure,
+                shown,
+                {key: each[:3] for key, each in looks.items() if not each.thin},
+                axis,
+                place,
+                drawing.height,
+            )
+    if drawing.named and counted and not drawing.log_x:  # else plotly leaves room for marks between ends and names
+        reach = pl.concat([panel.found["x"] for panel in panels]).drop_nulls()
+        figure.update_xaxes(range=[reach.min(), reach.max()] if reach.n_unique() > 1 else None)
     _tick_places(figure, pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique(), drawing)
     return figure
 
@@ -242,7 +256,11 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
     ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
     low, high = _numbers(ends["low"]), _numbers(ends["high"])
-    traces = [band(x, low, high, style.color + "1f", series.group)] if ends["low"].null_count() < rows.height else []
+    traces = (
+        [band(x, low, high, style.color + ("1f" if few else "12"), series.group)]
+        if ends["low"].null_count() < rows.height
+        else []
+    )
     faint = {"mode": "lines", "hoverinfo": "skip", **group}
     if "least" in rows.columns:
         traces.append(_extremes(rows, few=few).update(**faint, line_color=style.color + ("59" if few else "99")))
@@ -256,6 +274,9 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     if drawing.markers or alone.any():  # no line reaches a point between two gaps
         size = 8 if drawing.markers else np.where(alone, 6, 0).tolist()
         main.update(mode="lines+markers", marker={"symbol": style.marker, "size": size, "color": style.color})
+    elif not series.thin:
+        some = {"symbol": style.marker, "size": 7, "color": style.color, "maxdisplayed": _MARKERS}
+        main.update(mode="lines+markers", marker=some)
     alone = _lone(np.where(np.isfinite(low) & np.isfinite(high), y, np.nan))
     if alone.any():  # no area reaches these intervals
         least, most = (np.where(alone, end, np.nan).tolist() for end in (low, high))

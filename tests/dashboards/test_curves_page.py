@@ -14,6 +14,7 @@ from synthetic import plan_header, plan_lines, publish_grid, write_end, write_st
 
 from ablate import Campaign
 from ablate.dashboards.app.page import PageView, SlotContent
+from ablate.dashboards.app.pages import curves
 from ablate.dashboards.app.pages.curves import CURVES
 from ablate.dashboards.data.formatting import number
 from ablate.store.files.layout import Layout
@@ -134,7 +135,11 @@ def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
     spike = found.data.filter(pl.col("greatest") == 50)
     assert spike.select("group", "step").rows() == [("softmax · 1", 333)]
     assert found.figure is not None
-    strokes = [trace for trace in found.figure.data if trace.fill is None and not trace.name and len(trace.y)]
+    strokes = [
+        trace
+        for trace in found.figure.data
+        if trace.fill is None and trace.mode == "lines" and not trace.name and len(trace.y)
+    ]
     assert [set(trace.x) for trace in strokes] == [{333}]
     assert 50 in strokes[0].y
     assert 10 ** found.figure.layout.yaxis.range[1] > 50
@@ -250,3 +255,18 @@ def test_the_value_of_a_slider_is_no_box_over_the_page(page: Page, serve_site: S
         value = page.locator(".dash-slider-tooltip")
         value.wait_for(state="attached")
         assert value.evaluate("(box) => getComputedStyle(box).boxShadow") == "none"
+
+
+def test_bands_are_drawn_at_first_unless_there_are_too_many_curves(
+    view: PageView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bands(found: SlotContent) -> int:
+        assert found.figure is not None
+        return sum(trace.fill == "toself" for trace in found.figure.data)
+
+    usual = show(view)
+    assert bands(usual) == usual.data.filter(pl.col("n") >= 3)["group"].n_unique() > 1
+    assert bands(show(view, "?band=none")) == 0
+    monkeypatch.setattr(curves, "MOST_CURVES", len(usual.legend) - 1)
+    assert bands(show(view)) == 0
+    assert {"band", "smooth"} <= {*(CURVES.main or ())}

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from ablate.dashboards.data.seed_averages import Scale
+from ablate.dashboards.figures.end_labels import spread
 from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_lines, draw_panels
 from ablate.dashboards.theme.styles import REST
 
@@ -52,7 +53,7 @@ def test_at_a_single_place_series_stand_beside_each_other_and_elsewhere_they_do_
 
 def test_a_point_between_two_gaps_is_marked_since_no_line_reaches_it() -> None:
     assert line(draw(frame([1.0, None, 3.0, 4.0]))).marker.size == (6, 0, 0, 0)
-    assert line(draw(frame([1.0, 2.0]))).mode == "lines"
+    assert line(draw(frame([1.0, 2.0]))).marker.maxdisplayed > 0  # marks that stand for the whole line, and few
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
@@ -143,4 +144,46 @@ def test_an_interval_of_fewer_than_three_is_told_and_not_drawn() -> None:
         assert sum(trace.fill == "toself" for trace in figure.data) == areas
         assert line(figure).text[0] == f"1, 0.5 to 1.5, n {n}"
         assert figure.layout.hovermode == "x unified"
+    four = dict.fromkeys("abcd", TWO["a"])
+    many = draw_lines(pl.concat([frame([1.0, 2.0], key) for key in four]), four, x="step", y="loss")
+    assert many.layout.hovermode == "closest"  # one tooltip for all would cover the figure
     assert [trace.fill for trace in draw(found, bands=False).data] == [None]
+
+
+def end_labels(figure: go.Figure, height: int = 400) -> list[tuple[str, float]]:
+    """Return the names at the ends of lines, the lowest first, with their places in pixels."""
+    axis, texts = figure.layout.yaxis, [trace for trace in figure.data if trace.mode == "text"]
+    low, high = axis.range
+    units = [math.log10(text.y[0]) if axis.type == "log" else text.y[0] for text in texts]
+    assert all(low <= unit <= high for unit in units)  # plotly hides what lies outside
+    places = [
+        (text.legendgroup, (unit - low) / (high - low) * (height - 60)) for text, unit in zip(texts, units, strict=True)
+    ]
+    return sorted(places, key=lambda place: place[1])
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_names_at_the_ends_of_lines_keep_off_each_other_in_the_order_of_the_ends(scale: Scale) -> None:
+    ends = {"a": 1.0, "b": 1.001, "c": 1.002, "d": 50.0, "e": 1.003}
+    found = pl.concat([frame([100.0, end], key) for key, end in ends.items()])
+    looks = {key: Series(f"name {key}", REST) for key in ends}
+    figure = draw_lines(found, looks, x="step", y="loss", scale=scale, drawing=Drawing(named=True))
+    placed = end_labels(figure)
+    assert [key for key, _ in placed] == ["a", "b", "c", "e", "d"]
+    assert min(high - low for (_, low), (_, high) in pairwise(placed)) >= 12
+    assert list(figure.layout.xaxis.range) == [1, 2]  # so that names begin where lines end
+    assert figure.layout.margin.r > 6 * len("name a")
+
+
+def test_names_of_lines_are_as_near_as_can_be_and_more_than_fit_stand_closer() -> None:
+    assert spread([50.0, 51.0, 90.0], 10, 100) == pytest.approx([45.5, 55.5, 90.0])
+    assert spread([0.0, 99.0, 100.0], 10, 100) == pytest.approx([0.0, 90.0, 100.0])
+    assert spread([5.0] * 6, 100, 100) == pytest.approx([0, 20, 40, 60, 80, 100])
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        places = rng.uniform(0, 300, 15)
+        found = spread(places.tolist(), 15, 300)
+        ordered = np.array(found)[np.argsort(places)]
+        assert np.diff(ordered).min() >= 15 - 1e-9
+        assert ordered[0] >= 0
+        assert ordered[-1] <= 300 + 1e-9

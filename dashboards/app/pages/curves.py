@@ -10,8 +10,10 @@ from ablate.dashboards.app import run_groups
 from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
 from ablate.dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
 from ablate.dashboards.data.formatting import count, join_words, number, numbers_apart
+from ablate.dashboards.data.grid_context import MOST_CURVES
 from ablate.dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from ablate.dashboards.data.user_errors import require
+from ablate.dashboards.figures.end_labels import height_for
 from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from ablate.dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
 from ablate.store.analysis.metrics import direction
@@ -28,7 +30,7 @@ class CurvesAddress(GroupedAddress):
 
     metric: tuple[str, ...] = ()  # empty: the loss, or the first there is
     x: Along = "step"
-    band: Literal["interval", "spread", "range", "seeds", "none"] = "none"
+    band: Literal["interval", "spread", "range", "seeds", "none"] = "interval"
     linear: bool = False
     logx: bool = False
     smooth: float = Field(default=0.0, ge=0, lt=1)  # the share of the average so far that is kept
@@ -50,8 +52,9 @@ def draw_curves(view: PageView) -> SlotContent:
             message=f"None of these runs has logged {join_words(list(metrics))} yet.{_count_failed(shown)}"
         )
     panels = {name: _panel(view, name, each, scale) for name, (each, scale) in found.items()}
-    bands = address.band not in ("seeds", "none")
-    drawing = Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6, bands=bands)
+    bands = address.band not in ("seeds", "none") and len(shown.keep) <= MOST_CURVES
+    height = height_for(len(shown.keep), 400 if len(panels) == 1 else 260)
+    drawing = Drawing(height=height, log_x=address.logx, width=1.6, bands=bands, named=True)
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
     figure = draw_panels([*panels.values()], _series(shown, [each for each, _ in found.values()]), x=x, drawing=drawing)
     columns = (
@@ -199,6 +202,8 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
     if address.band != "none":
         most = max(each.frame["n"].to_list(), default=0)
         band = band_words(address.band, scale).replace("seeds", f"{noun}s")
+        if len(of.keep) > MOST_CURVES:
+            return f"{words} The pointer tells the {band}, as bands of more than {MOST_CURVES} lines hide each other."
         words += f" Band: {band}, n up to {most}; none below three."
     return words
 
@@ -236,7 +241,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("show", "Shown", "choices", shown, "Empty: the baseline and the best"),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
         Control("x", "Along", "choice", _ALONG),
-        Control("band", "Band", "choice", {"none": "none", **bands, "seeds": "single runs"}),
+        Control("band", "Band", "choice", {**bands, "seeds": "single runs", "none": "none"}),
         Control("smooth", "Smoothing", "slider", usual=0.0, span=(0.0, 0.99, 0.01)),
         Control("linear", "Linear axis", "switch"),
         Control("logx", "Log steps", "switch"),
@@ -252,6 +257,6 @@ CURVES = AppPage(
     address=CurvesAddress,
     named=("metric",),
     controls=_controls,
-    main=("metric", "by", "show", "run"),
+    main=("metric", "by", "show", "run", "band", "smooth"),
     slots=(Slot("curves", "Training curves", draw_curves),),
 )

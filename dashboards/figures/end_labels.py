@@ -1,0 +1,82 @@
+"""Names at the right ends of lines, which keep off each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+
+from ablate.dashboards.figures.canvas import one_line
+from ablate.dashboards.theme.styles import Style
+
+_APART: Final = 15  # pixels between the middles of two names
+_SIZE: Final = 12  # pixels
+_LETTER: Final = 6.6  # pixels of a letter
+_LONGEST: Final = 32  # letters of a name
+_AXIS: Final = 60  # pixels of a figure that are no part of its panels
+
+
+def height_for(names: int, height: int) -> int:
+    """Return the height of a panel in which so many names have room, `height` or more."""
+    return max(height, _APART * names + _AXIS)
+
+
+def label_ends(
+    figure: go.Figure,
+    found: pl.DataFrame,
+    looks: Mapping[str, tuple[str, Style, str]],
+    axis: Mapping[str, Any],
+    place: Mapping[str, str],
+    height: int,
+) -> None:
+    """Write the name of each series beside the end of its line, in its colour, in a margin at the right.
+
+    `looks` has name, style and `legendgroup` of the series to name. Without a range the axis has no ends to stand at.
+    """
+    rows = found.drop_nulls("value").filter(pl.col("series").is_in(list(looks)), pl.col("value").is_finite())
+    last = rows.group_by("series", maintain_order=True).last()
+    if "range" not in axis or last.is_empty():
+        return
+    low, high = axis["range"]
+    logarithmic = axis["type"] == "log"
+    units = (last["value"].log10() if logarithmic else last["value"]).to_numpy()
+    size, inset = height - _AXIS, _SIZE / 2  # plotly hides a name whose middle is outside the range
+    wanted = (units - low) / (high - low) * size - inset
+    apart = np.array(spread(wanted.tolist(), _APART, size - 2 * inset)) + inset
+    ends = low + apart / size * (high - low)
+    names = one_line([looks[key][0] for key in last["series"]], _LONGEST)
+    for key, name, end in zip(last["series"], names, ends, strict=True):
+        _, style, group = looks[key]
+        text = go.Scatter(x=[rows["x"].max()], y=[10**end if logarithmic else end], text=[f" {name}"], mode="text")
+        text.update(textposition="middle right", textfont={"color": style.color, "size": _SIZE}, cliponaxis=False)
+        figure.add_trace(text.update(legendgroup=group, hoverinfo="skip", showlegend=False, **place))
+    room = round(_LETTER * (max(map(len, names)) + 1))
+    figure.update_layout(margin_r=max(room, figure.layout.margin.r or 0))
+
+
+def spread(places: Sequence[float], apart: float, size: float) -> list[float]:
+    """Return places in the same order, `apart` from each other, within 0 to `size` and near where they were.
+
+    More than fit stand closer.
+    """
+    apart = min(apart, size / max(len(places) - 1, 1))
+    order = np.argsort(places, kind="stable")
+    steps = apart * np.arange(len(places))
+    # least squares under a fixed order: the isotonic regression of the places less their steps
+    free = _isotonic((np.asarray(places, dtype=float)[order] - steps).tolist())
+    found = np.empty(len(places))
+    found[order] = np.clip(free, 0, size - steps[-1]) + steps
+    return [float(place) for place in found]
+
+
+def _isotonic(values: Sequence[float]) -> list[float]:
+    """Return the nearest values that never fall, by pooling neighbours that do."""
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        mean, n = value, 1
+        while pools and pools[-1][0] > mean:
+            other, m = pools.pop()
+            mean, n = (mean * n + other * m) / (n + m), n + m
+        pools.append((mean, n))
+    return [mean for mean, n in pools for _ in range(n)]
