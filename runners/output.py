@@ -327,4 +327,4 @@ def name_measure(measure: Mapping[str, Any]) -> str:
 
 def average_of(measure: Mapping[str, Any]) -> str:
     """Head the column of averages; those by log odds are values of the measure, which their title explains."""
-    return {"log": "geometric mean", "logit": measure["name"]}.get(measure["scale"], "mean")
+    return {"log": "geometric mean", "logit": str(measure["name"])}.get(measure["scale"], "mean")
