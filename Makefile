@@ -68,6 +68,8 @@ golden: $(INSTALLED)
 	PYTHONPATH=src:tests $(BIN)/python tests/golden_trials.py
 
 docs: $(INSTALLED)
+	mkdir -p build && rm -rf build/docs && cp -r docs build/docs
+	$(BIN)/python docs/generate/all.py --site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Lines and files of .py and .pyi: of the package, and of the tests.

@@ -43,7 +43,9 @@ class Execution(Spec):
     log_every: PositiveInt = 1
     """Steps between logged training metrics; the last step is always logged."""
     checkpoint_s: NonNegativeFloat = 20.0
+    """Seconds between checkpoints, from which an interrupted trial goes on; 0: after every step."""
     threads: PositiveInt = 1
+    """Threads of a worker process on the CPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """ "auto" is CUDA if there is one."""
     accumulate: PositiveInt = 1
@@ -59,8 +61,8 @@ class Execution(Spec):
     """Keep the trained weights in the campaign, for later evaluation or distillation."""
 
     stall: Annotated[PositiveFloat | None, BeforeValidator(read_duration)] = None
-    """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed. None: none.
-    In a run with worker processes."""
+    """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed.
+    None: no limit. In a run with worker processes."""
 
     deterministic: bool = False
     """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""
@@ -102,10 +104,15 @@ class Trial(Spec):
     """One model, trained once on one task: the base of a grid and the unit of work."""
 
     task: Task
+    """The data, their batches, and the task's own evaluation."""
     model: Backbone
+    """The Transformer without its attention: layers, heads, width, norms, positions."""
     operator: Operator
+    """The attention of every layer that `placement` names."""
     placement: Placement = Placement()
+    """The layers that have the operator, and what the others have; all by default."""
     training: Training
+    """Steps, optimiser, schedule, clipping and precision."""
     probing: Probing = Probing(probes=DEFAULT_PROBES)
     """Probes of the model."""
     evaluations: tuple[Evaluation, ...] = ()
@@ -113,6 +120,7 @@ class Trial(Spec):
     seed: NonNegativeInt = 0
     """Fixes data order and initial weights; seeds are replicates, paired across operators."""
     execution: Annotated[Execution, OutsideKey()] = Execution()
+    """Where and how it is computed; it is no part of the key, since it changes no result beyond rounding."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

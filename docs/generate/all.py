@@ -1,10 +1,14 @@
-"""Write the generated pages and their pictures: `python docs/generate/all.py [FOLDER]`, by default into docs/."""
+"""Write the generated pages: `python docs/generate/all.py` into docs/, as they are committed.
+
+`make docs` adds `--site FOLDER`, which writes the pictures of operators, probes and tasks, too.
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
 from choice_pages import make_probes_page, make_tasks_page
+from markdown import without_pictures
 from operators_page import make_operators_page
 from performance_page import make_performance_page
 from results_page import make_results_page
@@ -12,9 +16,12 @@ from sql_page import make_sql_page
 
 from ablate.grid.errors import AblateError
 
+DOCS = Path(__file__).parent.parent
 
-def main(folder: Path) -> None:
+
+def main(site: Path | None) -> None:
     """Write all pages and remove pictures that no page shows any more."""
+    folder = site or DOCS
     files = {
         **make_operators_page(),
         **make_performance_page(),
@@ -23,8 +30,14 @@ def main(folder: Path) -> None:
         **make_sql_page(),
         **make_tasks_page(),
     }
+    if site is None:
+        files = {
+            name: without_pictures(text)
+            for name, text in files.items()
+            if not name.startswith(("operators/", "probes/", "tasks/"))
+        }
     pages = "".join(text for name, text in files.items() if name.endswith(".md"))
-    for name in ("operators", "performance", "probes", "results", "tasks"):
+    for name in {name.partition("/")[0] for name in files if "/" in name}:
         (folder / name).mkdir(parents=True, exist_ok=True)
         for path in (folder / name).iterdir():
             if f"]({name}/{path.name})" not in pages:
@@ -36,9 +49,9 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent.parent)
+    parser.add_argument("--site", type=Path, metavar="FOLDER")
     try:
-        main(parser.parse_args().folder)
+        main(parser.parse_args().site)
     except AblateError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

@@ -1,5 +1,6 @@
 """Markdown tables, lists and escapes."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def write_facts(found: Explanation) -> list[str]:
             lines = (f"- {escape(str(row))}" for row in rows)
             written.append("\n".join((f"{heading[:1].upper()}{heading[1:]}:\n", *lines, "")))
     return written
+
+
+def without_pictures(page: str) -> str:
+    """Leave out the pictures that only `make docs` draws: those of operators, probes and tasks."""
+    return re.sub(r"!\[.*\]\((operators|probes|tasks)/.*\)\n\n?(Drawn: .*\n\n?)?", "", page)
 
 
 def escape(text: str) -> str:
