@@ -224,9 +224,8 @@ def least_width(figure: go.Figure) -> int:
     letters = [max(len(line) for text in each for line in _TAG.sub("", text).split("<br>")) for each in texts]
     rows = round(_LETTER * sum(letters)) + 90 if second and len(texts) > 1 else 0
     beside = figure.layout.margin.r or 0  # names at the ends of lines
-    return max(
-        panels, names + at_the_sides if names > panel else 0, rows, panel + beside if beside > at_the_sides / 2 else 0
-    )
+    labelled = panel + beside if beside > at_the_sides / 2 else int((figure.layout.meta or {}).get("least_width", 0))
+    return max(panels, names + at_the_sides if names > panel else 0, rows, labelled)
 
 
 def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:

@@ -1,7 +1,7 @@
 """Trade-offs: the measure of every cell against what it costs, with the steps along which no cell has both better."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ import polars as pl
 from ablate.dashboards.data.formatting import count, number, plain
 from ablate.dashboards.data.grid_context import CellLook, in_order
 from ablate.dashboards.data.seed_averages import Scale
-from ablate.dashboards.figures.canvas import canvas, finite, one_line, points, value_axis
+from ablate.dashboards.figures.canvas import canvas, error_bars, finite, is_cut, one_line, points, value_axis
 from ablate.dashboards.theme.styles import MUTED, REST, shared_style
 from ablate.store import Store
 from ablate.store.analysis.pareto import Quantity, read_objectives
@@ -22,16 +22,20 @@ from ablate.store.statistics import Objective, pareto as standings, summarise, t
 from ablate.store.statistics.paired_differences import or_null
 from ablate.store.statistics.scales import back, forward
 
+_FAINT: Final = "59"  # opacity of intervals, which cross each other
 _SIZES: Final = {"on the front": 13, "inconclusive": 10, "dominated": 9}
 _SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
-_MOST_NAMES: Final = 12
-_FRAME: Final = (1000, 400)  # pixels of the usual frame, in which names are placed
+_FRAME: Final = (720, 400)  # pixels of the narrowest frame, in which names are placed
+_AROUND: Final = 80  # pixels beside the frame
 _LETTER: Final = (7, 16)  # pixels of a letter of a name
+_ENDS: Final = ("x_low", "x_high", "low", "high")
 _RADIUS: Final = 8  # pixels of a point
 _BESIDE: Final = ("top right", "bottom right", "top left", "bottom left")
 FRONT: Final = shared_style(MUTED, "8px,3px", "line-ew")
 """The line along the best, which has dashes and no marker, since cells in `REST` are grey, too."""
 Row = Mapping[str, Any]
+Box = tuple[float, float, float, float]
+"""Left, low, right and high end, in pixels."""
 
 
 class TradeOffs(NamedTuple):
@@ -93,10 +97,10 @@ def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objectiv
 
 
 def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
-    """A point per cell, whose tooltip has both intervals, and the line that steps from best to best.
+    """A point per cell with both intervals, and the line that steps from best to best; names where they have room.
 
-    Dominated cells are faint, those that lack seeds of others are ringed. `titles` are of the axes x and y, without
-    arrows; `log` says which of them are logarithmic.
+    Cells in `REST` have neither intervals nor names. Dominated cells are faint, those that lack seeds of others are
+    ringed. `titles` are of the axes x and y, without arrows; `log` says which of them are logarithmic.
     """
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
     best = found.frame.filter(pl.col("step")).sort("x")
@@ -105,14 +109,14 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     line = {"color": FRONT.color, "width": 2, "dash": FRONT.dash, "shape": shape}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
-    named = best["cell"].to_list() if best.height <= _MOST_NAMES else []
+    ordered = [*best["cell"], *found.frame.filter(~pl.col("step"))["cell"]]
+    named = [cell for cell in ordered if look.styles[cell] != REST]
     names = dict(zip(named, one_line([look.names[cell] for cell in named], 30), strict=True))
-    none = pl.lit(None, pl.Float64)
-    values = [found.frame.select(value=name, low=none, high=none) for name in ("x", "value")]
-    axes = [value_axis(each, _SCALES[of]) for each, of in zip(values, log, strict=True)]
-    sides = place_names(found.frame, names, axes, shape)
+    frame = _styled_intervals(found.frame, look)
+    axes = [value_axis(each, _SCALES[of]) for each, of in zip(_sides(frame), log, strict=True)]
+    sides = place_names(frame, names, axes, shape, best["cell"].to_list())
     groups: dict[str, list[Row]] = {}  # cells without a style of their own together: a thousand of them stay quick
-    for row in found.frame.drop_nulls(["x", "value"]).to_dicts():
+    for row in frame.drop_nulls(["x", "value"]).to_dicts():
         alone = look.styles[row["cell"]] != REST
         groups.setdefault(row["cell"] if alone else f"rest: {row['standing']}", []).append(row)
     for group, rows in groups.items():
@@ -123,16 +127,38 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
             xs, ys = ([row[axis] for row in lacking] for axis in ("x", "value"))
             rings = points(xs, ys, REST, marker=ring, name="lacks seeds of others", hoverinfo="skip")
             figure.add_trace(rings.update(legendgroup=key))
+    figure.update_layout(meta={"least_width": _FRAME[0] + _AROUND} if sides else None)
     return figure.update_xaxes(**axes[0], zeroline=False).update_yaxes(**axes[1])
 
 
+def _styled_intervals(frame: pl.DataFrame, look: CellLook) -> pl.DataFrame:
+    """The frame without the intervals of cells in `REST`, whose many bars would cross each other."""
+    styled = pl.col("cell").is_in([cell for cell, style in look.styles.items() if style != REST])
+    return frame.with_columns(pl.when(styled).then(pl.col(end)).alias(end) for end in _ENDS)
+
+
+def goes_beyond(frame: pl.DataFrame, look: CellLook, log: tuple[bool, bool]) -> bool:
+    """True if an interval reaches beyond the figure of `draw_trade_offs`."""
+    sides = zip(_sides(_styled_intervals(frame, look)), log, strict=True)
+    return any(is_cut(each, _SCALES[of]) for each, of in sides)
+
+
+def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The values and intervals across, and those up."""
+    return frame.select(value="x", low="x_low", high="x_high"), frame.select("value", "low", "high")
+
+
 def place_names(
-    found: pl.DataFrame, names: Mapping[str, str], axes: Sequence[Mapping[str, Any]], shape: str = "hv"
+    found: pl.DataFrame,
+    names: Mapping[str, str],
+    axes: Sequence[Mapping[str, Any]],
+    shape: str = "hv",
+    line: Sequence[str] = (),
 ) -> dict[str, str]:
     """The side of its point where each name lies in the frame and on nothing else; a name without one has none.
 
-    No other point is as near to a name as its own. Names keep off each other, off all points, and off the line of cells
-    with `names`, which steps in `shape`.
+    The first of `names` are placed first. No other point is as near to a name as its own. Names keep off each other,
+    off all points, and off the line through the cells `line`, which steps in `shape`; off intervals if there is room.
     """
     placed = dict[str, str]()
     if not all("range" in axis for axis in axes):
@@ -143,27 +169,53 @@ def place_names(
         if len(finite(at)) == 2
     }
     taken = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in places.values()]
-    line = sorted(places[cell] for cell in names if cell in places)
-    for (x, y), (u, v) in pairwise(line):
+    for (x, y), (u, v) in pairwise(sorted(places[cell] for cell in line if cell in places)):
         corner = (u, y) if shape == "hv" else (x, v)
         for a, b in ((x, y), (u, v)):
             taken.append((min(a, corner[0]), min(b, corner[1]), max(a, corner[0]), max(b, corner[1])))
-    for cell in (cell for cell in places if cell in names):
-        (x, y), width, height = places[cell], _LETTER[0] * len(names[cell]), _LETTER[1]
-        for side in _BESIDE:
-            left = x + (8 if "right" in side else -8 - width)
-            low = y + (2 if "top" in side else -2 - height)
-            box = (left, low, left + width, low + height)
-            clear = (box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in taken)
-            apart = (_gap(box, at) > _gap(box, places[cell]) for at in places.values() if at != places[cell])
-            if left >= 0 and box[2] <= _FRAME[0] and all(clear) and all(apart):
-                placed[cell] = side
-                taken.append(box)
+    bars = [box for row in found.to_dicts() if row["cell"] in places for box in _bars(row, places[row["cell"]], axes)]
+    for cell in (cell for cell in names if cell in places):
+        boxes = dict(_beside(names[cell], places[cell], [at for key, at in places.items() if key != cell]))
+        for kept_off in ([*taken, *bars], taken):
+            free = [side for side, box in boxes.items() if not any(_overlap(box, other) for other in kept_off)]
+            if free:
+                placed[cell] = free[0]
+                taken.append(boxes[free[0]])
                 break
     return placed
 
 
-def _gap(box: tuple[float, float, float, float], at: Sequence[float]) -> float:
+def _beside(name: str, at: Sequence[float], others: Sequence[Sequence[float]]) -> Iterator[tuple[str, Box]]:
+    """The boxes of a name on each side of its point that lie in the frame and nearer to it than to `others`."""
+    (x, y), width, height = at, _LETTER[0] * len(name), _LETTER[1]
+    for side in _BESIDE:
+        left = x + (8 if "right" in side else -8 - width)
+        low = y + (2 if "top" in side else -2 - height)
+        box = (left, low, left + width, low + height)
+        if (
+            left >= 0
+            and box[2] <= _FRAME[0]
+            and all(_gap(box, each) > _gap(box, at) for each in others if [*each] != [*at])
+        ):
+            yield side, box
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _bars(row: Row, at: Sequence[float], axes: Sequence[Mapping[str, Any]]) -> list[Box]:
+    """Boxes around the intervals of a cell at `at`, in pixels."""
+    boxes = []
+    for side, (low, high) in enumerate((_ENDS[:2], _ENDS[2:])):
+        ends = finite([row.get(low), row.get(high)])
+        if len(ends) == 2:
+            first, last = (_pixels(end, axes[side], _FRAME[side]) for end in ends)
+            boxes.append((at[0] - 1, first, at[0] + 1, last) if side else (first, at[1] - 1, last, at[1] + 1))
+    return boxes
+
+
+def _gap(box: Box, at: Sequence[float]) -> float:
     """How far a point lies from a box: left, low, right, high."""
     (left, low, right, high), (x, y) = box, at
     return math.hypot(max(left - x, 0, x - right), max(low - y, 0, y - high))
@@ -183,8 +235,12 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides
     style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + ("66" if standing == "dominated" else "")
     x, y = ([row[name] for row in rows] for name in ("x", "value"))
+    ends = {end: [row[end] for row in rows] for end in _ENDS}
+    bars: dict[str, Any] = {"color": style.color + _FAINT, "thickness": 1, "width": 0}
     found = points(x, y, style, mode="markers+text")
     return found.update(
+        error_x=error_bars(x, ends["x_low"], ends["x_high"], **bars),
+        error_y=error_bars(y, ends["low"], ends["high"], **bars),
         customdata=[[row["cell"], _describe(row, look)] for row in rows],
         hovertemplate="%{customdata[1]}<extra></extra>",
         text=[names[row["cell"]] if row["cell"] in sides else "" for row in rows],

@@ -211,7 +211,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     assert found
 
 
-def test_intervals_are_in_tooltips_and_the_usual_cost_is_one_that_varies(tmp_path: Path) -> None:
+def test_intervals_are_drawn_and_told_and_the_usual_cost_is_one_that_varies(tmp_path: Path) -> None:
     costs = {"softmax": 100, "zeta": 200, "alpha": 300}
 
     def cost(line: Line) -> dict[str, float]:
@@ -227,7 +227,9 @@ def test_intervals_are_in_tooltips_and_the_usual_cost_is_one_that_varies(tmp_pat
     assert re.match(r"2 of 3 cells .* zeta and softmax\.", shown.answer)
     assert shown.figure is not None
     points = {round(trace.x[0]): trace for trace in shown.figure.data if trace.mode == "markers+text"}
-    assert all(trace.error_y.visible is None for trace in points.values())  # many of them would cross each other
+    for at, (low, high) in {300: (0.787, 1.24), 200: (0.437, 0.688)}.items():
+        bar, y = points[at].error_y, points[at].y[0]
+        assert (y - bar.arrayminus[0], y + bar.array[0]) == pytest.approx((low, high), rel=5e-3)
     assert "<br>0.987 (0.787 to 1.24)<br>300<br>" in points[300].customdata[0][1]
 
 
@@ -256,7 +258,22 @@ def test_names_keep_off_points_and_the_line() -> None:
     found = pl.DataFrame({"cell": ["a", "point"], "x": [5.0, 5.2], "value": [5.0, 5.2]})
     assert place_names(found, {"a": "a name"}, axes) == {"a": "bottom right"}
     found = pl.DataFrame({"cell": ["a", "b"], "x": [5.0, 5.2], "value": [5.0, 6.0]})
-    assert place_names(found, {"a": "a name", "b": ""}, axes)["a"] == "bottom right"  # above it the line goes up
+    line = place_names(found, {"a": "a name"}, axes, line=["a", "b"])
+    assert line == {"a": "bottom right"}  # above it the line goes up
+
+
+def test_names_keep_off_intervals_where_they_can() -> None:
+    axes = [{"type": "linear", "range": [0.0, 10.0]}] * 2
+    bars = {"x_low": [None, 5.05], "x_high": [None, 7.0], "low": [None] * 2, "high": [None] * 2}
+    found = pl.DataFrame({"cell": ["a", "b"], "x": [5.0, 6.5], "value": [5.0, 5.2], **bars})
+    names = {"a": "a name"}
+    assert place_names(found, names, axes) == {"a": "bottom right"}
+    assert place_names(found.drop(bars), names, axes) == {"a": "top right"}
+    around = pl.DataFrame(
+        {"cell": list("bcde"), "x": [8.0] * 4, "value": [5.3, 4.7, 5.4, 4.6], "x_low": [2.0] * 4, "x_high": [9.0] * 4}
+    )
+    crossed = pl.concat([found[:1], around], how="diagonal")
+    assert place_names(crossed, names, axes) == {"a": "top right"}  # a name over a bar is better than none
 
 
 def test_no_name_stands_at_the_point_of_another_cell() -> None:
@@ -282,11 +299,17 @@ def test_cells_of_the_line_have_colours(tmp_path: Path) -> None:
 def test_cells_without_a_colour_have_an_entry_that_hides_them(tmp_path: Path) -> None:
     names = [f"operator {place}" for place in range(MOST_STYLED + 3)]
     cost = {name: 100.0 * place for place, name in enumerate(names, start=1)}
-    planted = Planted(lambda line: cost[line["operator"]], cost=lambda line: {"train_s": cost[line["operator"]]})
+    planted = Planted(
+        lambda line: cost[line["operator"]] * (1 + 0.1 * line["seed"]),
+        cost=lambda line: {"train_s": cost[line["operator"]]},
+    )
     shown = scatter(plant(tmp_path / "runs", names, range(2), planted), "")
     (entry,) = (key for key in shown.legend if key.style == REST)
     others = len(names) - MOST_CURVES
     assert entry.note == str(others)
+    bars = {trace.legendgroup: trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
+    assert sum(map(bool, bars.values())) == MOST_CURVES
+    assert not bars[entry.key]
     line = shown.figure.data[0].line
     assert line.dash == shown.legend[-1].style.dash != REST.dash  # both are grey
     assert "circle" not in strokes(shown.legend[-1].style, line.color, "white")

@@ -15,7 +15,7 @@ from ablate.dashboards.data.grid_context import CellLook, in_order, look_of
 from ablate.dashboards.data.seed_averages import average_words
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.figures import parallel
-from ablate.dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, trade_offs
+from ablate.dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, goes_beyond, trade_offs
 from ablate.dashboards.figures.pivot import table
 from ablate.dashboards.theme.styles import REST
 from ablate.store.analysis.measurements import measurements, text_of
@@ -133,8 +133,11 @@ def draw_costs(view: PageView) -> SlotContent:
         f"{measures.words(view)} against {against.title} ({found.x.better} is better); "
         f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(found)}. "
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
-        f"is another matter: {said} (paired tests, see the table). Faint: dominated. {measures.warn_of_guess(view)}"
+        f"is another matter: {said} (paired tests, see the table). Bars: {(1 - measure.alpha) * 100:g} % t "
+        f"intervals of each cell alone. Faint: dominated. {measures.warn_of_guess(view)}"
     )
+    if goes_beyond(frame, look, log):
+        caption += " Bars that end at the edge of the figure go on beyond it."
     if lacking := int((frame["lacks"] > 0).sum()):
         caption += f" Ringed: {count(lacking, 'cell')} without some seeds that others have."
     if not against.way.known and view.address.against_better is None:
@@ -152,9 +155,8 @@ def draw_costs(view: PageView) -> SlotContent:
         proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
         answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
-    hint = f"The pointer tells the {(1 - measure.alpha) * 100:g} % t intervals of each cell alone."
     data = name_cells(frame.drop("label"), about)
-    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measures.columns(view))
+    return SlotContent(figure, caption, data, legend, message, answer=answer, measured=measures.columns(view))
 
 
 def _averages(found: TradeOffs) -> str:
