@@ -20,7 +20,7 @@ from big_campaign import SUBMISSION, join, judged, write_attempt, write_plan, wr
 from measurement import machine, read_options, report, tell, took
 
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from ablate.runners.slurm.worker_records import cancelled_path
+from ablate.runners.attempts.worker_records import cancelled_path
 from ablate.store.files.change_tracker import SETTLED_S
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest

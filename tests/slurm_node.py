@@ -20,10 +20,10 @@ from ablate.grid import Grid
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
 from ablate.runners.child_lifetime import shield_from_signals
 from ablate.runners.slurm.spec import Resources
 from ablate.runners.slurm.worker.task_environment import TimeBudget
-from ablate.runners.slurm.worker_records import WorkerRecord, read_workers
 from ablate.runners.training.training_context import TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 

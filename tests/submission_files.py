@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from synthetic import Campaign
 
 from ablate.runners.attempts.manifest import write_submission
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
+from ablate.runners.attempts.worker_records import WorkerRecord, write_worker
+from ablate.runners.slurm.backend import SlurmBackend
 from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from ablate.runners.slurm.worker_records import WorkerRecord, write_worker
 from ablate.store.files.layout import Layout
 
 FIRST = "20260922T080000-0000a1"
@@ -35,7 +37,8 @@ def submit(
         made.append(ResourceClass(f"c{len(made)}", (at, at + rows), resources, workers, tuple(arrays)))
         at += rows
     usual = {"machine": "slurm", "written": time.time() - 600, "job": {"retry": False}}
-    record = Submission(submission=submission, classes=tuple(made), **{**usual, **fields})
+    queued = () if fields.get("machine") in ("local", "inline") else tuple(made)
+    record = Submission(submission=submission, classes=queued, **{**usual, **fields})
     write_submission_record(campaign.layout, record)
     return record
 
@@ -53,7 +56,14 @@ def write_record(layout: Layout, number: int, *, submission: str = FIRST, **fiel
 
 
 class Scripted(Scheduler):
-    """Answers with what it was given, and keeps the questions."""
+    """Answers with what it was given, and keeps the questions; as a backend, SLURM with such a scheduler."""
+
+    def list(self, layout: Layout, max_age_s: float = 0.0) -> Any:
+        return self.backend.list(layout, max_age_s)
+
+    @cached_property
+    def backend(self) -> SlurmBackend:
+        return SlurmBackend(self)
 
     def __init__(
         self,

@@ -91,6 +91,7 @@ BREACHES = {
     "dashboards/_breach.py": "from ablate import variants",
     "runners/cli/_breach.py": "from ablate import dashboards",
     "runners/attempts/_breach.py": "import ablate.runners.slurm.scheduler",
+    "runners/monitoring/_breach.py": "import ablate.runners.slurm.scheduler",
 }
 
 

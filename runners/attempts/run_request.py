@@ -26,6 +26,8 @@ class RunRequest:
     again: bool = False
     """Train finished trials again that other code made, such as an edited formula, and those with no readable result,
     from the beginning; the latest attempt that is ok counts."""
+    workers: int | None = None
+    """Worker processes here, or workers of a backend in all; None: it chooses."""
     heartbeat_s: float = BEAT_EVERY_S
     oom: Literal["fail", "halve"] = "fail"
     """A trial out of memory has failed; "halve": it goes on at once with half the micro-batch."""

@@ -68,7 +68,7 @@ class Submission:
 
     submission: str
     machine: str
-    """ "slurm", "local" or "inline"."""
+    """ "local", "inline", or the name of a backend, such as "slurm"."""
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
@@ -120,9 +120,14 @@ class Submission:
         return job_name(self.submission, extra.get("job-name"))
 
     @property
+    def is_queued(self) -> bool:
+        """True if a scheduler runs its workers: not the process that made the record."""
+        return bool(self.classes)
+
+    @property
     def process(self) -> int | None:
-        """Pid of the run, if it is alive on this host; None for SLURM."""
-        on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
+        """Pid of the run, if it is alive on this host; None for what is queued."""
+        on = not self.is_queued and self.ended is None and local_process(vars(self)) is True
         return self.pid if on else None
 
 
@@ -192,9 +197,7 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
             yield Unreadable(submission, str(error))
 
 
-def new_record(
-    job: "RunRequest", machine: Literal["slurm", "local", "inline"], snapshot: "Snapshot | None"
-) -> Submission:
+def new_record(job: "RunRequest", machine: str, snapshot: "Snapshot | None") -> Submission:
     """Return the record of a submission by this process, with its environment.
 
     With a snapshot, the `files` of the job are paths inside it; `specs` are the original files.
@@ -246,7 +249,7 @@ def open_runs(layout: Layout, states: Mapping[str, TrialState]) -> list[OpenRun]
     open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
     runs = []
     for record in submission_records(layout):
-        if not isinstance(record, Submission) or record.machine == "slurm" or record.ended is not None:
+        if not isinstance(record, Submission) or record.is_queued or record.ended is not None:
             continue
         here = local_process(vars(record))
         if here is not False:

@@ -172,7 +172,7 @@ _COMMANDS: dict[str, dict[Callable[..., object] | str, str]] = {
 }
 """Every command with an example, in the groups of `ablate --help`.
 
-Those that are named by a string are imported when they are called: their options are fields of specs.
+The ones named by a string are imported when they are called, as their options are fields of specs.
 """
 
 for _place, (_title, _examples) in enumerate(_COMMANDS.items()):

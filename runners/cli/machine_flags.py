@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import make_dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from cyclopts import Group, Parameter
 
 from ablate.grid.errors import SpecError
+from ablate.runners.backends.backend import backend_names
 from ablate.runners.cli.options import Flag, flag_group
 from ablate.runners.slurm.spec import Slurm, WorkerFields, read_budget
 
@@ -88,18 +89,21 @@ class MachineFlags:
     Parameters
     ----------
     on
-        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster. Default
-        local; `retry` takes what they were trained on the last time.
+        local: warm worker processes of one thread each; inline: in this process; slurm, or another backend that is
+        installed: queued there. Default local; `retry` takes what they were trained on the last time.
     workers
         Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
         their time limit.
     """
 
-    on: Literal["local", "inline", "slurm"] | None = None
+    on: str | None = None
     workers: int | None = None
 
     def check(self, on: str, cluster: SlurmFlags) -> None:
-        """Raise SpecError for flags that say nothing to the machine `on`."""
+        """Raise SpecError for flags that say nothing to the machine `on`, or if there is none of that name."""
+        known = ("local", "inline", *backend_names())
+        if on not in known:
+            raise SpecError(f"--on names where trials are trained: {', '.join(known)}; got {on!r}")
         if on != "slurm":
             cluster.refuse(on)
         if on == "inline" and self.workers is not None:

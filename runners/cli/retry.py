@@ -11,7 +11,7 @@ from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFla
 from ablate.runners.cli.monitor import show_failures
 from ablate.runners.cli.options import Campaign, Flag, Trials, Trust, flag_group, keep_docstring
 from ablate.runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from ablate.runners.cli.run_here import run_here
+from ablate.runners.cli.run_here import HERE, run_here, submit_to
 from ablate.runners.output import tell, write
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -77,17 +77,18 @@ def retry(
             return 0
         last = last_submission(store.layout, keys)
         spec = spec_of(last, which.spec)
-        runs_recorded_file = spec != which.spec or (last is not None and last.machine == "slurm")
+        runs_recorded_file = spec != which.spec or (last is not None and last.is_queued)
         require_trust(store.layout, [spec] if runs_recorded_file else [], trust=which.trust)
         grids = _load_grids(store, keys, spec)
     machine = where.on or (last.machine if last else "local")
-    oom: Any = cluster.oom or (last.job.get("oom") if last else None) or "fail"
-    request = RunRequest(root, files=(spec,), retry=True, only=keys, oom=oom, budget=cluster.read_budget())
+    oom = cluster.oom or (last.job.get("oom") if last else None) or "fail"
+    more: dict[str, Any] = {"oom": oom, "budget": cluster.read_budget(), "workers": where.workers}
+    request = RunRequest(root, files=(spec,), retry=True, only=keys, **more)
     if machine == "slurm":
         slurm = recorded_request(last.slurm) if last and last.slurm is not None else cluster_of(spec)
         return draft_or_queue(request, grids, cluster.request(slurm, where.workers), cluster)
     where.check(machine, cluster)
-    return run_here(request, grids, machine, where.workers)
+    return run_here(request, grids, machine) if machine in HERE else submit_to(machine, request, grids)
 
 
 def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: Sequence[State]) -> frozenset[str]:

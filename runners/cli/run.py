@@ -10,7 +10,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
 from ablate.runners.cli.options import Overrides, SpecFile, SpecFlags, keep_docstring
 from ablate.runners.cli.resolve import load_grids, locate_spec
-from ablate.runners.cli.run_here import run_here
+from ablate.runners.cli.run_here import HERE, run_here, submit_to
 from ablate.runners.output import say, tell
 from ablate.store.files.layout import Layout
 
@@ -41,6 +41,7 @@ def run(
         again=of.again,
         seeds=seeds_of(overrides),
         replace=of.replace or (not cluster.dry_run and agrees_to_replace(Layout(root), grids)),
+        workers=where.workers,
         oom=cluster.oom or "fail",
         budget=cluster.read_budget(),
     )
@@ -49,7 +50,7 @@ def run(
         from ablate.runners.slurm.spec import cluster_of
 
         return draft_or_queue(request, grids, cluster.request(cluster_of(spec), where.workers), cluster)
-    return run_here(request, grids, machine, where.workers)
+    return run_here(request, grids, machine) if machine in HERE else submit_to(machine, request, grids)
 
 
 def agrees_to_replace(layout: Layout, grids: "Sequence[Grid]") -> bool:

@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from ablate.grid import Grid
     from ablate.runners.execution.run import RunResult
 
+HERE = ("local", "inline")
+"""Names of the machines that train on this one."""
+
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str, workers: int | None) -> int:
+def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     """Train on this machine, report, and return the exit code."""
     from ablate.runners.execution import Inline, Local
     from ablate.runners.execution.run import run_campaign
     from ablate.runners.monitoring.trial_locations import outdated_notes
     from ablate.store.store import Store
 
-    machine = Inline() if on == "inline" else Local(worker_count(workers))
+    machine = Inline() if on == "inline" else Local(worker_count(request.workers))
     result = run_campaign(request.root, grids, machine, request)
     code = report_outcome(result, request.root)
     if not result.interrupted:
@@ -30,6 +33,16 @@ def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str, workers: int
             read_warnings(store)
             tell(*outdated_notes(store, 0))
     return code
+
+
+def submit_to(name: str, request: RunRequest, grids: "Sequence[Grid]") -> int:
+    """Queue trials on a backend that has no command line of its own; return the exit code."""
+    from ablate.runners.backends.backend import find_backend
+
+    record = find_backend(name).submit(request, grids, tell)
+    queued = "nothing is left to train" if record is None else f"queued submission {record.submission}"
+    say(f"{queued}; `ablate status` says how its trials are; results in {request.root}")
+    return 0
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, cancelled: int = 0) -> int:

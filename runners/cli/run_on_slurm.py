@@ -16,6 +16,7 @@ from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.trial_locations import describe_cancelled
 from ablate.runners.monitoring.watch import show
 from ablate.runners.output import format_count, say, slow_notice, tell, write
+from ablate.runners.slurm.backend import SlurmBackend
 from ablate.runners.slurm.scheduler import SlurmScheduler
 from ablate.runners.slurm.spec import Resources, Slurm
 from ablate.runners.slurm.submit.already_queued import describe_already_queued
@@ -139,7 +140,7 @@ def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
     following = Following(drafter.layout, queued.draft.wanted, submissions)
     try:
-        show(following.views(drafter.scheduler), Console(stderr=True))
+        show(following.views(SlurmBackend(drafter.scheduler)), Console(stderr=True))
     except KeyboardInterrupt:
         tell("the workers go on without this shell; `ablate status --watch` follows again, `ablate cancel` stops them")
         return 130

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, final
@@ -15,12 +14,10 @@ from typing import Any, final
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.claims import find_taken
-from ablate.runners.attempts.disk_space import require_disk_space
 from ablate.runners.attempts.leases import Leases
-from ablate.runners.attempts.manifest import submission_id, write_grid, write_submission
+from ablate.runners.attempts.manifest import submission_id, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import record_run, write_submission_record
-from ablate.runners.attempts.unreadable_results import mark_unreadable
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import Inline, Local, Machine, Queue
 from ablate.runners.execution.background_ingest import BackgroundIngest
@@ -34,7 +31,6 @@ from ablate.runners.planning.survey import Survey, Surveyed
 from ablate.runners.training.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
-from ablate.store.files.trust import trust_new
 from ablate.store.state import ENDED, State
 
 RunOptions = RunRequest
@@ -82,13 +78,8 @@ def run_campaign(
     opening = Preflight(Layout(request.root), retry=request.retry)
     chosen = request.only is not None  # from what has been tried
     prepared = PreparedRun(request, grids, opening.add_cell, (lambda: None) if chosen else opening.require)
-    layout = prepared.layout
-    layout.make()
-    require_disk_space(layout.root)
-    trust_new(layout)
-    mark_unreadable(layout, prepared.unreadable)
-    survey = prepared.survey(partial(write_grid, layout)).narrow_to(request.only, request.seeds)
-    return _ActiveRun(layout, survey, machine or Inline(), prepared.request).result()
+    survey = prepared.publish().narrow_to(request.only, request.seeds)
+    return _ActiveRun(prepared.layout, survey, machine or Inline(), prepared.request).result()
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -4,22 +4,19 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import final
 
 from ablate.grid.errors import NotFoundError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.submission_record import Submission
+from ablate.runners.attempts.submit_lock import submit_lock
+from ablate.runners.attempts.worker_records import CalledOff, open_submissions, read_cancelled, write_cancelled
+from ablate.runners.backends.backend import AT_WORK, Submissions, SubmissionStatus
 from ablate.runners.monitoring.trial_locations import TrialLocations
 from ablate.runners.output import format_count, say
-from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
-from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker_records import CalledOff, read_cancelled, write_cancelled
 from ablate.store.files.layout import Layout
 from ablate.store.state import ENDED
-
-Canceller = Callable[[Sequence[int]], str | None]
-"""Takes jobs out of a scheduler's queue, or says why that was not possible."""
 
 _SHOWN = 8
 
@@ -67,12 +64,12 @@ class Cancelling:
         layout: Layout,
         submissions: Sequence[SubmissionStatus],
         runs: Sequence[Submission],
-        cancel: Canceller,
+        backend: Submissions,
         marked: Collection[str] = (),
     ) -> None:
         """`runs` are those without a scheduler that are at work, on any host. `marked` is from `mark_cancelled`."""
         self._layout, self._runs = layout, runs
-        self._cancel, self._marked = cancel, marked
+        self._backend, self._marked = backend, marked
         self._known = [*(status.record.submission for status in submissions), *(run.submission for run in runs)]
         self._at_work = [
             status
@@ -138,14 +135,13 @@ class Cancelling:
         submission = status.record.submission
         if submission not in self._marked:
             _cancel_whole(self._layout, submission)
-        jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
-        problem = self._cancel(jobs) if jobs else None
+        problem = self._backend.cancel(status)
         if problem is None:
             self.done.append(f"submission {submission} is cancelled{_describe_workers(status)}")
         else:
             self.problems.append(
                 f"submission {submission} is cancelled in its files, where workers look as they begin and every few "
-                f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
+                f"seconds; the queue could not be told: {problem}"
             )
 
     def _stop(self, run: Submission) -> None:

@@ -11,8 +11,9 @@ import polars as pl
 
 from ablate.grid.errors import NotFoundError, StoreError
 from ablate.grid.names import some
+from ablate.runners.attempts.worker_logs import given_up, worker_log, worker_logs
+from ablate.runners.attempts.worker_records import read_workers
 from ablate.runners.output import age, write_prose
-from ablate.runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from ablate.store.files.atomic import read_json
 from ablate.store.files.attempt_records import DIVERGED_ADVICE
 from ablate.store.files.layout import Layout

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from ablate.runners.attempts.manifest import Manifest
+from ablate.runners.attempts.worker_records import read_cancelled
+from ablate.runners.backends.backend import Submissions
 from ablate.runners.execution.run import RunResult, count_skipped
 from ablate.runners.monitoring.watch import WatchView, views
 from ablate.runners.planning.survey import Survey, Surveyed
-from ablate.runners.slurm.scheduler import Scheduler
-from ablate.runners.slurm.worker_records import read_cancelled
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
 from ablate.store.state import ENDED, State
@@ -26,9 +26,9 @@ class Following:
         ended = [trial.key for trial in wanted if trial.state in ENDED]
         self._ends_before = {key: _count_ends(trial_state(layout, key)) for key in ended}
 
-    def views(self, scheduler: Scheduler) -> Iterator[WatchView]:
+    def views(self, backend: Submissions) -> Iterator[WatchView]:
         """Yield views until nothing is queued or running; KeyboardInterrupt leaves the workers alone."""
-        for view in views(self._layout.root, scheduler, LOOK_EVERY_S, endless=True):
+        for view in views(self._layout.root, backend, LOOK_EVERY_S, endless=True):
             yield view
             if self._is_over(view):
                 return

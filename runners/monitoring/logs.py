@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from ablate.grid.errors import NotFoundError
-from ablate.runners.slurm.worker_records import worker_log
+from ablate.runners.attempts.worker_logs import worker_log
 from ablate.store.export.plain import escape_control
 from ablate.store.files.atomic import disk_errors
 from ablate.store.files.layout import Layout

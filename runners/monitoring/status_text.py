@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ablate.grid.durations import format_duration
+from ablate.runners.attempts.worker_records import GAVE_UP
+from ablate.runners.backends.backend import AT_WORK, SubmissionStatus, WorkerStatus
 from ablate.runners.monitoring.failure_groups import count_failures
 from ablate.runners.monitoring.trial_locations import RunningTrial, TrialLocations, hours_used
 from ablate.runners.monitoring.unread_grids import UnreadGrid, find_unread
 from ablate.runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
-from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
-from ablate.runners.slurm.worker_records import GAVE_UP
 from ablate.store.database.queries import levels_of_cells
 from ablate.store.state import COUNTED, UNCLAIMED, State
 from ablate.store.store import Store

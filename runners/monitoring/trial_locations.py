@@ -11,9 +11,8 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.submission_record import SILENT_S, Submission, open_runs
+from ablate.runners.backends.backend import AT_WORK, Installed, Submissions, SubmissionStatus, outdated_words
 from ablate.runners.output import age, format_count
-from ablate.runners.slurm.scheduler import Scheduler, SlurmScheduler
-from ablate.runners.slurm.submissions import AT_WORK, SubmissionStatus, outdated_words, read_submission_status
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
 from ablate.store.state import CLAIMED, ENDED, UNCLAIMED, State
@@ -94,13 +93,16 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: "Store", scheduler: Scheduler | None = None, *, done: bool = True) -> TrialLocations:
-    """Locate every trial that the store knows; the scheduler (default SLURM) is asked about workers on a cluster.
+def locate_trials(
+    store: "Store", backend: Submissions | None = None, *, max_age_s: float = 0.0, done: bool = True
+) -> TrialLocations:
+    """Locate every trial that the store knows; the backend (default all) is asked about workers, as of `Backend.list`.
 
     Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
     """
     layout, full = store.layout, disk_problem(store.layout.root)
-    submissions, notes = read_submission_status(layout, scheduler or SlurmScheduler())
+    submissions, said = (backend or Installed()).list(layout, max_age_s)
+    notes = list(said)
     rows = store.sql(
         """
         SELECT trial, state, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,

@@ -3,9 +3,9 @@
 import io
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,12 +15,11 @@ from rich.text import Text
 
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.backends.backend import AT_WORK, Submissions
 from ablate.runners.monitoring.status_text import Status, failure_lines, read_status, write_status
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.planning.duration import schedule_s
 from ablate.runners.result_stream import results_to
-from ablate.runners.slurm.scheduler import QueueStatus, Scheduler
-from ablate.runners.slurm.submissions import AT_WORK
 from ablate.store.state import COUNTED, ENDED, State
 from ablate.store.store import Store
 
@@ -31,37 +30,6 @@ _REST = 4.0
 """Least pause between two looks, in durations of a look."""
 
 _MOST_CELLS = 12
-
-
-@final
-class RateLimitedScheduler(Scheduler):
-    """Another scheduler, asked at most once a minute; in between, and if it does not answer, its last answer.
-
-    A question about new jobs is asked at once: they were queued in between.
-    """
-
-    def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
-        self._scheduler, self._every_s = scheduler, every_s
-        self._answers: dict[str, tuple[float, frozenset[int | str], QueueStatus]] = {}
-
-    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """Return the queue as it was at most a minute ago."""
-        return self._query("queue", {*jobs, *names}, lambda: self._scheduler.read_queue(jobs, names))
-
-    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
-        """Return the accounts as they were at most a minute ago."""
-        return self._query("accounts", {*jobs}, lambda: self._scheduler.read_accounts(jobs))
-
-    def _query(self, what: str, of: Collection[int | str], ask: Callable[[], QueueStatus]) -> QueueStatus:
-        following, known, before = self._answers.get(what, (0.0, frozenset(), None))
-        covered = before is not None and known.issuperset(of)
-        if covered and before is not None and time.monotonic() < following:
-            return before
-        answer = ask()
-        if answer.asked is None and covered and before is not None and before.asked:
-            answer = before._replace(problem=answer.problem)
-        self._answers[what] = time.monotonic() + self._every_s, frozenset(of), answer
-        return answer
 
 
 class WatchView(NamedTuple):
@@ -106,20 +74,19 @@ class WatchView(NamedTuple):
         }
 
 
-def views(root: Path, scheduler: Scheduler, every_s: float, *, endless: bool = False) -> Iterator[WatchView]:
+def views(root: Path, backend: Submissions, every_s: float, *, endless: bool = False) -> Iterator[WatchView]:
     """Yield views, `every_s` apart or more, until every trial has ended and every worker left; `endless`: go on then.
 
     If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
     Raises EnvironmentProblem if the store cannot be read at first.
     """
-    scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None
     view: WatchView | None = None
     while True:
         began = time.monotonic()
         try:
-            view = look(root, scheduler)
+            view = look(root, backend)
         except EnvironmentProblem as problem:
             if view is None:
                 raise
@@ -132,10 +99,10 @@ def views(root: Path, scheduler: Scheduler, every_s: float, *, endless: bool = F
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
-def look(root: Path, scheduler: Scheduler) -> WatchView:
+def look(root: Path, backend: Submissions) -> WatchView:
     """Read the campaign now."""
     with Store.open(root, thorough=False) as store:
-        where = locate_trials(store, scheduler)
+        where = locate_trials(store, backend, max_age_s=ASK_EVERY_S)
         status = read_status(store, where, store.grids(), None)
         rows = store.sql("SELECT grid, cell, trial FROM grid_trial").rows()
         seconds = store.sql("SELECT trial, wall_s FROM trial WHERE state = 'done' AND wall_s IS NOT NULL").rows()

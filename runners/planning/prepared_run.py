@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 from ablate.grid import Grid, Planned
+from ablate.runners.attempts.disk_space import require_disk_space
+from ablate.runners.attempts.manifest import write_grid
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.unreadable_results import find_unreadable
+from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from ablate.runners.planning.kept_results import require_kept
 from ablate.runners.planning.survey import Survey, survey, walk
 from ablate.store.files.layout import Layout
+from ablate.store.files.trust import trust_new
 
 
 @final
 class PreparedRun:
-    """A run of valid grids that loses no result; this writes nothing.
+    """A run of valid grids that loses no result; nothing is written before `publish`.
 
     `visit` gets each cell, as of `walk`; `require` then raises what only the backend refuses.
 
@@ -43,3 +47,14 @@ class PreparedRun:
         again, retry = self.request.again, self.request.retry
         found = survey(self.layout, self.grids, self._cells, retry=retry, again=again, take=take)
         return found.without_results(self.unreadable)
+
+    def publish(self) -> Survey:
+        """Write the grids into the campaign, and survey their trials on the way.
+
+        Raises EnvironmentProblem if the campaign cannot be written.
+        """
+        self.layout.make()
+        require_disk_space(self.layout.root)
+        trust_new(self.layout)
+        mark_unreadable(self.layout, self.unreadable)
+        return self.survey(partial(write_grid, self.layout))

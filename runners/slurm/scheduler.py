@@ -9,7 +9,7 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, final
 
 COMMAND_S = 30.0
@@ -115,6 +115,42 @@ class Scheduler(Protocol):
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Return how tasks of `jobs` ended, if the cluster has accounting."""
+
+    def cancel(self, jobs: Sequence[int]) -> str | None:
+        """Cancel jobs; return why it failed."""
+
+
+@final
+class RecentAnswers(Scheduler):
+    """Answers of another scheduler that are at most `max_age_s` old; if it does not answer, the last one.
+
+    A question about new jobs is asked at once: they were queued in between.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.max_age_s = 0.0
+        self._answers: dict[str, tuple[float, frozenset[int | str], QueueStatus]] = {}
+
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+        return self._query("queue", {*jobs, *names}, lambda: self._scheduler.read_queue(jobs, names))
+
+    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
+        return self._query("accounts", {*jobs}, lambda: self._scheduler.read_accounts(jobs))
+
+    def cancel(self, jobs: Sequence[int]) -> str | None:
+        return self._scheduler.cancel(jobs)
+
+    def _query(self, what: str, of: Collection[int | str], ask: Callable[[], QueueStatus]) -> QueueStatus:
+        at, known, before = self._answers.get(what, (0.0, frozenset(), None))
+        covered = before is not None and known.issuperset(of)
+        if covered and before is not None and time.monotonic() < at + self.max_age_s:
+            return before
+        answer = ask()
+        if answer.asked is None and covered and before is not None and before.asked:
+            answer = before._replace(problem=answer.problem)
+        self._answers[what] = time.monotonic(), frozenset(of), answer
+        return answer
 
 
 PATIENCE_S = 8.0

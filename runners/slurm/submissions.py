@@ -1,10 +1,10 @@
 """Status of submissions and their workers: from the workers' records, the queue and the accounts."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 from ablate.grid.errors import StoreError
 from ablate.runners.attempts.submission_record import (
@@ -15,109 +15,22 @@ from ablate.runners.attempts.submission_record import (
     Unreadable,
     submission_records,
 )
-from ablate.runners.output import age, format_count
-from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from ablate.runners.slurm.worker_records import (
+from ablate.runners.attempts.worker_logs import given_up, logs, worker_log
+from ablate.runners.attempts.worker_records import (
     FOR_GOOD,
     CalledOff,
     Left,
     WorkerRecord,
-    given_up,
-    logs,
     read_cancelled,
     read_records,
-    used_hours,
-    worker_log,
 )
+from ablate.runners.backends.backend import Standing, SubmissionStatus, WorkerStatus
+from ablate.runners.output import age
+from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from ablate.store.files.layout import Layout
-
-Standing = Literal["queued", "held", "running", "ended", "lost", "unknown"]
-"""State of a worker: the words of `State` where it is as with trials; held: only an administrator or its user lets it
-go; ended: it left and said why."""
-
-AT_WORK: tuple[Standing, ...] = ("running", "queued", "held", "unknown")
 
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
-
-
-class WorkerStatus(NamedTuple):
-    """The status of one worker of a submission."""
-
-    submission: str
-    resources: str
-    number: int
-    standing: Standing
-    job: str | None
-    node: str | None
-    words: str
-    """Why it waits, why it left, how it ended."""
-    says: str | None
-    restarts: int
-    time_left_s: float | None
-    seen: float
-    """Time of the latest information, in seconds since the epoch."""
-    ok: int
-    failed: int
-    output: str | None = None
-    """Path of its log, if only the log says that the task was given up."""
-
-
-@final
-@dataclass(frozen=True)
-class SubmissionStatus:
-    """A submission to a cluster and its workers."""
-
-    record: Submission
-    cancelled: CalledOff
-    workers: tuple[WorkerStatus, ...]
-    records: tuple[WorkerRecord, ...]
-
-    def standing(self, resources: str) -> Literal["live", "held", "over", "unknown"]:
-        """Return if a class has workers that will take rows; "held": once somebody lets them go."""
-        if self.cancelled.all:
-            return "over"
-        standings = {worker.standing for worker in self.workers if worker.resources == resources}
-        if standings & {"queued", "running"}:
-            return "live"
-        if "unknown" in standings:
-            return "unknown"
-        return "held" if "held" in standings else "over"
-
-    @property
-    def held(self) -> str | None:
-        """A sentence about its held workers and what to do."""
-        held = [worker for worker in self.workers if worker.standing == "held"]
-        if not held or self.cancelled.all:
-            return None
-        reasons = ", ".join(sorted({worker.words for worker in held}))
-        count = "a worker" if len(held) == 1 else f"{len(held)} workers"
-        said = f"{count} of submission {self.record.submission}: held ({reasons})"
-        jobs = sorted({worker.job.partition("_")[0] for worker in held if worker.job})
-        who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
-        return f"{said}; `scontrol release {' '.join(jobs)}` lets them go{who}, `ablate run` queues their trials anew"
-
-    @property
-    def unit(self) -> str:
-        """The budget's unit; without a budget `gpuh`, or `cpuh` for workers without GPUs."""
-        if self.record.budget is not None:
-            return str(self.record.budget["unit"])
-        return "gpuh" if any(each.resources.get("gpus") for each in self.record.classes) else "cpuh"
-
-    @cached_property
-    def hours(self) -> float:
-        """Hours that its workers have used, in `unit`."""
-        return used_hours(self.records, self.unit)
-
-    @property
-    def spent(self) -> bool:
-        """True if its budget is used up: its workers begin nothing more."""
-        return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
-
-    @property
-    def jobs(self) -> list[str]:
-        """Jobs and tasks that wait or run, or may."""
-        return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "lost")]
 
 
 def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
@@ -144,12 +57,6 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
         elif answer.problem is not None:
             notes.append(f"the scheduler cannot be asked ({answer.problem}); workers are shown as their records say")
     return [reader.status(queue, accounts) for reader in readers], notes
-
-
-def open_submissions(layout: Layout) -> list[str]:
-    """Ids of submissions that, by their files, have a worker that has not left for good and are not cancelled."""
-    readers, _ = _readers(layout)
-    return [reader.record.submission for reader in readers if reader.may_work and not reader.cancelled.all]
 
 
 def _readers(layout: Layout) -> "tuple[list[_StatusReader], list[str]]":
@@ -226,7 +133,8 @@ class _StatusReader:
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
         workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
-        return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
+        held = None if self.cancelled.all else _held_words(self.record.submission, workers)
+        return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records), held)
 
     def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
         by_name = queue.named.get(self.record.job_name, ()) if queue else ()
@@ -292,6 +200,19 @@ class _StatusReader:
         return ""
 
 
+def _held_words(submission: str, workers: Sequence[WorkerStatus]) -> str | None:
+    """Say how many workers are held, and what to do."""
+    held = [worker for worker in workers if worker.standing == "held"]
+    if not held:
+        return None
+    reasons = ", ".join(sorted({worker.words for worker in held}))
+    count = "a worker" if len(held) == 1 else f"{len(held)} workers"
+    said = f"{count} of submission {submission}: held ({reasons})"
+    jobs = sorted({worker.job.partition("_")[0] for worker in held if worker.job})
+    who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
+    return f"{said}; `scontrol release {' '.join(jobs)}` lets them go{who}, `ablate run` queues their trials anew"
+
+
 def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bool) -> tuple[Standing, str]:
     left = record.left if record else None
     if task is not None and task.state != "ended":
@@ -303,9 +224,3 @@ def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bo
     if record is not None and left is None and time.time() - record.touched < SILENT_S:
         return "running", ""
     return "unknown", ""
-
-
-def outdated_words(trials: int, state: str) -> str:
-    """Say how many trials of a state left their grids."""
-    verb = "is" if trials == 1 else "are"
-    return f"{format_count(trials, f'{state} trial')} {verb} in no grid any more, since the plan changed"

@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 from cluster.cluster import Cluster, wait_for
 from cluster.tasks import Task, in_queue, requeue
 
-from ablate.runners.slurm.worker_records import logs as logs_of
+from ablate.runners.attempts.worker_logs import logs as logs_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

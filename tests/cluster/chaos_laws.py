@@ -10,7 +10,8 @@ from typing import Any
 from cluster.chaos_training import CHECKPOINT_S, diary
 
 from ablate.runners.attempts.manifest import Manifest
-from ablate.runners.slurm.worker_records import logs, read_workers
+from ablate.runners.attempts.worker_logs import logs
+from ablate.runners.attempts.worker_records import read_workers
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import AttemptState, trial_state
 from ablate.store.store import Store

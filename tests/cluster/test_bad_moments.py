@@ -7,7 +7,7 @@ import pytest
 from cluster.cluster import Cluster, wait_for
 from cluster.user import PATIENCE_S, User, wait_until_over
 
-from ablate.runners.slurm.worker_records import logs
+from ablate.runners.attempts.worker_logs import logs
 
 
 def test_a_campaign_is_trained_to_the_end_though_an_attempt_is_removed_or_all_of_it_is_moved(

@@ -12,7 +12,7 @@ from cluster.cluster import Cluster, Shape, wait_for
 from cluster.tasks import in_queue
 from cluster.user import PATIENCE_S, User, nothing_happened, over, wait_until_over
 
-from ablate.runners.slurm.worker_records import worker_logs
+from ablate.runners.attempts.worker_logs import worker_logs
 
 # A disk that is full or cannot be written:
 

@@ -27,6 +27,7 @@ from toy_campaign import tables
 
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker_records import read_workers
 from ablate.runners.cli.app import execute
 from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
@@ -35,7 +36,6 @@ from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit.draft import Drafter
 from ablate.runners.slurm.submit.submit import submit as queue
-from ablate.runners.slurm.worker_records import read_workers
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

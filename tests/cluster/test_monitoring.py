@@ -12,8 +12,8 @@ from cluster.conftest import train_toys
 from cluster.user import SPEC
 
 from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.cli.app import execute
-from ablate.runners.slurm.worker_records import logs
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

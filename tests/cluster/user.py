@@ -15,9 +15,10 @@ from toy_campaign import run_quietly, tables
 
 from ablate.runners.attempts.claims import LONG_BEATS
 from ablate.runners.attempts.submission_record import Submission, read_submission_record
+from ablate.runners.attempts.worker_logs import worker_log
+from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
 from ablate.runners.cli.app import execute
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
 

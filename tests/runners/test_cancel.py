@@ -14,12 +14,13 @@ from submission_files import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
+from ablate.runners.attempts.worker_records import CalledOff, read_cancelled
 from ablate.runners.cli.app import execute
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import locate_trials
+from ablate.runners.slurm.backend import SlurmBackend
 from ablate.runners.slurm.scheduler import QueueStatus, TaskStatus
 from ablate.runners.slurm.submit.already_queued import queued_elsewhere
-from ablate.runners.slurm.worker_records import CalledOff, read_cancelled
 from ablate.store.files.atomic import make_directory, read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import process_started
@@ -42,7 +43,7 @@ class Queue:
         self._problem = problem
         self.told: list[tuple[list[int], bool]] = []
 
-    def __call__(self, jobs: Sequence[int]) -> str | None:
+    def cancel(self, jobs: Sequence[int]) -> str | None:
         self.told.append((list(jobs), read_cancelled(self._layout, FIRST).all))
         return self._problem
 
@@ -54,7 +55,7 @@ class Cancelled:
         with Store.open(campaign.root) as store:
             self.where = locate_trials(store, Scripted() if tasks is None else Scripted(tasks))
         queue = queue or Queue(campaign.layout)
-        self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs, queue)
+        self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs, SlurmBackend(queue))
         self.done, self.problems = self._cancelling.done, self._cancelling.problems
         self.cancel_submissions = self._cancelling.cancel_submissions
 
@@ -184,8 +185,8 @@ def test_everything_is_called_off_without_the_database(
     campaign.layout.live.write_bytes(b"no database")
     queue = Queue(campaign.layout)
     scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
-    scheduler.cancel, scheduler.layout = queue, campaign.layout
-    monkeypatch.setattr("ablate.runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    scheduler.cancel, scheduler.layout = queue.cancel, campaign.layout
+    monkeypatch.setattr("ablate.runners.slurm.backend.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
         assert held
@@ -217,7 +218,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
     scheduler.cancel = Queue(campaign.layout)
-    monkeypatch.setattr("ablate.runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.slurm.backend.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
     assert "1 queued or running trial is in no grid any more" in said

@@ -25,9 +25,9 @@ from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.grid import Measure
 from ablate.grid.errors import StoreError
+from ablate.runners.attempts.submit_lock import submit_lock
+from ablate.runners.attempts.worker_logs import worker_log
 from ablate.runners.cli.app import execute
-from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker_records import worker_log
 from ablate.store.campaign import Campaign
 from ablate.store.files.annotations import annotate
 from ablate.store.files.atomic import make_directory, write_json

@@ -10,8 +10,8 @@ from submission_files import FIRST
 from synthetic import Campaign, publish_grid, write_campaign, write_end, write_start
 
 from ablate.grid.errors import NotFoundError
+from ablate.runners.attempts.worker_logs import worker_log
 from ablate.runners.monitoring.logs import follow
-from ablate.runners.slurm.worker_records import worker_log
 from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import AttemptState, TrialState, trial_state

@@ -16,6 +16,7 @@ from ablate.runners.cli.machine_flags import SlurmFlags
 from ablate.runners.cli.run_on_slurm import show_or_queue
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.watch import WatchView
+from ablate.runners.slurm.backend import SlurmBackend
 from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.slurm.spec import Slurm
 from ablate.runners.slurm.submit.draft import Drafter
@@ -34,9 +35,9 @@ def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: b
     request = RunRequest(root, entry=ENTRY, **options)
     drafter = Drafter(request, [grid], Slurm(gpus=0, workers=1), Scheduler())
 
-    def views(self: Following, scheduler: Scheduler) -> Iterator[WatchView]:
+    def views(self: Following, backend: SlurmBackend) -> Iterator[WatchView]:
         meanwhile()
-        return plain(self, scheduler)
+        return plain(self, backend)
 
     plain = Following.views
     with pytest.MonkeyPatch.context() as patch:

@@ -18,13 +18,7 @@ from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest, trial_lines, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Outcome
-from ablate.runners.checkpoint import save_checkpoint
-from ablate.runners.slurm.worker.assignment import device_groups
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.row_state import RowState, RowStates
-from ablate.runners.slurm.worker.rows import RowShare
-from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
-from ablate.runners.slurm.worker_records import (
+from ablate.runners.attempts.worker_records import (
     BudgetTracker,
     CalledOff,
     Cancellations,
@@ -35,6 +29,12 @@ from ablate.runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
+from ablate.runners.checkpoint import save_checkpoint
+from ablate.runners.slurm.worker.assignment import device_groups
+from ablate.runners.slurm.worker.done_rows import DoneRows
+from ablate.runners.slurm.worker.row_state import RowState, RowStates
+from ablate.runners.slurm.worker.rows import RowShare
+from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.training.failure import failure_of
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout

@@ -30,6 +30,7 @@ from ablate.runners.attempts.submission_record import (
     submission_records,
     write_submission_record,
 )
+from ablate.runners.attempts.worker_records import Left
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.planning.survey import Surveyed
@@ -39,7 +40,6 @@ from ablate.runners.slurm.submissions import Standing, read_submission_status
 from ablate.runners.slurm.submit.already_queued import queued_elsewhere
 from ablate.runners.slurm.submit.draft import Drafter
 from ablate.runners.slurm.submit.submit import SubmittedJobs, submit as queue_trials
-from ablate.runners.slurm.worker_records import Left
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import pid_space, process_started
@@ -262,7 +262,7 @@ def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long
     record = submit(campaign, SSA[:2], written=time.time() - 5, **ELSEWHERE)
     assert states(campaign) == ["queued", "queued", "pending", "pending"]
     assert look(campaign).notes == ()
-    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout), lambda _: None)
+    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout), Scripted())
     cancelling.cancel_submissions()
     assert f"run {FIRST} is on elsewhere" in cancelling.problems[0]
     write_submission_record(campaign.layout, replace(record, written=time.time() - 7200))

@@ -14,7 +14,9 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
 from ablate.runners.cli.app import execute
-from ablate.runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
+from ablate.runners.monitoring.watch import WatchView, changes, look, render, show, views
+from ablate.runners.slurm.backend import SlurmBackend
+from ablate.runners.slurm.scheduler import RecentAnswers
 from ablate.store.state import COUNTED
 
 SSA = [("SSA", seed) for seed in range(4)]
@@ -67,9 +69,10 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("ablate.runners.monitoring.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ablate.runners.slurm.scheduler.time.monotonic", lambda: now[0])
     asked = Scripted({"7_0": RUNS})
-    seldom = RateLimitedScheduler(asked)
+    seldom = RecentAnswers(asked)
+    seldom.max_age_s = 60.0
     for _ in range(90):  # a minute and a half of looks, a second apart
         assert seldom.read_queue([7], []).tasks == {"7_0": RUNS}
         now[0] += 1
@@ -85,13 +88,16 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
 def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign) -> None:
     """The workers of a submission that is queued while somebody watches are not gone because nobody asked of them."""
     asked = Scripted({"7_0": RUNS, "7_1": RUNS, "8_0": WAITS})
-    seldom = RateLimitedScheduler(asked)
+    seldom = RecentAnswers(asked)
+    seldom.max_age_s = 60.0
     submit(campaign, SSA[1:])
-    assert {worker.standing for worker in look(campaign.root, seldom).status.where.submissions[0].workers} == {
-        "running"
-    }
+    assert {
+        worker.standing for worker in look(campaign.root, SlurmBackend(seldom)).status.where.submissions[0].workers
+    } == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
-    assert [worker.standing for worker in look(campaign.root, seldom).status.where.submissions[1].workers] == ["queued"]
+    assert [
+        worker.standing for worker in look(campaign.root, SlurmBackend(seldom)).status.where.submissions[1].workers
+    ] == ["queued"]
     seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
     seldom.read_queue([7, 8], ["ablate-x"])

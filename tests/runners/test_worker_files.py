@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from row_fakes import SUBMISSION
 
-from ablate.runners.slurm.worker_records import (
+from ablate.runners.attempts.worker_records import (
     BudgetTracker,
     Left,
     WorkerRecord,

@@ -57,8 +57,8 @@ OLD = {"ok", "was_ok", "was_failed", "gone", "unread", "unfinished"}
 ELSEWHERE = {
     "runners/posthoc/evaluate.py": {"failed"},  # an evaluation
     "runners/slurm/scheduler.py": {"queued", "running"},  # a task of a job array
-    "runners/slurm/submissions.py": {"queued", "running", "lost", "unknown"},  # a worker
-    "runners/slurm/worker_records.py": {"done"},  # why a worker left: all rows are done
+    "runners/backends/backend.py": {"queued", "running", "lost", "unknown"},  # a worker
+    "runners/attempts/worker_records.py": {"done"},  # why a worker left: all rows are done
     "runners/training/failure.py": {"stalled"},  # why a trial failed
     "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run
 }

@@ -19,9 +19,9 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.submission_record import Array, job_name
+from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.slurm.scheduler import ask
 from ablate.runners.slurm.spec import Resources, Slurm
-from ablate.runners.slurm.worker_records import logs
 from ablate.store.files.layout import Layout
 
 MOST_DEATHS = 10

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from ablate.runners.attempts.manifest import write_grid, write_submission
 from ablate.runners.attempts.submission_record import Submission, new_record, write_submission_record
+from ablate.runners.attempts.submit_lock import submit_lock
 from ablate.runners.attempts.unreadable_results import mark_unreadable
+from ablate.runners.attempts.worker_logs import logs
+from ablate.runners.attempts.worker_records import CalledOff, write_cancelled
 from ablate.runners.provenance.code_snapshot import write
 from ablate.runners.slurm.scheduler import ask, user
 from ablate.runners.slurm.submit.draft import Draft, Drafter
-from ablate.runners.slurm.submit.submit_lock import submit_lock
-from ablate.runners.slurm.worker_records import CalledOff, logs, write_cancelled
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new

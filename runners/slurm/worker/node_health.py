@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import final
 
 from ablate.runners.attempts.worker import Outcome
+from ablate.runners.attempts.worker_records import WorkerRecord
 from ablate.runners.slurm.scheduler import ask
-from ablate.runners.slurm.worker_records import WorkerRecord
 from ablate.store.state import State
 
 MOST_FAILURES = 3

@@ -1,4 +1,4 @@
-"""The record and the log of this worker task; `ablate.runners.slurm.worker_records` reads the records of all tasks."""
+"""The record and the log of this worker task; `ablate.runners.attempts.worker_records` reads those of all tasks."""
 
 import os
 import socket
@@ -9,8 +9,8 @@ from typing import final
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.attempt import require_there
 from ablate.runners.attempts.worker import Outcome
+from ablate.runners.attempts.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 from ablate.runners.slurm.worker.assignment import Assignment
-from ablate.runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 from ablate.store.state import State
 
 _WRITE_EVERY_S = 60.0

@@ -10,6 +10,8 @@ from typing import final
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.worker import NodeUnsuitable, Outcome
+from ablate.runners.attempts.worker_logs import logs
+from ablate.runners.attempts.worker_records import BudgetTracker, Cancellations, Left, read_workers
 from ablate.runners.execution import Local, Overseer
 from ablate.runners.execution.fork_client import CannotStart, ServerDied
 from ablate.runners.execution.machine import describe_changes
@@ -23,7 +25,6 @@ from ablate.runners.slurm.worker.row_state import RowStates
 from ablate.runners.slurm.worker.rows import NodeRows, RowShare
 from ablate.runners.slurm.worker.signals import SignalState
 from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
-from ablate.runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from ablate.store.files.atomic import environment_problem, set_retry_timeout
 from ablate.store.state import State
 

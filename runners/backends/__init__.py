@@ -1,0 +1,1 @@
+"""Backends: schedulers that run the workers of submissions on other machines."""

@@ -1,0 +1,120 @@
+"""Backends are found by their entry points, and monitoring knows their protocol alone."""
+
+import json
+from importlib.metadata import EntryPoints
+from pathlib import Path
+
+import pytest
+
+from ablate.grid.errors import SpecError
+from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.attempts.worker_records import read_cancelled
+from ablate.runners.backends.backend import Installed, find_backend
+from ablate.runners.cli.app import execute
+from ablate.runners.slurm.backend import SlurmBackend
+from ablate.store.files.layout import Layout
+
+SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid()\n"
+BACKEND = '''
+"""A backend that queues one worker and never starts it; the file `queue` is its queue."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ablate.runners.attempts.manifest import submission_id, write_submission
+from ablate.runners.attempts.submission_record import (
+    ResourceClass, Submission, new_record, submission_records, write_submission_record,
+)
+from ablate.runners.attempts.worker_records import read_cancelled
+from ablate.runners.backends.backend import Backend, SubmissionStatus, WorkerStatus
+from ablate.runners.planning.prepared_run import PreparedRun
+
+QUEUE = Path(__file__).with_name("queue")
+
+
+class Shelf(Backend):
+    def submit(self, request, grids, notify):
+        prepared = PreparedRun(request, grids, lambda *_: None)
+        survey = prepared.publish()
+        job = replace(prepared.request, submission=submission_id())
+        write_submission(prepared.layout, job.submission, survey.lines(survey.to_do))
+        classes = (ResourceClass("all", (0, len(survey.to_do)), {}, request.workers or 1),)
+        record = replace(new_record(job, "shelf", None), classes=classes)
+        write_submission_record(prepared.layout, record)
+        QUEUE.write_text(job.submission)
+        return record
+
+    def list(self, layout, max_age_s=0.0):
+        records = [each for each in submission_records(layout) if each.machine == "shelf"]
+        waits = QUEUE.read_text().split() if QUEUE.exists() else []
+        return [SubmissionStatus(each, read_cancelled(layout, each.submission), self._workers(each, waits), ())
+                for each in records], []
+
+    def _workers(self, record, waits):
+        standing = "queued" if record.submission in waits else "lost"
+        return tuple(WorkerStatus(record.submission, "all", number, standing, str(number), None, "", None, 0, None,
+                                  record.written, 0, 0) for number in range(record.classes[0].workers))
+
+    def cancel(self, found):
+        QUEUE.write_text("")
+'''
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of somebody else with a backend is installed."""
+    place = tmp_path / "site"
+    (place / "shelf-1.dist-info").mkdir(parents=True)
+    (place / "shelf-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1\n")
+    (place / "shelf-1.dist-info" / "entry_points.txt").write_text("[ablate.backends]\nshelf = shelf_backend:Shelf\n")
+    (place / "shelf_backend.py").write_text(BACKEND)
+    monkeypatch.syspath_prepend(place)
+    return place
+
+
+def test_a_backend_of_another_package_is_submitted_to_monitored_and_cancelled(
+    tmp_path: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # there is no SLURM
+    (tmp_path / "toys.py").write_text(SPEC)
+    campaign = ["--campaign", str(tmp_path / "c")]
+    assert execute(["run", str(tmp_path / "toys.py"), "--on", "shelf", "--workers", "2", *campaign]) == 0
+    layout = Layout(tmp_path / "c")
+    (submission,) = layout.submission_ids()
+    assert read_submission_record(layout, submission).machine == "shelf"
+    capsys.readouterr()
+
+    def status() -> dict[str, object]:
+        assert execute(["status", "--json", *campaign]) == 0
+        data = json.loads(capsys.readouterr().out)["data"]
+        return {
+            "standings": [each["standing"] for each in data["workers"]],
+            "states": {each["state"] for each in data["trials"].values()},
+        }
+
+    assert status() == {"standings": ["queued", "queued"], "states": {"queued"}}
+    assert execute(["cancel", *campaign]) == 0
+    assert read_cancelled(layout, submission).all
+    assert (shelf / "queue").read_text() == ""
+    capsys.readouterr()
+    assert status()["states"] == {"pending"}
+    assert execute(["retry", "operator=rising", *campaign]) == 0  # where they were queued the last time
+    assert [read_submission_record(layout, each).machine for each in layout.submission_ids()] == ["shelf", "shelf"]
+
+
+def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "toys.py").write_text(SPEC)
+    command = ["run", str(tmp_path / "toys.py"), "--campaign", str(tmp_path / "c"), "--on", "moon"]
+    assert execute(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "'moon'" in line
+    assert not (tmp_path / "c").exists()
+    with pytest.raises(SpecError, match="'moon'"):
+        find_backend("moon")
+
+
+def test_slurm_is_a_backend_also_without_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the snapshot of a submission, which nobody installed."""
+    monkeypatch.setattr("ablate.runners.backends.backend.entry_points", lambda **_: EntryPoints())
+    assert isinstance(find_backend("slurm"), SlurmBackend)
+    assert Installed().list(Layout(tmp_path)) == ([], [])
