@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.record_fields import check_schema
+from ablate.store.files.records import Header
 from ablate.store.store import Store
 
 _KEY = re.compile(rb'^\{"trial":"([0-9a-f]{32})"', re.MULTILINE)
@@ -43,13 +42,11 @@ def _count(layout: Layout, names: Collection[str]) -> Iterator[UnreadGrid]:
     begun = {key.encode() for key in layout.trial_keys()}
     for name in sorted(names):
         try:
-            header = read_json(layout.grid_header(name))
-            check_schema(header)
-            counts = int(header["cells"]), int(header["trials"])
-        except (NotFoundError, StoreError, EnvironmentProblem, KeyError, TypeError, ValueError):
+            header = Header.read(layout.grid_header(name))
+        except (NotFoundError, StoreError, EnvironmentProblem):
             continue  # the store says what is wrong with it
         keys = set(_keys(layout.grid_trials(name)))
-        yield UnreadGrid(name, *counts, len(keys & submitted), len(keys & begun))
+        yield UnreadGrid(name, header.cells, header.trials, len(keys & submitted), len(keys & begun))
 
 
 def _keys(path: Path) -> list[bytes]:

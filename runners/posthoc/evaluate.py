@@ -124,8 +124,8 @@ def _evaluate_trial(
     for spec in wanted.evaluations:
         record = records.read_record(store.layout, (kept.key, kept.number, spec.key))
         if record is not None and not wanted.again:
-            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record["ended"]))
-            words = f"made on {day}, on {record['device']}; --again repeats it"
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ended))
+            words = f"made on {day}, on {record.device}; --again repeats it"
             yield Result(kept.key, spec.label, spec.key, "there", message=words)
         else:
             missing.append(spec)

@@ -24,6 +24,7 @@ from ablate.store.files.atomic import environment_problem, is_temporary, make_di
 from ablate.store.files.attempt_records import Place, evaluation_shards, read_evaluation
 from ablate.store.files.change_tracker import touch_trial
 from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.records import Evaluated
 from ablate.store.files.rows import check_row
 from ablate.store.files.shards import TABLES, encode_shard, shard_prefix, verify_shard
 
@@ -71,7 +72,7 @@ def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
         yield
 
 
-def read_record(layout: Layout, place: Place) -> dict[str, Any] | None:
+def read_record(layout: Layout, place: Place) -> Evaluated | None:
     """Read the record of an evaluation and verify its rows; None if it is missing or unreadable."""
     try:
         record = read_evaluation(layout, place)
@@ -158,7 +159,7 @@ def _remove_unused_shards(layout: Layout, place: Place) -> None:
     named: set[str] = set()
     for key in layout.evaluation_keys(trial, attempt):
         try:
-            named |= set(read_evaluation(layout, (trial, attempt, key))["shards"])
+            named |= set(read_evaluation(layout, (trial, attempt, key)).shards)
         except NotFoundError:
             continue
         except StoreError:

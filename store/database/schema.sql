@@ -1,4 +1,5 @@
 -- The tables of the store. Everything in them is read from files of the campaign; nothing is written here first.
+-- "columns of X" stands for those that follow from the fields of X in store/files/records.py.
 -- Columns that mean the same everywhere:
 --   trial: key of the trial, 32 hexadecimal digits
 --   cell: key of the cell: the trial without its seed
@@ -52,14 +53,7 @@ CREATE TABLE meta (
 
 -- grid of the campaign
 CREATE TABLE grid (
-    grid VARCHAR NOT NULL,
-    cells BIGINT NOT NULL,          -- how many
-    trials BIGINT NOT NULL,         -- how many
-    seeds BIGINT[] NOT NULL,        -- seeds of every cell
-    baseline VARCHAR,               -- key of the cell that the others are compared with; of several, the first
-    measure JSON,                   -- what its cells are compared by: name, point, scale, better, rope
-    rules JSON,                     -- what is left out, and why
-    base JSON,                      -- spec that the axes vary
+    -- columns of Header
     header JSON NOT NULL            -- the whole grids/<name>.json
 );
 
@@ -67,21 +61,13 @@ CREATE TABLE grid (
 CREATE TABLE axis (
     grid VARCHAR NOT NULL,
     position INTEGER NOT NULL,      -- among the axes of the grid, from 0
-    name VARCHAR NOT NULL,          -- the column in grid_<name>
-    path VARCHAR NOT NULL,          -- dotted path of the field that varies
-    labels VARCHAR[] NOT NULL,      -- labels of its levels
+    -- columns of PlannedAxis
     type VARCHAR NOT NULL           -- type of the column in grid_<name>: BIGINT, DOUBLE, BOOLEAN or VARCHAR
 );
 
 -- trial of a grid
 CREATE TABLE grid_trial (
-    grid VARCHAR NOT NULL,
-    trial VARCHAR NOT NULL,
-    cell VARCHAR NOT NULL,
-    label VARCHAR NOT NULL,
-    operator VARCHAR NOT NULL,
-    seed BIGINT NOT NULL,
-    axes JSON NOT NULL,             -- axis -> value
+    -- columns of PlanLine
     position BIGINT NOT NULL,       -- in execution order, from 0
     baseline VARCHAR                -- cell that its cell is compared with; null for a baseline
 );
@@ -119,38 +105,12 @@ CREATE TABLE trial (
 CREATE TABLE attempt (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
-    submission VARCHAR,
-    worker BIGINT,
-    host VARCHAR,
-    pid BIGINT,                     -- process number
-    started DOUBLE,                 -- seconds since the epoch
+    -- columns of Start or null
     resumed_attempt INTEGER,        -- whose checkpoint it went on from; null where it began anew
     resumed_step BIGINT,            -- step of that checkpoint
-    path VARCHAR,                   -- execution path
-    device VARCHAR,
-    threads INTEGER,
-    code VARCHAR,                   -- version of the code that a logged run states
-    versions JSON,
-    data JSON,
-    sources JSON,                   -- version of each class that the trial uses and hash of each part of the user's code, by name
     alive BOOLEAN NOT NULL,         -- had not ended and its process was there, as of the last ingest
-    status VARCHAR,                 -- ok, failed, stopped; null until it ends
-    reason VARCHAR,
-    message VARCHAR,
-    traceback VARCHAR,
-    fingerprint VARCHAR,            -- equal for failures of the same kind
-    step BIGINT,
-    wall_s DOUBLE,
-    train_s DOUBLE,
-    evaluate_s DOUBLE,
-    probe_s DOUBLE,
-    ended DOUBLE,                   -- seconds since the epoch
-    parameters BIGINT,
-    operator_parameters BIGINT,
-    memory_bytes BIGINT,
-    cost JSON,                      -- what the attempt took, by name: sums over its own steps
+    -- columns of End or null
     shards VARCHAR[],               -- files that hold the rows that its result rests on; null if an earlier release wrote it
-    changes VARCHAR[],              -- what it changed of its process, by name; null if an earlier release wrote it
     signature VARCHAR NOT NULL      -- state of start.json and end.json when they were read
 );
 
@@ -205,22 +165,7 @@ CREATE TABLE probe (
 
 -- Evaluations that a finished trial was given later (`ablate evaluate`); their rows are among the others.
 CREATE TABLE evaluated (
-    trial VARCHAR NOT NULL,
-    attempt INTEGER NOT NULL,
-    evaluation VARCHAR NOT NULL,    -- key of its spec
-    kind VARCHAR NOT NULL,
-    spec JSON NOT NULL,
-    step BIGINT NOT NULL,
-    ended DOUBLE NOT NULL,          -- seconds since the epoch
-    wall_s DOUBLE NOT NULL,
-    host VARCHAR NOT NULL,
-    device VARCHAR NOT NULL,
-    threads INTEGER NOT NULL,
-    versions JSON NOT NULL,
-    sources JSON,                   -- the same of the evaluation and its trial
-    changed VARCHAR[] NOT NULL,     -- definitions of the trial that are not what it was trained with
-    data JSON,                      -- what was read
-    shards VARCHAR[] NOT NULL,      -- files that hold its rows
+    -- columns of Evaluated
     signature VARCHAR NOT NULL      -- state of the record when it was read
 );
 

@@ -14,6 +14,7 @@ _TABLE: Final = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\);
 _VIEW: Final = re.compile(r"((?:^--[^\n]*\n)+)^CREATE OR REPLACE (?:VIEW (\w+)|MACRO (\w+)\(([^)]*)\))", re.MULTILINE)
 _COLUMN: Final = re.compile(r'^    "?(\w+)"? [^\n]*?(?:-- ([^\n]*))?$', re.MULTILINE)
 _EVERYWHERE: Final = re.compile(r"^-- Columns that mean the same everywhere:\n((?:--   [^\n]*\n)+)", re.MULTILINE)
+_OF_RECORD: Final = re.compile(r"^    -- columns of (\w+)( or null)?\n", re.MULTILINE)
 _OF_VIEW: Final = re.compile(r"^--   (\w+): ([^\n]*)$", re.MULTILINE)
 
 _EXAMPLES: Final = {
@@ -47,10 +48,13 @@ class Relation(NamedTuple):
 @cache
 def ddl() -> tuple[str, str, str]:
     """The statements that make the tables, the views and the macros of an empty store."""
+    from ablate.store.files import records
+
     schema, views, macros = (
         files("ablate.store.database").joinpath(f"{name}.sql") for name in ("schema", "views", "macros")
     )
-    return schema.read_text("utf-8"), views.read_text("utf-8"), macros.read_text("utf-8")
+    tables = _OF_RECORD.sub(lambda of: getattr(records, of[1]).ddl(optional=bool(of[2])), schema.read_text("utf-8"))
+    return tables, views.read_text("utf-8"), macros.read_text("utf-8")
 
 
 @cache

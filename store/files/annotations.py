@@ -9,11 +9,10 @@ from typing import NamedTuple
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
 from ablate.store.files.atomic import disk_errors, encode_json, parse_object, read_bytes, write_atomic
 from ablate.store.files.layout import Layout
-from ablate.store.files.record_fields import Problem, check_record, clean_text, fields
+from ablate.store.files.record_fields import Problem, clean_text
 
 FILE = "notes.jsonl"
 
-_LINE = fields({"float": "written", "list": "add remove"}, {"key": "trial", "text": "grid note"})
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 Subject = tuple[str | None, str | None]  # trial and grid; one of them is None
@@ -42,17 +41,18 @@ def read_annotations(layout: Layout) -> Annotations:
     except EnvironmentProblem as error:
         return Annotations({}, [], [(FILE, str(error))])
     for number, text in enumerate(lines, start=1):
+        from ablate.store.files.records import Annotation  # here: most campaigns have no notes
+
         try:
-            line = parse_object(text, "it")
-            check_record(line, _LINE)
+            line = Annotation.check(parse_object(text, "it"))
         except StoreError as error:
             found.problems.append((FILE, f"line {number}: {error}"))
             continue
-        subject = (line.get("trial"), line.get("grid"))
-        tags = [tag for tag in found.tags.get(subject, ()) if tag not in line["remove"]]
-        found.tags[subject] = list(dict.fromkeys([*tags, *map(str, line["add"])]))
-        if line.get("note") is not None:
-            found.notes.append((subject, float(line["written"]), str(clean_text(line["note"]))))
+        subject = (line.trial, line.grid)
+        tags = [tag for tag in found.tags.get(subject, ()) if tag not in line.remove]
+        found.tags[subject] = list(dict.fromkeys([*tags, *map(str, line.add)]))
+        if line.note is not None:
+            found.notes.append((subject, line.written, str(clean_text(line.note))))
     return found
 
 

@@ -32,28 +32,20 @@ from ablate.store.files.atomic import (
 from ablate.store.files.change_tracker import touch_trial
 from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.store.files.records import End, Start
 from ablate.store.files.trial_status import pid_space, process_started
 
 BEAT_EVERY_S = 5.0  # seconds between signs of life where nothing else is asked for
 
 _HEARTBEAT_WIDTH = 160
 _STEPS_TIMED = 101  # the median of so many steps is how long a step takes
-_START_FIELDS = (
-    *("schema", "trial", "attempt", "submission", "worker", "host", "pid", "pid_started", "pid_space", "started"),
-    *("resumed_from", "path", "device", "threads", "code", "sources", "versions", "data", "heartbeat_s", "place"),
-)
-_END_FIELDS = (
-    *("schema", "trial", "attempt", "status", "reason", "message", "traceback", "fingerprint", "step", "wall_s"),
-    *("train_s", "evaluate_s", "probe_s", "ended", "parameters", "operator_parameters", "memory_bytes", "wrote"),
-    *("files", "changes"),
-)
 
 
 def start_record(trial: str, number: int) -> dict[str, Any]:
     """The `start.json` of an attempt that this process begins now; of its code, path and device nothing is known."""
     pid = os.getpid()
-    record: dict[str, Any] = dict.fromkeys(_START_FIELDS)
-    record |= {"schema": FILE_SCHEMA, "trial": trial, "attempt": number, "host": socket.gethostname(), "pid": pid}
+    record: dict[str, Any] = {"schema": FILE_SCHEMA, **dict.fromkeys(Start.model_fields)}
+    record |= {"trial": trial, "attempt": number, "host": socket.gethostname(), "pid": pid}
     record |= {"pid_started": process_started(pid), "pid_space": pid_space(), "started": time.time()}
     return record | {"versions": _versions(), "heartbeat_s": BEAT_EVERY_S}
 
@@ -111,8 +103,11 @@ def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
 
 def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:
     """An `end.json` of an attempt that failed, and of which nothing else is known."""
-    record: dict[str, Any] = dict.fromkeys(_END_FIELDS)
-    record |= {"schema": FILE_SCHEMA, "trial": trial, "attempt": number, "status": "failed"}
+    record: dict[str, Any] = {
+        "schema": FILE_SCHEMA,
+        **dict.fromkeys(name for name in End.model_fields if name != "cost"),
+    }
+    record |= {"trial": trial, "attempt": number, "status": "failed"}
     return record | {"step": step, "wall_s": wall_s, "ended": time.time()}
 
 

@@ -9,25 +9,9 @@ from pathlib import Path
 from typing import Any, final
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from ablate.store.files import record_fields
 from ablate.store.files.atomic import parse_object, read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.record_fields import (
-    Problem,
-    check_record,
-    check_schema,
-    fields,
-    file_signature,
-    json_text,
-    relative,
-)
-
-_LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
-_HEADER = fields(
-    {"text": "grid", "int64": "cells trials", "list": "seeds axes rules"},
-    {"key": "baseline", "object": "baselines measure base rows", "list": "matched overrides", "text": "of"},
-)
-_AXIS = fields({"text": "path name", "list": "labels"})
+from ablate.store.files.record_fields import Problem, check_schema, file_signature, json_text, relative
 
 
 @final
@@ -74,21 +58,13 @@ def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | 
 
 
 def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | None:
+    from ablate.store.files.records import Header
+
     path = layout.grid_header(name)
     try:
-        header = record_fields.read_record(path, _HEADER)
-        for cell in (header.get("baselines") or {}).values():
-            check_record({"baselines": cell}, fields({"key": "baselines"}))
-        for row in (header.get("rows") or {}).values():
-            check_record({"rows": row}, fields({"object": "rows"}))
-            check_record(row, fields({"text": "title unit"}, {"float": "least"}))
-        for seed in header["seeds"]:
-            check_record({"seeds": seed}, fields({"int64": "seeds"}))
-        for change in header.get("overrides") or ():
-            check_record({"overrides": change}, fields({"text": "overrides"}))
-        for axis in header["axes"]:
-            check_record({"axes": axis}, fields({"object": "axes"}))
-            check_record(axis, _AXIS)
+        header = read_json(path)
+        check_schema(header)
+        Header.check(header)
     except (NotFoundError, StoreError, EnvironmentProblem) as error:
         plan.report(layout, path, error)
         return None
@@ -156,8 +132,10 @@ def _read_line(text: bytes, where: str, known: dict[bytes, dict[str, Any]] | Non
     digest = blake2b(text, digest_size=16).digest()
     if known is not None and digest in known:
         return known[digest]
+    from ablate.store.files.records import PlanLine
+
     line = parse_object(text, where)
-    check_record(line, _LINE)
+    PlanLine.check(line)
     if known is not None:
         line = known[digest] = {**line, "spec": json_text(line["spec"])}
     return line

@@ -15,10 +15,7 @@ from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.store.files.atomic import disk_errors, make_directory, retry_io, sync_directory, write_json
 from ablate.store.files.change_tracker import touch_trial
 from ablate.store.files.layout import FILE_SCHEMA, Layout
-from ablate.store.files.record_fields import Problem, check_record, fields, file_signature, read_record
-
-_RECORD = fields({"object": "trials"})
-_LAST = fields({"key": "trial", "int32": "last"})
+from ablate.store.files.record_fields import Problem, file_signature
 
 
 class Removals(NamedTuple):
@@ -50,10 +47,9 @@ def read_removals(layout: Layout) -> Removals:
 
 @lru_cache(maxsize=1024)
 def _read(path: Path, _signature: str) -> dict[str, int]:
-    trials: dict[str, int] = read_record(path, _RECORD)["trials"]
-    for trial, last in trials.items():
-        check_record({"trial": trial, "last": last}, _LAST)
-    return trials
+    from ablate.store.files.records import Removal
+
+    return Removal.read(path).trials
 
 
 def next_attempt(layout: Layout, trial: str) -> int:

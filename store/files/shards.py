@@ -40,10 +40,11 @@ TABLES: Final[Mapping[str, pa.Schema]] = {
 }
 """The columns of each long table, in order."""
 
-_NAME = re.compile(
+SHARD_NAME = (
     r"(?P<submission>[0-9]{8}T[0-9]{6}-[0-9a-f]{6})-(?P<worker>[0-9]+)-(?P<sequence>[0-9]+)"
     r"-(?P<table>[a-z]+)\.(?P<blake2b>[0-9a-f]{32})\.parquet"
 )
+_NAME = re.compile(SHARD_NAME)
 
 
 class BadShard(StoreError):

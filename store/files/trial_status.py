@@ -9,12 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.state import State, derive_state
+
+if TYPE_CHECKING:
+    from ablate.store.files.records import Progress
 
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
@@ -56,19 +59,6 @@ class TrialState(NamedTuple):
     @property
     def ended(self) -> AttemptState | None:
         return next((found for found in reversed(self.attempts) if found.end is not None), None)
-
-
-class TrialProgress(NamedTuple):
-    """How far an attempt said it was, with its last sign of life; a loss that is not finite is None."""
-
-    step: int | None
-    """None before the first one."""
-    steps: int | None
-    loss: float | None
-    idle_s: float | None
-    """Seconds without progress of any kind: a step, or a batch of an evaluation."""
-    step_s: float | None
-    """Seconds that a step usually takes: the median of the latest."""
 
 
 @cache
@@ -136,19 +126,15 @@ def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
     return None if beat is None else time.time() - beat / 1e9
 
 
-def progress_of(layout: Layout, key: str, attempt: int) -> TrialProgress | None:
+def progress_of(layout: Layout, key: str, attempt: int) -> "Progress | None":
     """How far the attempt was at its last sign of life; None where it has not said, or it cannot be read."""
+    from ablate.store.files.records import Progress
+
     path = layout.heartbeat(key, attempt)
     try:
-        found = parse_object(read_bytes(path), str(path))
+        return Progress.check(parse_object(read_bytes(path), str(path)))
     except (OSError, StoreError):
         return None
-    step, steps = (value if type(value) is int else None for value in map(found.get, ("step", "steps")))
-    loss, idle, took = (
-        float(value) if isinstance(value, int | float) else None
-        for value in map(found.get, ("loss", "idle_s", "step_s"))
-    )
-    return TrialProgress(step, steps, loss, idle, took)
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:

@@ -106,21 +106,20 @@ class RecordIngest:
         execute("DELETE FROM bad_record WHERE file IN ($dot, $lines) OR starts_with(file, $inside)", prefixes)
 
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
+        from ablate.store.files.records import Header, PlanLine
+
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
-        columns = ("trial", "cell", "seed", "operator")
-        rows = [{name: clean_text(line[name]) for name in columns} | {"source": plan.source} for line in plan.lines]
-        self._insert("planned", [{**row, "spec": line["spec"]} for row, line in zip(rows, plan.lines, strict=True)])
-        header = plan.header or {}
+        names, header = ("trial", "cell", "operator", "seed", "spec"), plan.header or {}
+        planned = [{"source": plan.source, **{name: clean_text(line[name]) for name in names}} for line in plan.lines]
+        self._insert("planned", planned)
         if plan.source.startswith("grids/"):
-            for position, (row, line) in enumerate(zip(rows, plan.lines, strict=True)):
-                row |= {"grid": row.pop("source").removeprefix("grids/"), "label": clean_text(line["label"])}
-                row |= {"position": position, "baseline": baseline_of_cell(header, line["cell"])}
-                row["axes"] = json_text(line["axes"])
+            rows = [
+                PlanLine.row(line) | {"position": position, "baseline": baseline_of_cell(header, line["cell"])}
+                for position, line in enumerate(plan.lines)
+            ]
             self._insert("grid_trial", rows)
         if header:
-            plain = {name: header.get(name) for name in ("grid", "cells", "trials", "seeds", "baseline")}
-            texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
-            self._insert("grid", [{**plain, **texts, "header": json_text(header)}])
+            self._insert("grid", [{**Header.row(header), "header": json_text(header)}])
             self._insert("axis", _axes(header, plan.lines))
         self._problems(plan.problems)
 
@@ -256,14 +255,10 @@ class RecordIngest:
 
 
 def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    from ablate.store.files.records import PlannedAxis
+
+    types = [column_type(line["axes"].get(axis["name"]) for line in lines) for axis in header["axes"]]
     return [
-        {
-            "grid": header["grid"],
-            "position": position,
-            "name": clean_text(axis["name"]),
-            "path": clean_text(axis["path"]),
-            "labels": [clean_text(str(label)) for label in axis["labels"]],
-            "type": column_type(line["axes"].get(axis["name"]) for line in lines),
-        }
-        for position, axis in enumerate(header["axes"])
+        {**PlannedAxis.row(axis), "grid": header["grid"], "position": position, "type": kind}
+        for position, (axis, kind) in enumerate(zip(header["axes"], types, strict=True))
     ]

@@ -207,7 +207,9 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     monkeypatch.undo()
     wait_until(lambda: progress_of(layout, TRIAL, 1) is not None)
     heart.stop()
-    assert progress_of(layout, TRIAL, 1)[:3] == (7, 9, None)
+    found = progress_of(layout, TRIAL, 1)
+    assert found is not None
+    assert (found.step, found.steps, found.loss) == (7, 9, None)
 
 
 class Hosts(RuleBasedStateMachine):

@@ -24,6 +24,7 @@ from ablate.runners.execution.stall import Stall
 from ablate.runners.trial import Execution
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
+from ablate.store.files.records import Progress
 from ablate.store.files.trial_status import progress_of, trial_state
 
 BLOCKING = '''
@@ -147,10 +148,10 @@ def test_a_heartbeat_tells_of_idle_time_and_of_the_usual_step(tmp_path: Path, mo
     now[0] += 130.0
     heart.beat()
     found = progress_of(layout, key, 1)
-    assert found == (7, 9, 1.5, 130.0, 0.25)
+    assert found == Progress(step=7, steps=9, loss=1.5, idle_s=130.0, step_s=0.25)
     heart.works()
     heart.beat()
-    assert progress_of(layout, key, 1) == (7, 9, 1.5, 0.0, 0.25)
+    assert progress_of(layout, key, 1) == found.model_copy(update={"idle_s": 0.0})
 
 
 def test_a_duration_is_a_text_or_seconds() -> None:

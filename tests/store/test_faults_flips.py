@@ -147,7 +147,7 @@ def test_every_byte_of_the_record_of_a_later_evaluation_counts(tmp_path: Path) -
     for bad in (*flipped(path.read_bytes()), *beginnings(path.read_bytes())):
         path.write_bytes(bad)
         with suppress(StoreError):
-            assert without_new(read_evaluation(layout, (KEY, 1, key)), whole) == whole, bad
+            assert read_evaluation(layout, (KEY, 1, key)) == whole, bad
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"a": 1}', b'{"trial":"x","b":[1.5,null]}', b'{"a": {"seal": "x"}}\n'])

@@ -136,11 +136,11 @@ def test_a_grid_and_attempts_that_are_gone_are_forgotten(campaign: Campaign, ope
 
 DAMAGED_RECORDS: list[tuple[tuple[str, int], str, bytes | dict[str, Any], str]] = [
     (("softmax · 8", 0), "end", b'{"schema": 1, "trial"', "torn or altered"),
-    (("softmax · 8", 1), "end", {"schema": 2}, "schema version 2, and this ablate reads 1; upgrade ablate"),
-    (("softmax · 16", 1), "end", {"status": "splendid"}, "field 'status' must be one of"),
+    (("softmax · 8", 1), "end", {"schema": 2}, "schema version 2"),
+    (("softmax · 16", 1), "end", {"status": "splendid"}, "status"),
     (("SSA · 8", 0), "end", {"trial": "cd" * 16}, "but is stored under"),
-    (("SSA · 8", 2), "start", {"resumed_from": {"step": 3}}, "field 'attempt' must be int32"),
-    (("SSA · 16", 0), "start", {"pid": True}, "field 'pid' must be int64, got True"),
+    (("SSA · 8", 2), "start", {"resumed_from": {"step": 3}}, "resumed_from.attempt"),
+    (("SSA · 16", 0), "start", {"pid": True}, "pid"),
 ]
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_trial_line_costs_that_trial_only(campaign: Campaign, opened: 
     reasons = store.bad_records()["reason"].to_list()
     expected = (
         "line 3: line 3 is not whole JSON",
-        "field 'trial' must be key, got None",
+        "field trial",
         "it belongs to the grid 'another'",
         "stands there twice",
         "its header promises 12 trials; 8 can be read",
