@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ablate.dashboards.data.formatting import capitalise, change, count, in_odds, join_words, p_value, point, runs_words
+from ablate.dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
 from ablate.dashboards.data.grid_context import GridContext, best_first
 from ablate.dashboards.data.user_errors import join_sentences
 from ablate.store.analysis.verdicts import GridMeasure
@@ -116,7 +116,7 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
         names = told[kind]
         said = "; ".join(names) if kind in ("matter", "real") else join_words(names)
         said = (one if len(names) == 1 else several).format(said)
-        sentences += [capitalise(said)] if names else []
+        sentences += [said] if names else []
     sentences += [_say_together(row, measure) for row in effects.filter(order=0).iter_rows(named=True)]
     return " ".join(sentences)
 
@@ -129,8 +129,10 @@ def _say_together(row: Mapping[str, Any], measure: GridMeasure) -> str:
 
 
 def lead_by_axes(effects: pl.DataFrame, verdicts: pl.DataFrame) -> bool:
-    """True if the effects of axes are the finding of a grid: one is more certain than the verdict of any cell."""
+    """True if axes are the finding of a grid: one is more certain than any cell, or most cells are undecided."""
     mains = effects.filter(order=1)
+    if 2 * verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height > verdicts.height:
+        return True
     for known in (["better", "worse"], ["real, size unproven"]):
         if verdicts["verdict"].is_in(known).any():
             return False
@@ -139,14 +141,30 @@ def lead_by_axes(effects: pl.DataFrame, verdicts: pl.DataFrame) -> bool:
     return False
 
 
+def tell_seeds(verdicts: pl.DataFrame, planned: int) -> str:
+    """Say how many undecided variants more seeds would decide: '... 5 seeds would decide 2, 20 seeds 7, ...'."""
+    undecided = verdicts.filter(verdict="undecided")
+    if undecided.is_empty():
+        return ""
+    decided = {seeds: undecided.filter(pl.col("seeds_to_decide") <= seeds).height for seeds in _BUDGETS}
+    more = [seeds for seeds in _BUDGETS if seeds > planned and decided[seeds]]
+    news = [seeds for at, seeds in enumerate(more) if not at or decided[seeds] > decided[more[at - 1]]]
+    said = [f"{seeds} seeds{'' if at else ' would decide'} {decided[seeds]}" for at, seeds in enumerate(news)]
+    what = join_words(said) or f"not even {_BUDGETS[-1]} seeds would decide any"
+    are = "is" if undecided.height == 1 else "are"
+    first = f"{undecided.height} of {count(verdicts.height, 'variant')} {are} undecided with {count(planned, 'seed')}"
+    return f"{first}. If the true differences are those seen, {what}, with 80 % power."
+
+
+_BUDGETS: Final = (5, 10, 20, 50)  # numbers of seeds that `tell_seeds` names
 _AXES: Final = {
     "matter": ("One axis matters: {}.", "Axes that matter, the largest first: {}."),
     "real": (
         "One axis makes a difference, by an amount not shown to matter: {}.",
         "Axes that make a difference, by amounts not shown to matter: {}.",
     ),
-    "equivalent": ("{} makes no difference that matters.", "{} make no difference that matters."),
-    "undecided": ("{} is not shown to matter.", "{} are not shown to matter."),
+    "equivalent": ("No difference that matters: {}.",) * 2,
+    "undecided": ("Not shown to matter: {}.",) * 2,
 }
 """Sentences for one axis and for several."""
 

@@ -80,12 +80,13 @@ def draw_differences(
 ) -> go.Figure:
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right.
 
-    Names of more than `longest` letters have several lines.
+    Names of more than `longest` letters have several lines. Rows in the optional column `heading` are names alone.
     """
     rows, scale = list(found.iter_rows(named=True)), measure.scale
     roomy = len(rows) <= _ROOMY
     names = [look.names[row["cell"]] for row in rows]
     names = [break_name(name, longest) for name in names] if roomy else one_line(names)
+    names = [f"<b>{name}</b>" if row.get("heading") else name for name, row in zip(names, rows, strict=True)]
     names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     title = change_title(measure, unit, "difference in")
     figure = canvas(_height(names, 30 if roomy else 24), x=title)
@@ -97,7 +98,8 @@ def draw_differences(
             figure.add_traces(_row(place, row, look, scale))
     name_rows(figure, names)
     figure.add_traces(_arrows(rows, axis_range(found, measure)))
-    outcomes = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
+    told = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
+    outcomes = ["" if row.get("heading") else words for words, row in zip(told, rows, strict=True)]
     right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
     right["ticklabelstandoff"] = 6  # room for an arrow
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
@@ -181,19 +183,22 @@ def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | No
 
 
 def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
-    """One row per level that has an effect, with the level that it is compared with; both intervals and the verdict."""
-    found = found.drop_nulls("effect")
-    rows = found.select("order", "factor", "level", "against").rows()
-    names = {
-        str(at): factor if order > 1 else f"{factor} · {level} against {against}"
-        for at, (order, factor, level, against) in enumerate(rows)
-    }
-    drawn = found.rename({"effect": "difference", "n": "pairs"}).with_columns(
-        cell=pl.Series(list(names), dtype=pl.String), method=pl.lit("paired t")
+    """The levels of each axis below its name and the level that they are compared with; both intervals and verdicts."""
+    known = found.drop_nulls("effect").rename({"effect": "difference", "n": "pairs"})
+    parts, names = list[pl.DataFrame](), list[str]()
+    for (order, factor, against), rows in known.group_by("order", "factor", "against", maintain_order=True):
+        if order == 1:
+            parts.append(pl.DataFrame({"verdict": ["no verdict"], "heading": [True]}))
+            names.append(f"{factor}, against {against}")
+        parts.append(rows)
+        whole = {0: f"{factor}: {{}} against {against}", 1: "{}"}.get(int(str(order)), str(factor))
+        names += [whole.replace("{}", str(level)) for level in rows["level"]]
+    drawn = pl.concat([known.clear(), *parts], how="diagonal").with_columns(
+        cell=pl.Series(map(str, range(len(names))), dtype=pl.String), method=pl.lit("paired t")
     )
     words = {word: mark_verdict(word) for word in ICONS}
-    longest = 0 if any(len(name) > _LINE for name in names.values()) else _LINE  # all rows in one form
-    figure = draw_differences(drawn, CellLook(names, {}), measure, words, unit, longest)
+    look = CellLook(dict(zip(drawn["cell"], names, strict=True)), {})
+    figure = draw_differences(drawn, look, measure, words, unit, longest=60)
     return figure.update_traces(customdata=None)  # rows are no cells that a click could open
 
 

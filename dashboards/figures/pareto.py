@@ -175,7 +175,7 @@ def place_names(
             taken.append((min(a, corner[0]), min(b, corner[1]), max(a, corner[0]), max(b, corner[1])))
     bars = [box for row in found.to_dicts() if row["cell"] in places for box in _bars(row, places[row["cell"]], axes)]
     for cell in (cell for cell in names if cell in places):
-        boxes = dict(_beside(names[cell], places[cell], [at for key, at in places.items() if key != cell]))
+        boxes = dict(_name_boxes(names[cell], places[cell], [at for key, at in places.items() if key != cell]))
         for kept_off in ([*taken, *bars], taken):
             free = [side for side, box in boxes.items() if not any(_overlap(box, other) for other in kept_off)]
             if free:
@@ -185,7 +185,7 @@ def place_names(
     return placed
 
 
-def _beside(name: str, at: Sequence[float], others: Sequence[Sequence[float]]) -> Iterator[tuple[str, Box]]:
+def _name_boxes(name: str, at: Sequence[float], others: Sequence[Sequence[float]]) -> Iterator[tuple[str, Box]]:
     """The boxes of a name on each side of its point that lie in the frame and nearer to it than to `others`."""
     (x, y), width, height = at, _LETTER[0] * len(name), _LETTER[1]
     for side in _BESIDE:

@@ -35,7 +35,7 @@ SCHEMA: Final[dict[str, Any]] = {
     "family": pl.Int64,
     **dict.fromkeys(("hedges_g", "superiority", "sign_flip_p", "pairing"), pl.Float64),
     **dict.fromkeys(("verdict", "reason"), pl.String),
-    "seeds_needed": pl.Int64,
+    **dict.fromkeys(("seeds_needed", "seeds_to_decide"), pl.Int64),
     "detectable": pl.Float64,
 }
 
@@ -124,7 +124,7 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> tu
         "corrected_low": corrected[0],
         "corrected_high": corrected[1],
         "seeds_needed": seeds_needed(rule.rope, of_a_pair, alpha=hardest),
-        "seeds_seen": seeds_needed(nearest, of_a_pair, alpha=hardest),
+        "seeds_to_decide": seeds_needed(nearest, of_a_pair, alpha=hardest),
         "detectable": detectable(known.sd, known.n, alpha=hardest),
     }
     return numbers, words.tolist()

@@ -107,8 +107,8 @@ class VerdictRule(NamedTuple):
 def reason(word: str, row: Mapping[str, Any], rule: VerdictRule) -> str:
     """The sentence of a verdict that is not "no verdict", from its row in `compare`.
 
-    The row also has `seeds_seen`: pairs that decide with 80 % power if the true difference is the one seen. `wall_s`
-    and `on_gpu` are of one more seed in both arms.
+    In the row are `seeds_to_decide`, pairs that decide with 80 % power if the true difference is the one seen, and
+    `wall_s` and `on_gpu` of one more seed in both arms.
     """
     runs = row["runs"], row["baseline_runs"]
     paired = row["method"] == "paired t"
@@ -174,7 +174,7 @@ def few(what: str = "pairs") -> str:
 
 def _decide(row: Mapping[str, Any], runs: int) -> str:
     """Tell the seeds until either 'not zero' or 'inside the band' would be shown, whichever needs fewer."""
-    seeds = row["seeds_seen"]
+    seeds = row["seeds_to_decide"]
     if math.isnan(seeds):
         return UNAFFORDABLE
     if seeds <= runs:

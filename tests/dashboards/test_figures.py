@@ -208,10 +208,12 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert found.effects.select("factor", "level", "against").rows() == [("size = twin", "wide", "narrow")]
     assert found.effects["effect"].to_list() == pytest.approx([0.4], abs=1e-9)
     figure = check_json(forest.draw_effects(found.effects, MEASURE))
-    assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow"]
+    assert [*figure.layout.yaxis.ticktext] == ["<b>size = twin, against narrow</b>", "wide"]
     both = pl.concat([found.effects, found.effects.with_columns(factor=pl.lit("lr"), level=pl.lit("1"))])
     figure = forest.draw_effects(both, MEASURE)
-    assert [*figure.layout.yaxis.ticktext] == ["size = twin<br>wide against narrow", "lr<br>1 against narrow"]
+    heads = ["<b>size = twin, against narrow</b>", "<b>lr, against narrow</b>"]
+    assert [*figure.layout.yaxis.ticktext] == [heads[0], "wide", heads[1], "1"]
+    assert [*figure.layout.yaxis2.ticktext][::2] == ["", ""]  # a heading has no outcome
 
 
 def test_of_many_rows_the_best_and_the_most_certain_are_drawn_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -222,5 +223,57 @@ def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: 
     shown = seen(tmp_path, OVERVIEW, "", ["differences"]).slots["differences"]
     assert shown.answer.startswith("One axis matters: depth (2 against 1")
     assert shown.figure is not None
-    assert "depth<br>2 against 1" in shown.figure.layout.yaxis.ticktext  # the axes, not 11 undecided cells
+    ticks = shown.figure.layout.yaxis.ticktext  # the axes, each with its levels, not 11 undecided cells
+    assert ticks[1:] == ("<b>depth, against 1</b>", "2", "<b>operator, against softmax</b>", *ticks[4:])
+    assert {*ticks[4:6]} == {"SSA", "Integral"}
     assert all(trace.customdata is None for trace in shown.figure.data)  # a click opens no cell
+
+
+@pytest.fixture(scope="module")
+def undecided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve cells, one better than the baseline, the others noise; the greatest noise is far from proven."""
+    root = tmp_path_factory.mktemp("undecided") / "c"
+    effect = lambda axes: -2.5 * (axes["operator"] == "SSA" and axes["depth"] == 2)  # noqa: E731
+    factors = {"depth": [1, 2, 3, 4]}
+    operators = ("softmax", "SSA", "Integral")
+    write_campaign(
+        root, operators=operators, factors=factors, seeds=range(3), effect=effect, noise=0.15, steps=2, sigma_f=(5,)
+    )
+    return root
+
+
+def test_a_mostly_undecided_grid_begins_with_axes_and_with_what_more_seeds_decide(undecided: Path) -> None:
+    found = seen(undecided, OVERVIEW, "", ["differences", "verdicts"])
+    with Store.open(undecided) as store:
+        rows = verdicts(store, "quickstart")
+    counts = dict(rows["verdict"].value_counts().iter_rows())
+    assert counts["better"] == 1
+    assert counts["undecided"] > 6
+    axes, said = found.slots["differences"].answer.split("\n")
+    assert "depth" in axes
+    assert "SSA · 2" in said
+    noise = rows.filter(verdict="undecided").sort(pl.col("difference").abs())["label"][-1]
+    assert noise not in axes + said
+    assert f"{counts['undecided']} of 11 variants" in said
+    needed = rows.filter(verdict="undecided")["seeds_to_decide"]
+    for seeds in (5, 10, 20, 50):
+        if found_by := int((needed <= seeds).sum()):
+            assert re.search(rf"\b{seeds} seeds (would decide )?{found_by}\b", said)
+    table = found.frame("verdicts")
+    listed = table["seeds to decide"].to_list()
+    assert table["variant"][0] == "SSA · 2"
+    assert [n for n in listed if n is not None] == sorted(needed.drop_nulls())
+
+
+def test_seeds_to_decide_reach_eighty_per_cent_at_the_observed_difference(undecided: Path) -> None:
+    with Store.open(undecided) as store:
+        rows = verdicts(store, "quickstart").filter(verdict="undecided").drop_nulls("seeds_to_decide")
+        values = store.final("quickstart", "mse", {"sigma_f": 5.0, "sigma_x": 1.0}).select("cell", "seed", "value")
+    base = values.filter(cell=rows["baseline"][0]).sort("seed")["value"].log().to_numpy()
+    for cell, n, family in rows.select("cell", "seeds_to_decide", "family").iter_rows():
+        apart = values.filter(cell=cell).sort("seed")["value"].log().to_numpy() - base
+        mean, sd = abs(apart.mean()), apart.std(ddof=1)
+        nearest = max(mean, math.log(1.05) - mean)  # not zero, or inside the band, whichever is easier to show
+        reached = [float(power(np.array(nearest), sd, np.array(float(k)), alpha=0.05 / family)) for k in (n - 1, n)]
+        assert reached[0] < 0.8 or n == 3
+        assert reached[1] >= 0.8

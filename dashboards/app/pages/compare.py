@@ -112,12 +112,16 @@ def differences_of(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, captions.name_cells(drawn, about), hint=hint, measured=measures.columns(view))
 
 
-def list_verdicts(view: PageView) -> SlotContent:
-    """List the verdicts, with the reason of each."""
+def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
+    """List the verdicts, with the reason of each; `by_seeds`: those that are known first, then what seeds decide."""
     about, measure, found = judge_view(view)
-    ordered = best_first(found, measure)
+    ordered, seeds = best_first(found, measure), pl.when(verdict="undecided").then("seeds_to_decide")
+    if by_seeds:
+        known = pl.col("verdict").is_in([*captions.CLAIMS, "equivalent"])
+        ordered = ordered.sort(~known, seeds, nulls_last=True, maintain_order=True)
     rows = captions.verdict_words(about, measure, ordered).with_columns(
-        *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change"))
+        ordered.select(seeds.alias("seeds to decide")).to_series(),
+        *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change")),
     )
     scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
@@ -125,11 +129,13 @@ def list_verdicts(view: PageView) -> SlotContent:
         f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
         f"all comparisons of the grid.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
         f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; thin: corrected for all of them; shaded: "
-        "differences that count as equal."
+        "differences that count as equal. Seeds to decide: in all, for 80 % power if the true difference "
+        "is the one seen."
     )
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
     interval = {**BY_SIZE, **bars, "headerName": heading}
+    rows = rows.select(pl.exclude("reason"), "reason")
     own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
@@ -138,6 +144,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "variant": link("compare", "cell", minWidth=200, flex=1, wrapText=True, autoHeight=True),
     **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
+    "seeds to decide": {"width": 150},
     "reason": FOLD,
 }
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""

@@ -12,7 +12,15 @@ from ablate.dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent
 from ablate.dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
 from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
 from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
-from ablate.dashboards.data.captions import count_words, lead_by_axes, name_best, progress_words, rank_axes
+from ablate.dashboards.data.captions import (
+    CLAIMS,
+    count_words,
+    lead_by_axes,
+    name_best,
+    progress_words,
+    rank_axes,
+    tell_seeds,
+)
 from ablate.dashboards.data.formatting import change, count, entry
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import rope_words
@@ -40,6 +48,11 @@ def _as_compare(view: PageView) -> PageView:
     return view._replace(address=CompareAddress(grid=view.address.grid))
 
 
+def _as_factors(view: PageView) -> PageView:
+    """The page Factors of the same grid."""
+    return view._replace(address=FactorsAddress(grid=view.address.grid))
+
+
 def _lead(view: PageView) -> SlotContent:
     """Show which variant differs, by how much, and if it is real; or the axes where they are more certain."""
     about = grid_of(view)
@@ -48,14 +61,27 @@ def _lead(view: PageView) -> SlotContent:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
     best = name_best(about, measure, found, str(about.baseline_label))
-    on_factors = view._replace(address=FactorsAddress(grid=view.address.grid))
-    levels, _ = catch_user_error(lambda: level_effects(on_factors))
-    axes, leads = "", False
-    if levels is not None and levels.effects.filter(order=1)["factor"].n_unique() > 1:
-        axes, leads = rank_axes(levels.effects, measure), lead_by_axes(levels.effects, found)
-    shown = show_effects(on_factors) if leads else differences_of(_as_compare(view))
+    axes, leads = _axes(view)
+    shown = show_effects(_as_factors(view)) if leads else differences_of(_as_compare(view))
+    if leads:  # a difference that is not shown to be one is noise
+        claims = found["verdict"].is_in([*CLAIMS, "equivalent"]).any()
+        seeds = tell_seeds(found, len(about.header["seeds"]))
+        best = " ".join(filter(None, (best if claims or not seeds else "", seeds)))
     answer = f"{axes}\n{best}" if leads else f"{best}\n{axes}".strip()
     return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(found)}.")
+
+
+def _axes(view: PageView) -> tuple[str, bool]:
+    """Say which axes matter, if the grid has several, and whether that comes before the cells."""
+    _, measure, found = judge_view(_as_compare(view))
+    levels, _ = catch_user_error(lambda: level_effects(_as_factors(view)))
+    if levels is None or levels.effects.filter(order=1)["factor"].n_unique() < 2:
+        return "", False
+    return rank_axes(levels.effects, measure), lead_by_axes(levels.effects, found)
+
+
+def _verdicts(view: PageView) -> SlotContent:
+    return list_verdicts(_as_compare(view), by_seeds=_axes(view)[1])
 
 
 def _progress_words(view: PageView) -> str:
@@ -235,7 +261,7 @@ OVERVIEW = AppPage(
     controls=lambda _: (),
     slots=(
         Slot("differences", "Differences", _lead, sets="compare:cell"),
-        Slot("verdicts", "Verdicts", lambda view: list_verdicts(_as_compare(view)), "table"),
+        Slot("verdicts", "Verdicts", _verdicts, "table"),
         Slot("next", "What to do next", _next, "table"),
         Slot("progress", "Trials", _progress),
         Slot("noise", "Noise floor", _noise, "table"),
