@@ -34,7 +34,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck runners/slurm/submit/worker.sh
+	$(BIN)/shellcheck runners/backends/slurm/submit/worker.sh
 	$(BIN)/python tests/language.py $(PLAIN)
 
 types: $(INSTALLED)

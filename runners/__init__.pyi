@@ -1,4 +1,5 @@
 from .attempts.run_request import RunRequest as RunRequest
+from .backends.slurm.spec import Needs as Needs, Slurm as Slurm
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
 from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
 from .evaluations.large_value import LargeValue as LargeValue
@@ -34,7 +35,6 @@ from .probes.qk_logits import QKLogits as QKLogits
 from .probes.sink_share import SinkShare as SinkShare
 from .probes.token_classes import TokenClasses as TokenClasses
 from .probes.weight_sums import WeightSums as WeightSums
-from .slurm.spec import Needs as Needs, Slurm as Slurm
 from .tasks.distillation.distillation import Distillation as Distillation
 from .tasks.distillation.finished_trial import FinishedTrial as FinishedTrial
 from .tasks.distillation.hugging_face_model import HuggingFaceModel as HuggingFaceModel

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from ablate.runners.attempts.worker import Listener, Outcome
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.row_state import RowState
-from ablate.runners.slurm.worker.rows import NodeRows, RowShare
+from ablate.runners.backends.slurm.worker.done_rows import DoneRows
+from ablate.runners.backends.slurm.worker.row_state import RowState
+from ablate.runners.backends.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
 
 SUBMISSION = "20260101T000000-000000"

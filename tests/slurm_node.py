@@ -21,9 +21,9 @@ from ablate.runners.attempts.manifest import submission_id, trial_lines, write_g
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
+from ablate.runners.backends.slurm.spec import Resources
+from ablate.runners.backends.slurm.worker.task_environment import TimeBudget
 from ablate.runners.child_lifetime import shield_from_signals
-from ablate.runners.slurm.spec import Resources
-from ablate.runners.slurm.worker.task_environment import TimeBudget
 from ablate.runners.training.training_context import TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 
@@ -34,14 +34,14 @@ CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None
 
 _NODE = """
 import os, runpy
-from ablate.runners.slurm.worker import rows, supervisor
+from ablate.runners.backends.slurm.worker import rows, supervisor
 from slurm_node import set_host_name, watch_time
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
 supervisor._MOST_DELAY_S = 1.0
 watch_time(supervisor.TimeBudget)
 set_host_name(os.environ["SLURMD_NODENAME"])
-runpy.run_module("ablate.runners.slurm.node", run_name="__main__", alter_sys=True)
+runpy.run_module("ablate.runners.backends.slurm.node", run_name="__main__", alter_sys=True)
 """
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWUTS = 0x04000000
@@ -118,7 +118,7 @@ class Sent:
             if not fresh:
                 return Warm([sys.executable, "-c", _NODE, *place], **options)
             return subprocess.Popen(
-                [sys.executable, "-u", "-m", "ablate.runners.slurm.node", *place],
+                [sys.executable, "-u", "-m", "ablate.runners.backends.slurm.node", *place],
                 preexec_fn=lambda: set_host_name(slurm["SLURMD_NODENAME"]),
                 **options,
             )

@@ -10,8 +10,8 @@ from synthetic import Campaign
 from ablate.runners.attempts.manifest import write_submission
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from ablate.runners.attempts.worker_records import WorkerRecord, write_worker
-from ablate.runners.slurm.backend import SlurmBackend
-from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
+from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from ablate.store.files.layout import Layout
 
 FIRST = "20260922T080000-0000a1"

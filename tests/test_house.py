@@ -90,8 +90,8 @@ BREACHES = {
     "variants/papers/_breach.py": "import ablate.variants.laws",
     "dashboards/_breach.py": "from ablate import variants",
     "runners/cli/_breach.py": "from ablate import dashboards",
-    "runners/attempts/_breach.py": "import ablate.runners.slurm.scheduler",
-    "runners/monitoring/_breach.py": "import ablate.runners.slurm.scheduler",
+    "runners/attempts/_breach.py": "import ablate.runners.backends.slurm.scheduler",
+    "runners/monitoring/_breach.py": "import ablate.runners.backends.slurm.scheduler",
 }
 
 

@@ -91,7 +91,9 @@ def contents(package: Path) -> dict[str, bytes]:
 def test_every_file_of_the_rooms_is_installed(interpreter: Path, clone: Path, tmp_path: Path) -> None:
     place = Path(output_of(interpreter, "-c", "import ablate; print(ablate.__file__)", cwd=tmp_path).strip()).parent
     assert contents(place) == contents(clone / "src" / "ablate")
-    assert {"py.typed", "store/database/schema.sql", "runners/slurm/submit/worker.sh"} <= contents(place).keys()
+    assert {"py.typed", "store/database/schema.sql", "runners/backends/slurm/submit/worker.sh"} <= contents(
+        place
+    ).keys()
 
 
 def test_a_spec_imports_its_own_modules_whatever_their_names(interpreter: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ TOYS = (
     "slurm_node",
     "toy_campaign",
     "toy_faults",
-    "ablate.runners.slurm.worker.supervisor",
+    "ablate.runners.backends.slurm.worker.supervisor",
 )
 """Imports of programs that train toys."""
 REAL = (

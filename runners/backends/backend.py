@@ -116,7 +116,7 @@ class Backend(Submissions, Protocol):
         """
 
 
-_OURS = {"slurm": "ablate.runners.slurm.backend:SlurmBackend"}
+_OURS = {"slurm": "ablate.runners.backends.slurm.backend:SlurmBackend"}
 """Also known where no metadata is installed, as in the snapshot of a submission."""
 
 

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, final
 from ablate.grid import Grid, Planned
 from ablate.grid.names import shorten
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit.resource_classes import Demands
+from ablate.runners.backends.slurm.submit.workload import plan_allocation
 from ablate.runners.output import format_count, line_width
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
 from ablate.runners.planning.survey import Surveyed
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.resource_classes import Demands
-from ablate.runners.slurm.submit.workload import plan_allocation
 from ablate.store.files.layout import Layout
 from ablate.store.state import COUNTED, State
 

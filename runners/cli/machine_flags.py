@@ -9,8 +9,8 @@ from cyclopts import Group, Parameter
 
 from ablate.grid.errors import SpecError
 from ablate.runners.backends.backend import backend_names
+from ablate.runners.backends.slurm.spec import Slurm, WorkerFields, read_budget
 from ablate.runners.cli.options import Flag, flag_group
-from ablate.runners.slurm.spec import Slurm, WorkerFields, read_budget
 
 _NO_OPTIONS = ("workers", "extra", "needs", "python", "gpu_option", "heartbeat_s")
 """Fields of `Slurm` that files say: tables, and what holds for a site. --workers is in `MachineFlags`."""

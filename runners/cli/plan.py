@@ -64,9 +64,9 @@ def plan(
     It trains and queues nothing. It ends with 2 if trials would fail before their first step, and says why.
     """
     from ablate.grid.overrides import seeds_of
+    from ablate.runners.backends.slurm.spec import cluster_of
     from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
     from ablate.runners.planning.duration import measure_seconds
-    from ablate.runners.slurm.spec import cluster_of
     from ablate.runners.training.loop import train
     from ablate.runners.trial import parameters
 

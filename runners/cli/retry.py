@@ -56,9 +56,9 @@ def retry(
 
     They are trained where they were before, unless --on says another place. Without arguments it says what failed.
     """
+    from ablate.runners.backends.slurm.spec import cluster_of, recorded_request
     from ablate.runners.cli.run_on_slurm import draft_or_queue
     from ablate.runners.monitoring.trial_locations import locate_trials
-    from ablate.runners.slurm.spec import cluster_of, recorded_request
     from ablate.store.analysis.trial_query import select
 
     flags = {State.FAILED: which.failed, State.LOST: which.lost}

@@ -46,8 +46,8 @@ def run(
         budget=cluster.read_budget(),
     )
     if machine == "slurm":
+        from ablate.runners.backends.slurm.spec import cluster_of
         from ablate.runners.cli.run_on_slurm import draft_or_queue
-        from ablate.runners.slurm.spec import cluster_of
 
         return draft_or_queue(request, grids, cluster.request(cluster_of(spec), where.workers), cluster)
     return run_here(request, grids, machine) if machine in HERE else submit_to(machine, request, grids)

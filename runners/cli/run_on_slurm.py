@@ -10,18 +10,18 @@ from ablate.grid import Grid
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler
+from ablate.runners.backends.slurm.spec import Resources, Slurm
+from ablate.runners.backends.slurm.submit.already_queued import describe_already_queued
+from ablate.runners.backends.slurm.submit.draft import Draft, Drafter
+from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit
 from ablate.runners.cli.machine_flags import SlurmFlags
 from ablate.runners.cli.run_here import report_outcome
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.trial_locations import describe_cancelled
 from ablate.runners.monitoring.watch import show
 from ablate.runners.output import format_count, say, slow_notice, tell, write
-from ablate.runners.slurm.backend import SlurmBackend
-from ablate.runners.slurm.scheduler import SlurmScheduler
-from ablate.runners.slurm.spec import Resources, Slurm
-from ablate.runners.slurm.submit.already_queued import describe_already_queued
-from ablate.runners.slurm.submit.draft import Draft, Drafter
-from ablate.runners.slurm.submit.submit import SubmittedJobs, submit
 
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 

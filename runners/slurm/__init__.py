@@ -1,1 +1,1 @@
-"""Running on a SLURM cluster: what is asked for, submission, the worker on a node, and what the scheduler says."""
+"""Names of `ablate.runners.backends.slurm` before it moved: jobs that wait in a queue and spec files have them."""

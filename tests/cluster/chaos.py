@@ -221,7 +221,7 @@ class Chaos:
             parents[int(stat.parent.name)] = int(text[text.rindex(")") + 1 :].split()[1]), command
         roles: dict[int, Role] = {}
         for pid, (_, command) in parents.items():
-            if command[1:4] == ["-u", "-m", "ablate.runners.slurm.node"] and str(self.root) in command:
+            if command[1:4] == ["-u", "-m", "ablate.runners.backends.slurm.node"] and str(self.root) in command:
                 roles[pid] = "supervisor"
         for above, role in (("supervisor", "server"), ("server", "worker")):
             upper = {pid for pid, found in roles.items() if found == above}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ablate.runners.slurm.scheduler import ask, task_names
+from ablate.runners.backends.slurm.scheduler import ask, task_names
 
 _SHOWN = ("ArrayJobID", "ArrayTaskID", "State", "Reason", "NodeList", "RestartCnt")
 

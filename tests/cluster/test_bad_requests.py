@@ -12,8 +12,8 @@ from cluster.cluster import Cluster, ClusterBroken, Shape, wait_for
 from cluster.conftest import train_toys
 from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
 
-from ablate.runners.slurm.submit.already_queued import AlreadyQueued
-from ablate.runners.slurm.submit.cluster_limits import arrays, read_limits
+from ablate.runners.backends.slurm.submit.already_queued import AlreadyQueued
+from ablate.runners.backends.slurm.submit.cluster_limits import arrays, read_limits
 
 # Before anything is submitted:
 
@@ -82,7 +82,7 @@ def test_jobs_of_shells_that_were_killed_are_found_and_trials_that_are_queued_tw
         said = users["cancelled"].does("cancel", "--campaign", str(users["cancelled"].root))
         assert (said.code, "1 waiting worker left the queue" in said.out) == (0, True)
         with monkeypatch.context() as patch:
-            patch.setattr("ablate.runners.slurm.submit.draft.queued_elsewhere", lambda *_: AlreadyQueued())
+            patch.setattr("ablate.runners.backends.slurm.submit.draft.queued_elsewhere", lambda *_: AlreadyQueued())
             users["twice"].queues()
         assert len(users["cancelled"].queues().jobs) == 1
         users["left"].queues()

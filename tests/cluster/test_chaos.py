@@ -28,14 +28,14 @@ from toy_campaign import tables
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_records import read_workers
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit.draft import Drafter
+from ablate.runners.backends.slurm.submit.submit import submit as queue
 from ablate.runners.cli.app import execute
 from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.draft import Drafter
-from ablate.runners.slurm.submit.submit import submit as queue
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

@@ -4,9 +4,9 @@ import pytest
 from cluster.cluster import Cluster, ClusterBroken
 from cluster.user import User
 
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.cluster_limits import Partition, read_limits
-from ablate.runners.slurm.submit.job_arrays import Arrays
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit.cluster_limits import Partition, read_limits
+from ablate.runners.backends.slurm.submit.job_arrays import Arrays
 
 SUBMISSION = "20260101T000000-000000"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cluster.cluster import Cluster, wait_for
 
-from ablate.runners.slurm.scheduler import SlurmScheduler, TaskStatus
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler, TaskStatus
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"

@@ -1,18 +1,26 @@
 """Backends are found by their entry points, and monitoring knows their protocol alone."""
 
 import json
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
+from slurm_node import TESTS, send
+from toy_campaign import toy_grid
 
+import ablate
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_records import read_cancelled
 from ablate.runners.backends.backend import Installed, find_backend
+from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.cli.app import execute
-from ablate.runners.slurm.backend import SlurmBackend
+from ablate.runners.slurm import spec as earlier_spec
 from ablate.store.files.layout import Layout
+from ablate.store.files.trial_status import trial_state
 
 SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid()\n"
 BACKEND = '''
@@ -118,3 +126,17 @@ def test_slurm_is_a_backend_also_without_metadata(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("ablate.runners.backends.backend.entry_points", lambda **_: EntryPoints())
     assert isinstance(find_backend("slurm"), SlurmBackend)
     assert Installed().list(Layout(tmp_path)) == ([], [])
+
+
+def test_names_of_before_the_move_are_the_same_classes_and_the_program_of_queued_jobs(tmp_path: Path) -> None:
+    """The job names `ablate.runners.slurm.node`; its record has the fields of release 0.1."""
+    assert earlier_spec.Slurm is ablate.Slurm
+    sent = send(tmp_path, toy_grid(seeds=[0]), job={"specs": [], "seen": "a field of that release"})
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "CUDA"))},
+        "PYTHONPATH": f"{TESTS.parent}/src:{TESTS}", "SLURM_JOB_ID": "100", "SLURMD_NODENAME": "n0",
+    }  # fmt: skip
+    command = ["-u", "-P", "-m", "ablate.runners.slurm.node", str(tmp_path), sent.submission, "0", "0"]
+    done = subprocess.run([sys.executable, *command], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [trial_state(sent.layout, key).state for key in sent.layout.trial_keys()] == ["done", "done"]

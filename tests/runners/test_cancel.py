@@ -15,12 +15,12 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
 from ablate.runners.attempts.worker_records import CalledOff, read_cancelled
+from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.scheduler import QueueStatus, TaskStatus
+from ablate.runners.backends.slurm.submit.already_queued import queued_elsewhere
 from ablate.runners.cli.app import execute
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import locate_trials
-from ablate.runners.slurm.backend import SlurmBackend
-from ablate.runners.slurm.scheduler import QueueStatus, TaskStatus
-from ablate.runners.slurm.submit.already_queued import queued_elsewhere
 from ablate.store.files.atomic import make_directory, read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import process_started
@@ -186,7 +186,7 @@ def test_everything_is_called_off_without_the_database(
     queue = Queue(campaign.layout)
     scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
     scheduler.cancel, scheduler.layout = queue.cancel, campaign.layout
-    monkeypatch.setattr("ablate.runners.slurm.backend.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.backends.slurm.backend.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
         assert held
@@ -218,7 +218,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
     scheduler.cancel = Queue(campaign.layout)
-    monkeypatch.setattr("ablate.runners.slurm.backend.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.backends.slurm.backend.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
     assert "1 queued or running trial is in no grid any more" in said

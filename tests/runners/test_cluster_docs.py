@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
+from ablate.runners.backends.slurm.spec import Slurm, cluster_of
+from ablate.runners.backends.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 from ablate.runners.cli.app import app
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.slurm.spec import Slurm, cluster_of
-from ablate.runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {

@@ -12,9 +12,9 @@ from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from ablate.runners.attempts.manifest import trial_lines, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Worker
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.row_state import RowStates
-from ablate.runners.slurm.worker.rows import NodeRows, RowShare
+from ablate.runners.backends.slurm.worker.done_rows import DoneRows
+from ablate.runners.backends.slurm.worker.row_state import RowStates
+from ablate.runners.backends.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

@@ -12,6 +12,7 @@ from toy_campaign import toy_grid
 from ablate.grid import Grid, over
 from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.spec import Needs, Slurm
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
 from ablate.runners.planning.duration import (
     Estimate,
@@ -20,7 +21,6 @@ from ablate.runners.planning.duration import (
     schedule_s,
 )
 from ablate.runners.planning.survey import survey, walk
-from ablate.runners.slurm.spec import Needs, Slurm
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import Layout
 from ablate.variants import gpt2, softmax, ssa

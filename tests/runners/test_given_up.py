@@ -8,12 +8,12 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
 from ablate.runners.attempts.worker_logs import last_words, worker_log
+from ablate.runners.backends.slurm.scheduler import TaskStatus
+from ablate.runners.backends.slurm.submit.job_arrays import MOST_REFUSALS
 from ablate.runners.cli.app import execute
 from ablate.runners.monitoring.failure_groups import worker_rejections
 from ablate.runners.monitoring.status_text import read_status, write_status
 from ablate.runners.monitoring.trial_locations import locate_trials
-from ablate.runners.slurm.scheduler import TaskStatus
-from ablate.runners.slurm.submit.job_arrays import MOST_REFUSALS
 from ablate.store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]

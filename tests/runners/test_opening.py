@@ -13,6 +13,7 @@ from toy_campaign import QUIET, toy_grid
 from ablate.grid import Grid, Measure, over
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign
 from ablate.runners.evaluations import BoundaryValues
@@ -20,7 +21,6 @@ from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.planning.preflight import METRICS, Preflight
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.slurm.spec import Slurm
 from ablate.runners.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
 from ablate.runners.trial import Trial
 from ablate.store.files.layout import Layout

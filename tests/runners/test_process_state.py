@@ -23,16 +23,16 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.backends.slurm.worker.assignment import Arguments, Assignment
+from ablate.runners.backends.slurm.worker.record_file import WorkerRecordFile
+from ablate.runners.backends.slurm.worker.signals import SignalState
+from ablate.runners.backends.slurm.worker.supervisor import _Supervisor
+from ablate.runners.backends.slurm.worker.task_environment import here
 from ablate.runners.execution import Local
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.optimisers.muon import _OrthogonalMomentum
 from ablate.runners.provenance.code import spec_module_name
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.slurm.worker.assignment import Arguments, Assignment
-from ablate.runners.slurm.worker.record_file import WorkerRecordFile
-from ablate.runners.slurm.worker.signals import SignalState
-from ablate.runners.slurm.worker.supervisor import _Supervisor
-from ablate.runners.slurm.worker.task_environment import here
 from ablate.runners.training.core_functions import CoreFunctions
 from ablate.runners.training.loop import train
 from ablate.runners.training.process_state import ProcessState

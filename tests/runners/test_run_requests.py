@@ -10,10 +10,10 @@ from toy_training import ENTRY
 
 from ablate.grid import Measure
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.cli.app import app
 from ablate.runners.cli.campaign_plan import plan_campaign
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.slurm.spec import Slurm
 from ablate.store.files.layout import Layout
 
 EARLIER = {

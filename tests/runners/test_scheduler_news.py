@@ -10,8 +10,8 @@ from pretend_slurm import Fake
 from submission_files import SMALL, submit
 from synthetic import Campaign, write_campaign
 
+from ablate.runners.backends.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows
 from ablate.runners.cli.app import execute
-from ablate.runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows
 
 
 def row(job: int, task: object, state: str, **fields: object) -> str:
@@ -85,7 +85,7 @@ def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypa
     assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
     fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
     assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
-    monkeypatch.setattr("ablate.runners.slurm.scheduler.PATIENCE_S", 0.2)
+    monkeypatch.setattr("ablate.runners.backends.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
     assert "did not answer within" in str(SlurmScheduler().read_queue([7], []).problem)
 

@@ -21,10 +21,10 @@ from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.attempts.worker_records import WorkerRecord
+from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
+from ablate.runners.backends.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
+from ablate.runners.backends.slurm.worker.signals import SignalState
 from ablate.runners.execution import Inline, Local
-from ablate.runners.slurm.worker.exit_codes import ExitCode
-from ablate.runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
-from ablate.runners.slurm.worker.signals import SignalState
 from ablate.runners.training.failure import Failure, breaks_process
 from ablate.store.files.atomic import environment_problem
 from ablate.store.files.layout import Layout

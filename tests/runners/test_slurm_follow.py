@@ -11,15 +11,15 @@ from toy_training import ENTRY
 
 from ablate.grid import Grid
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.machine_flags import SlurmFlags
 from ablate.runners.cli.run_on_slurm import show_or_queue
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.watch import WatchView
-from ablate.runners.slurm.backend import SlurmBackend
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.draft import Drafter
 from ablate.store.files.layout import Layout
 
 

@@ -23,10 +23,10 @@ from waiting import wait_until
 
 from ablate.grid.errors import NotFoundError
 from ablate.runners.attempts.worker_records import WorkerRecord, cancelled_path, write_worker
-from ablate.runners.slurm.worker.assignment import Arguments
-from ablate.runners.slurm.worker.exit_codes import ExitCode
-from ablate.runners.slurm.worker.signals import SignalState
-from ablate.runners.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
+from ablate.runners.backends.slurm.worker.assignment import Arguments
+from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
+from ablate.runners.backends.slurm.worker.signals import SignalState
+from ablate.runners.backends.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
 from ablate.store.files.atomic import write_json
 from ablate.store.files.trial_status import TrialState, process_started, trial_state
 

@@ -6,8 +6,8 @@ import pytest
 from pretend_slurm import Fake
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.slurm.scheduler import seconds, task_names, user
-from ablate.runners.slurm.submit.cluster_limits import Limits, Partition, arrays, partitions, read_limits
+from ablate.runners.backends.slurm.scheduler import seconds, task_names, user
+from ablate.runners.backends.slurm.submit.cluster_limits import Limits, Partition, arrays, partitions, read_limits
 
 
 def test_a_job_s_name_means_its_tasks() -> None:

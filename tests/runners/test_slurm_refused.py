@@ -11,13 +11,13 @@ from toy_training import ENTRY
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit import resource_classes
+from ablate.runners.backends.slurm.submit.cluster_checks import warn_if_not_shared
+from ablate.runners.backends.slurm.submit.draft import Draft, Drafter
+from ablate.runners.backends.slurm.submit.resource_classes import START_S
 from ablate.runners.cli.app import execute
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit import resource_classes
-from ablate.runners.slurm.submit.cluster_checks import warn_if_not_shared
-from ablate.runners.slurm.submit.draft import Draft, Drafter
-from ablate.runners.slurm.submit.resource_classes import START_S
 
 SPEC = """
 from ablate.runners import Slurm

@@ -29,12 +29,12 @@ from ablate.runners.attempts.worker_records import (
     worker_path,
     write_worker,
 )
+from ablate.runners.backends.slurm.worker.assignment import device_groups
+from ablate.runners.backends.slurm.worker.done_rows import DoneRows
+from ablate.runners.backends.slurm.worker.row_state import RowState, RowStates
+from ablate.runners.backends.slurm.worker.rows import RowShare
+from ablate.runners.backends.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.checkpoint import save_checkpoint
-from ablate.runners.slurm.worker.assignment import device_groups
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.row_state import RowState, RowStates
-from ablate.runners.slurm.worker.rows import RowShare
-from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.training.failure import failure_of
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
@@ -251,7 +251,8 @@ def test_a_task_knows_its_place() -> None:
 def test_a_wrong_end_time_is_not_believed(monkeypatch: pytest.MonkeyPatch, end: str | None, left: float) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
     monkeypatch.setattr(
-        "ablate.runners.slurm.worker.task_environment.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK")
+        "ablate.runners.backends.slurm.worker.task_environment.process_started",
+        lambda _: 100 * os.sysconf("SC_CLK_TCK"),
     )
     monkeypatch.setattr(time, "clock_gettime", lambda _: 101.0)
     assert seconds_left(3600, environ, now=1000.0) == left

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 from waiting import wait_until
 
-from ablate.runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
-from ablate.runners.slurm.worker.exit_codes import ExitCode
+from ablate.runners.backends.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
+from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -114,7 +114,7 @@ def test_a_worker_is_queued_again_once_if_it_left_rows_behind(tmp_path: Path) ->
 
 
 def test_the_script_and_the_page_know_every_exit_code_of_a_worker() -> None:
-    script = files("ablate.runners.slurm.submit").joinpath("worker.sh").read_text(encoding="utf-8")
+    script = files("ablate.runners.backends.slurm.submit").joinpath("worker.sh").read_text(encoding="utf-8")
     cases = {int(code) for codes in re.findall(r"^ {4}([\d|]+)\)", script, re.MULTILINE) for code in codes.split("|")}
     assert cases == set(ExitCode) - {ExitCode.UNEXPECTED}  # that is a death, as any other code
     page = (

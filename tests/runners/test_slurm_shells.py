@@ -18,12 +18,12 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.submit_lock import submit_lock
 from ablate.runners.attempts.worker_records import read_cancelled
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
-from ablate.runners.slurm.spec import Needs, Slurm
-from ablate.runners.slurm.submissions import read_submission_status
-from ablate.runners.slurm.submit.draft import Drafter
-from ablate.runners.slurm.submit.job_arrays import Arrays
-from ablate.runners.slurm.submit.submit import SubmittedJobs, submit
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.backends.slurm.spec import Needs, Slurm
+from ablate.runners.backends.slurm.submissions import read_submission_status
+from ablate.runners.backends.slurm.submit.draft import Drafter
+from ablate.runners.backends.slurm.submit.job_arrays import Arrays
+from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit
 from ablate.store.files.layout import Layout
 
 ASKED = Slurm(gpus=0, time="1h", workers=12)

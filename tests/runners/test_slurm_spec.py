@@ -10,10 +10,10 @@ from toy_training import Execution
 
 from ablate.grid import spec_error
 from ablate.grid.errors import SpecError
+from ablate.runners.backends.slurm.spec import Needs, Slurm, mebibytes, minutes, recorded_request
+from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
+from ablate.runners.backends.slurm.submit.workload import Load, at_once, split, workers
 from ablate.runners.planning.survey import survey, walk
-from ablate.runners.slurm.spec import Needs, Slurm, mebibytes, minutes, recorded_request
-from ablate.runners.slurm.submit.resource_classes import Demands, Group
-from ablate.runners.slurm.submit.workload import Load, at_once, split, workers
 from ablate.store.files.layout import Layout
 
 TIMES = {"90m": 90, "8h": 480, "1d12h": 2160, "08:00:00": 480, "1-12:00:00": 2160, "00:00:30": 1, "1h30m": 90}

@@ -19,13 +19,13 @@ from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
+from ablate.runners.backends.slurm.spec import Needs, Slurm, read_budget
+from ablate.runners.backends.slurm.submit.draft import Drafter
+from ablate.runners.backends.slurm.submit.job_arrays import Arrays, Refused, in_words
+from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.run_on_slurm import queued_line
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler
-from ablate.runners.slurm.spec import Needs, Slurm, read_budget
-from ablate.runners.slurm.submit.draft import Drafter
-from ablate.runners.slurm.submit.job_arrays import Arrays, Refused, in_words
-from ablate.runners.slurm.submit.submit import SubmittedJobs, submit as queue
 from ablate.store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -95,7 +95,7 @@ def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> 
     assert "wckey" not in options
     assert script.index("trap 'ablate_end") < script.index("module load cuda") < script.index("ablate_began=yes")
     assert "--cpus-per-task=5" in command_of(script)
-    assert f"{sys.executable} -u -m ablate.runners.slurm.node '{tmp_path}/a campaign' " in command_of(script)
+    assert f"{sys.executable} -u -m ablate.runners.backends.slurm.node '{tmp_path}/a campaign' " in command_of(script)
     assert subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False).stderr == ""
 
 
@@ -122,7 +122,7 @@ def test_a_queue_that_is_full_is_waited_for_for_a_while(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
-    monkeypatch.setattr("ablate.runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
+    monkeypatch.setattr("ablate.runners.backends.slurm.submit.job_arrays._PATIENCE_S", 0.5)
     with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
         submit(tmp_path / "campaign")
     assert Layout(tmp_path / "campaign").submission_ids() == []
@@ -177,8 +177,8 @@ def test_the_room_of_a_queue_is_found_in_few_questions(tasks: int, room: int) ->
         return ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ablate.runners.slurm.submit.job_arrays.sbatch", takes)
-        patch.setattr("ablate.runners.slurm.submit.job_arrays._require_readable", lambda _: None)
+        patch.setattr("ablate.runners.backends.slurm.submit.job_arrays.sbatch", takes)
+        patch.setattr("ablate.runners.backends.slurm.submit.job_arrays._require_readable", lambda _: None)
         found = Arrays(Layout(Path("/campaign")), EARLIER, CPU, [], single=False).room("", tasks)
     assert found.tasks == min(tasks, room)
     assert len(asked) <= 1 + math.ceil(math.log2(tasks + 1))

@@ -17,6 +17,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array, Submission, write_submission_record
 from ablate.runners.attempts.worker_records import cancelled_path
+from ablate.runners.backends.slurm.scheduler import Scheduler, TaskStatus
 from ablate.runners.monitoring.status_text import (
     Status,
     cells,
@@ -25,7 +26,6 @@ from ablate.runners.monitoring.status_text import (
 )
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.monitoring.watch import changes, look as view
-from ablate.runners.slurm.scheduler import Scheduler, TaskStatus
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.trial_status import process_started
 from ablate.store.state import COUNTED

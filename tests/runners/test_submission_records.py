@@ -31,15 +31,15 @@ from ablate.runners.attempts.submission_record import (
     write_submission_record,
 )
 from ablate.runners.attempts.worker_records import Left
+from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
+from ablate.runners.backends.slurm.spec import Slurm, read_budget
+from ablate.runners.backends.slurm.submissions import Standing, read_submission_status
+from ablate.runners.backends.slurm.submit.already_queued import queued_elsewhere
+from ablate.runners.backends.slurm.submit.draft import Drafter
+from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue_trials
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.planning.survey import Surveyed
-from ablate.runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
-from ablate.runners.slurm.spec import Slurm, read_budget
-from ablate.runners.slurm.submissions import Standing, read_submission_status
-from ablate.runners.slurm.submit.already_queued import queued_elsewhere
-from ablate.runners.slurm.submit.draft import Drafter
-from ablate.runners.slurm.submit.submit import SubmittedJobs, submit as queue_trials
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import pid_space, process_started
@@ -90,7 +90,7 @@ def test_a_record_is_read_as_it_was_written_and_without_what_later_versions_adde
 def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     about = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": process_started(os.getpid())}
-    run = record(NEW, machine="local", **about)
+    run = record(NEW, machine="local", classes=(), **about)
     published(layout, record(OLD), record(MINE), run)
     write_submission(layout, "20250101T000000-000000", trial_lines(toy_grid()))  # from before there were records
     for damage, text in DAMAGES.items():

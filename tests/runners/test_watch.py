@@ -13,10 +13,10 @@ from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, 
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
+from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.scheduler import RecentAnswers
 from ablate.runners.cli.app import execute
 from ablate.runners.monitoring.watch import WatchView, changes, look, render, show, views
-from ablate.runners.slurm.backend import SlurmBackend
-from ablate.runners.slurm.scheduler import RecentAnswers
 from ablate.store.state import COUNTED
 
 SSA = [("SSA", seed) for seed in range(4)]
@@ -69,7 +69,7 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("ablate.runners.slurm.scheduler.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ablate.runners.backends.slurm.scheduler.time.monotonic", lambda: now[0])
     asked = Scripted({"7_0": RUNS})
     seldom = RecentAnswers(asked)
     seldom.max_age_s = 60.0

@@ -47,6 +47,8 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
 
 def test_a_process_that_trains_nothing_imports_little() -> None:
     """The supervisor of a worker task waits, and the fork server imports what it is told to."""
-    code = "from ablate.runners.slurm.worker import supervisor; from ablate.runners.execution import fork_server"
+    code = (
+        "from ablate.runners.backends.slurm.worker import supervisor; from ablate.runners.execution import fork_server"
+    )
     code += "; from ablate.runners.provenance import environment; environment.record()"
     assert not HEAVY & imported(code)

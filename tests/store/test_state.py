@@ -56,7 +56,7 @@ OLD = {"ok", "was_ok", "was_failed", "gone", "unread", "unfinished"}
 
 ELSEWHERE = {
     "runners/posthoc/evaluate.py": {"failed"},  # an evaluation
-    "runners/slurm/scheduler.py": {"queued", "running"},  # a task of a job array
+    "runners/backends/slurm/scheduler.py": {"queued", "running"},  # a task of a job array
     "runners/backends/backend.py": {"queued", "running", "lost", "unknown"},  # a worker
     "runners/attempts/worker_records.py": {"done"},  # why a worker left: all rows are done
     "runners/training/failure.py": {"stalled"},  # why a trial failed

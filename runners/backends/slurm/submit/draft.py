@@ -12,24 +12,24 @@ from ablate.runners.attempts.disk_space import require_disk_space
 from ablate.runners.attempts.manifest import encode_line, submission_id
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Array, ResourceClass
-from ablate.runners.output import format_count
-from ablate.runners.planning.prepared_run import PreparedRun
-from ablate.runners.planning.survey import Surveyed
-from ablate.runners.provenance.code_snapshot import pack, shell_lines
-from ablate.runners.provenance.environment import torch_without_cuda
-from ablate.runners.slurm.scheduler import Scheduler
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit import workload
-from ablate.runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
-from ablate.runners.slurm.submit.cluster_checks import (
+from ablate.runners.backends.slurm.scheduler import Scheduler
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit import workload
+from ablate.runners.backends.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
+from ablate.runners.backends.slurm.submit.cluster_checks import (
     choose_excluded,
     count_lost,
     require_time,
     warn_if_not_shared,
 )
-from ablate.runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
-from ablate.runners.slurm.submit.job_arrays import Arrays, Room, require_commands
-from ablate.runners.slurm.submit.resource_classes import Demands, Group
+from ablate.runners.backends.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
+from ablate.runners.backends.slurm.submit.job_arrays import Arrays, Room, require_commands
+from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
+from ablate.runners.output import format_count
+from ablate.runners.planning.prepared_run import PreparedRun
+from ablate.runners.planning.survey import Surveyed
+from ablate.runners.provenance.code_snapshot import pack, shell_lines
+from ablate.runners.provenance.environment import torch_without_cuda
 from ablate.store.state import State
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.slurm.scheduler import ask, seconds
+from ablate.runners.backends.slurm.scheduler import ask, seconds
 
 
 @final

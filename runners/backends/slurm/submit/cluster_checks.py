@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import SpecError
+from ablate.runners.backends.slurm.spec import Resources
+from ablate.runners.backends.slurm.submit.cluster_limits import Limits, Partition
 from ablate.runners.planning.survey import Surveyed
-from ablate.runners.slurm.spec import Resources
-from ablate.runners.slurm.submit.cluster_limits import Limits, Partition
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import ENDED, State

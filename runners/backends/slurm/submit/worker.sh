@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Decide by the worker's exit code whether SLURM queues the task again.
 #
-# job_arrays.py assigns these variables before this text. Exit codes are those of runners/slurm/worker/exit_codes.py.
+# job_arrays.py assigns these variables before this text. Exit codes are those of runners/backends/slurm/worker/exit_codes.py.
 # The script needs bash, scontrol, squeue and sinfo only. SLURM sends TERM to every program of the task, so no loop
 # depends on another program: $(seq 20) may be empty.
 : "${ablate_logs:?}" "${ablate_most_deaths:?}" "${ablate_most_refusals:?}"

@@ -12,19 +12,19 @@ from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.worker import NodeUnsuitable, Outcome
 from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.attempts.worker_records import BudgetTracker, Cancellations, Left, read_workers
+from ablate.runners.backends.slurm.worker.assignment import Arguments, Assignment
+from ablate.runners.backends.slurm.worker.done_rows import DoneRows
+from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
+from ablate.runners.backends.slurm.worker.node_health import NodeHealth, only_node
+from ablate.runners.backends.slurm.worker.record_file import WorkerRecordFile
+from ablate.runners.backends.slurm.worker.row_state import RowStates
+from ablate.runners.backends.slurm.worker.rows import NodeRows, RowShare
+from ablate.runners.backends.slurm.worker.signals import SignalState
+from ablate.runners.backends.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.execution import Local, Overseer
 from ablate.runners.execution.fork_client import CannotStart, ServerDied
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.output import format_count
-from ablate.runners.slurm.worker.assignment import Arguments, Assignment
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.exit_codes import ExitCode
-from ablate.runners.slurm.worker.node_health import NodeHealth, only_node
-from ablate.runners.slurm.worker.record_file import WorkerRecordFile
-from ablate.runners.slurm.worker.row_state import RowStates
-from ablate.runners.slurm.worker.rows import NodeRows, RowShare
-from ablate.runners.slurm.worker.signals import SignalState
-from ablate.runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.store.files.atomic import environment_problem, set_retry_timeout
 from ablate.store.state import State
 

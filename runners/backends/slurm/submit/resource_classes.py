@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, final
 from ablate.grid import Planned, Spec
 from ablate.grid.errors import SpecError
 from ablate.grid.path import value_at
+from ablate.runners.backends.slurm.spec import Resources, Slurm, mebibytes, minutes
 from ablate.runners.output import format_count
 from ablate.runners.planning.survey import Surveyed
 from ablate.runners.provenance.environment import torch_without_cuda
-from ablate.runners.slurm.spec import Resources, Slurm, mebibytes, minutes
 
 START_S = 15.0
 """Least time that a worker needs to start: it loads Python and torch from a shared disk."""

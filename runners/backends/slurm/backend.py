@@ -7,8 +7,8 @@ from ablate.grid import Grid
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Submission
 from ablate.runners.backends.backend import Backend, SubmissionStatus
-from ablate.runners.slurm.scheduler import RecentAnswers, Scheduler, SlurmScheduler
-from ablate.runners.slurm.submissions import read_submission_status
+from ablate.runners.backends.slurm.scheduler import RecentAnswers, Scheduler, SlurmScheduler
+from ablate.runners.backends.slurm.submissions import read_submission_status
 from ablate.store.files.layout import Layout
 
 
@@ -21,9 +21,9 @@ class SlurmBackend(Backend):
 
     def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
         """Queue the workers that the `Slurm` of the first spec file asks for."""
-        from ablate.runners.slurm.spec import Slurm, cluster_of
-        from ablate.runners.slurm.submit.draft import Drafter
-        from ablate.runners.slurm.submit.submit import submit
+        from ablate.runners.backends.slurm.spec import Slurm, cluster_of
+        from ablate.runners.backends.slurm.submit.draft import Drafter
+        from ablate.runners.backends.slurm.submit.submit import submit
 
         slurm = (cluster_of(request.files[0]) if request.files else None) or Slurm()
         return submit(Drafter(request, grids, slurm, self._scheduler), notify).record

@@ -16,9 +16,9 @@ from ablate.runners.attempts.submit_lock import submit_lock
 from ablate.runners.attempts.unreadable_results import mark_unreadable
 from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.attempts.worker_records import CalledOff, write_cancelled
+from ablate.runners.backends.slurm.scheduler import ask, user
+from ablate.runners.backends.slurm.submit.draft import Draft, Drafter
 from ablate.runners.provenance.code_snapshot import write
-from ablate.runners.slurm.scheduler import ask, user
-from ablate.runners.slurm.submit.draft import Draft, Drafter
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new

@@ -10,7 +10,7 @@ from typing import final
 
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.attempts.worker_records import WorkerRecord
-from ablate.runners.slurm.scheduler import ask
+from ablate.runners.backends.slurm.scheduler import ask
 from ablate.store.state import State
 
 MOST_FAILURES = 3

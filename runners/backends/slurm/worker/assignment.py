@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from ablate.grid.errors import StoreError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
-from ablate.runners.slurm.spec import Resources, recorded_request, without_removed
-from ablate.runners.slurm.worker.task_environment import TaskEnvironment
+from ablate.runners.backends.slurm.spec import Resources, recorded_request, without_removed
+from ablate.runners.backends.slurm.worker.task_environment import TaskEnvironment
 from ablate.store.files.layout import Layout
 
 

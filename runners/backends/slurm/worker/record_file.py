@@ -10,7 +10,7 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.attempt import require_there
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.attempts.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
-from ablate.runners.slurm.worker.assignment import Assignment
+from ablate.runners.backends.slurm.worker.assignment import Assignment
 from ablate.store.state import State
 
 _WRITE_EVERY_S = 60.0

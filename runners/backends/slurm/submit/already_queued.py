@@ -8,10 +8,10 @@ from typing import final
 from ablate.grid.errors import EnvironmentProblem, StoreError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.backends.backend import SubmissionStatus, outdated_words
+from ablate.runners.backends.slurm.scheduler import Scheduler
+from ablate.runners.backends.slurm.submissions import read_submission_status
 from ablate.runners.output import format_count
 from ablate.runners.planning.survey import Surveyed
-from ablate.runners.slurm.scheduler import Scheduler
-from ablate.runners.slurm.submissions import read_submission_status
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
 from ablate.store.files.trial_status import trial_state

@@ -6,10 +6,10 @@ from math import ceil
 from typing import NamedTuple
 
 from ablate.grid import Grid
+from ablate.runners.backends.slurm.spec import Slurm
+from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
 from ablate.runners.planning.duration import PlannedWorkers, estimate
 from ablate.runners.planning.survey import Survey, Surveyed
-from ablate.runners.slurm.spec import Slurm
-from ablate.runners.slurm.submit.resource_classes import Demands, Group
 from ablate.store.state import State
 
 MOST_CELLS = 12

@@ -25,8 +25,8 @@ from ablate.runners.attempts.worker_records import (
     read_records,
 )
 from ablate.runners.backends.backend import Standing, SubmissionStatus, WorkerStatus
+from ablate.runners.backends.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from ablate.runners.output import age
-from ablate.runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from ablate.store.files.layout import Layout
 
 _NO_OUTPUT = "exit 0:53"

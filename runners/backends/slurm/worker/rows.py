@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, final
 
 from ablate.runners.attempts.worker import Outcome
+from ablate.runners.backends.slurm.worker.done_rows import DoneRows
+from ablate.runners.backends.slurm.worker.row_state import RowStates
 from ablate.runners.execution import RowSource
-from ablate.runners.slurm.worker.done_rows import DoneRows
-from ablate.runners.slurm.worker.row_state import RowStates
 from ablate.store.state import ENDED, State
 
 _LOOK_S = 0.1

@@ -20,8 +20,8 @@ from submitit.slurm.slurm import SlurmExecutor
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.submission_record import Array, job_name
 from ablate.runners.attempts.worker_logs import logs
-from ablate.runners.slurm.scheduler import ask
-from ablate.runners.slurm.spec import Resources, Slurm
+from ablate.runners.backends.slurm.scheduler import ask
+from ablate.runners.backends.slurm.spec import Resources, Slurm
 from ablate.store.files.layout import Layout
 
 MOST_DEATHS = 10
@@ -104,7 +104,14 @@ class Arrays(SlurmExecutor):
         self.parameters.pop("map_count", None)
         if not self._single:
             self.parameters["map_count"] = array.tasks
-        words = [*_interpreter(slurm), "-u", "-m", "ablate.runners.slurm.node", str(self._root), self._submission]
+        words = [
+            *_interpreter(slurm),
+            "-u",
+            "-m",
+            "ablate.runners.backends.slurm.node",
+            str(self._root),
+            self._submission,
+        ]
         text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 

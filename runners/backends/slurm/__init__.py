@@ -1,0 +1,1 @@
+"""Running on a SLURM cluster: what is asked for, submission, the worker on a node, and what the scheduler says."""
