@@ -137,9 +137,9 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
     missing = [name for name in COLUMNS if name not in values.columns]
     if missing:
         raise SpecError(f"statistics need the columns {list(COLUMNS)}; {missing} are missing from {values.columns}")
-    found: dict[str, Arm] = {}
+    cells: dict[str, Arm] = {}
     for row in values.iter_rows(named=True):
-        arm = found.setdefault(row["cell"], Arm(row["cell"], row["label"], row["operator"], {}))
+        arm = cells.setdefault(row["cell"], Arm(row["cell"], row["label"], row["operator"], {}))
         if row["seed"] in arm.runs:
             raise StoreError(
                 f"{arm.label!r} has seed {row['seed']} twice; make the store again: `ablate check --rebuild`"
@@ -147,14 +147,14 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
         if row["state"] not in OF_FILES:
             of = f"{arm.label!r} seed {row['seed']}"
             raise StoreError(f"{of} has the state {row['state']!r}; it is one of {', '.join(OF_FILES)}")
-        about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
-        arm.runs[row["seed"]] = SeedRun(row["value"], row["state"], **about)
-    return found
+        fields = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
+        arm.runs[row["seed"]] = SeedRun(row["value"], row["state"], **fields)
+    return cells
 
 
-def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
+def match_arms(cells: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
     """Each arm that is no baseline, with its baseline. Raises NotFoundError for a baseline that is no cell."""
-    return [(found[cell], found[base]) for cell, base in match_cells(list(found), baseline).items()]
+    return [(cells[cell], cells[base]) for cell, base in match_cells(list(cells), baseline).items()]
 
 
 def match_cells(cells: list[str], baseline: Baseline) -> dict[str, str]:

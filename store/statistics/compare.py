@@ -71,22 +71,22 @@ def compare(
     for i, (pairing, (arm, base)) in enumerate(zip(pairings, matched, strict=True)):
         row = {name: float(column[i]) for name, column in numbers.items()}
         row |= _numbers(pairing, row, scale, better)
-        about: dict[str, Any] = dict(zip(_TEXTS, (arm.cell, arm.label, arm.operator, base.cell), strict=True))
+        fields: dict[str, Any] = dict(zip(_TEXTS, (arm.cell, arm.label, arm.operator, base.cell), strict=True))
         sizes = (count_planned_pairs(arm, base), pairing.shared, pairing.ours.size, pairing.theirs.size)
-        about |= {**dict(zip(_COUNTS, sizes, strict=True)), "method": pairing.method, "family": rule.family}
+        fields |= {**dict(zip(_COUNTS, sizes, strict=True)), "method": pairing.method, "family": rule.family}
         cost = {"wall_s": pairing.wall_s, "on_gpu": pairing.on_gpu}
-        about |= {"verdict": "no verdict", "reason": pairing.problem}
+        fields |= {"verdict": "no verdict", "reason": pairing.problem}
         if pairing.problem is None:
-            sentence = reason(words[i], {**row, **about, **cost}, rule)
-            about |= {"verdict": words[i], "reason": "; ".join(filter(None, (pairing.note, sentence)))}
-        rows.append([about[name] if name in about else or_null(row[name]) for name in SCHEMA])
+            sentence = reason(words[i], {**row, **fields, **cost}, rule)
+            fields |= {"verdict": words[i], "reason": "; ".join(filter(None, (pairing.note, sentence)))}
+        rows.append([fields[name] if name in fields else or_null(row[name]) for name in SCHEMA])
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def _check(scale: str, better: str, rope: float, alpha: float) -> None:
-    for name, given, known in (("scale", scale, get_args(Scale)), ("better", better, get_args(Better))):
-        if given not in known:
-            raise SpecError(f"a measure's {name} is one of {', '.join(known)}; got {given!r}")
+    for name, value, known in (("scale", scale, get_args(Scale)), ("better", better, get_args(Better))):
+        if value not in known:
+            raise SpecError(f"a measure's {name} is one of {', '.join(known)}; got {value!r}")
     if not (math.isfinite(rope) and rope >= 0):
         raise SpecError(f"a measure's rope is a finite number >= 0; got {rope!r}")
     if not 0 < alpha < 1:

@@ -91,7 +91,7 @@ def read_curves(points: pl.DataFrame) -> Cells:
     if missing:
         raise SpecError(f"curves need the columns {list(COLUMNS)}; {missing} are missing from {points.columns}")
     order = points["cell"].unique(maintain_order=True).to_list()
-    found: dict[str, tuple[str, dict[int, Curve]]] = {str(cell): ("", {}) for cell in order}
+    cells: dict[str, tuple[str, dict[int, Curve]]] = {str(cell): ("", {}) for cell in order}
     for (cell, label, seed), rows in points.sort("cost", maintain_order=True).group_by(
         "cell", "label", "seed", maintain_order=True
     ):
@@ -103,10 +103,10 @@ def read_curves(points: pl.DataFrame) -> Cells:
         if bad.any():
             end, outcome = int(bad.argmax()), outcome if outcome == "failed" else NOT_FINITE
             cost, value = cost[:end], value[:end]
-        curves = found[str(cell)][1]
+        curves = cells[str(cell)][1]
         curves[int(str(seed))] = Curve(cost, value, outcome)
-        found[str(cell)] = str(label), curves
-    return found
+        cells[str(cell)] = str(label), curves
+    return cells
 
 
 class CurveRule(NamedTuple):
@@ -239,8 +239,8 @@ def _gaps(label: str, runs: _Runs, answers: _Answers, question: _Question) -> li
 def _failures_differ(runs: _Runs, answers: _Answers) -> str | None:
     """A run that broke off before it had a value, on a seed on which the other arm has one, is no gap in the plan."""
     lost = [Counter[str](), Counter[str]()]
-    for pair, found in zip(runs, answers, strict=True):
-        absent = [math.isnan(each.cost) for each in found]
+    for pair, reached in zip(runs, answers, strict=True):
+        absent = [math.isnan(each.cost) for each in reached]
         for side in (0, 1):
             lost[side][pair[side].outcome] += absent[side] and not absent[1 - side]
     here, there = (Unusable(each["failed"], each[NOT_FINITE]) for each in lost)

@@ -129,7 +129,7 @@ def contrasts(levels: int) -> Floats:
 def read_factors(values: pl.DataFrame, factors: Mapping[str, Sequence[str]], kept: pl.DataFrame) -> list[Factor]:
     """The axes among `factors` (name -> levels in order) that tell planned cells apart; `kept` has the runs to fit."""
     planned = values.select(pl.col(*factors).cast(pl.String)).unique(maintain_order=True) if factors else values[:0]
-    found = []
+    axes = []
     for name, order in factors.items():
         column = kept[name].cast(pl.String)
         if planned[name].n_unique() < 2:
@@ -141,8 +141,8 @@ def read_factors(values: pl.DataFrame, factors: Mapping[str, Sequence[str]], kep
             np.array([at.get(level, _LOST) for level in each.to_list()], dtype=np.int64)
             for each in (column, planned[name])
         )
-        found.append(Factor(name, known, codes, cells, [level for level in order if level in wanted - present]))
-    return found
+        axes.append(Factor(name, known, codes, cells, [level for level in order if level in wanted - present]))
+    return axes
 
 
 def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int, kept: pl.DataFrame) -> Design:

@@ -83,8 +83,8 @@ def balanced_means(values: pl.DataFrame, keys: Sequence[str], *, alpha: float = 
     means = parts.group_by(keys).agg(
         mean=(units * pl.col("share")).sum(), n=pl.col("n").min().cast(pl.Int64), runs=pl.len().cast(pl.Int64)
     )
-    found = means.join(errors, on=list(keys))
-    seeds = found["n"].cast(pl.Float64).to_numpy()
-    low, high = t_interval(Paired(seeds, found["mean"].to_numpy(), found["error"].to_numpy() * seeds**0.5), alpha)
+    frame = means.join(errors, on=list(keys))
+    seeds = frame["n"].cast(pl.Float64).to_numpy()
+    low, high = t_interval(Paired(seeds, frame["mean"].to_numpy(), frame["error"].to_numpy() * seeds**0.5), alpha)
     ends = [pl.Series(name, end).fill_nan(None) for name, end in (("low", low), ("high", high))]
-    return found.with_columns(ends).select(*keys, "mean", "low", "high", "n", "runs")
+    return frame.with_columns(ends).select(*keys, "mean", "low", "high", "n", "runs")

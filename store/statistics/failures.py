@@ -27,14 +27,14 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
     Fisher's exact test against the baseline (null for a baseline and where nothing ended), and `p_holm` adjusts it over
     the cells. Raises as `compare` does.
     """
-    found = arms(values)
-    ends = {cell: [run for run in arm.runs.values() if run.state in ENDED] for cell, arm in found.items()}
-    counts = {cell: (len(runs), len(found[cell].ended_as("failed"))) for cell, runs in ends.items()}
-    bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
+    cells = arms(values)
+    ends = {cell: [run for run in arm.runs.values() if run.state in ENDED] for cell, arm in cells.items()}
+    counts = {cell: (len(runs), len(cells[cell].ended_as("failed"))) for cell, runs in ends.items()}
+    bases = {arm.cell: counts[base.cell] for arm, base in match_arms(cells, baseline)}
     raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}
     adjusted = dict(zip(raw, holm(np.array(list(raw.values()), dtype=np.float64)).tolist(), strict=True))
     rows = []
-    for cell, arm in found.items():
+    for cell, arm in cells.items():
         n, failed = counts[cell]
         rate = failed / n if n else math.nan
         numbers = (rate, *wilson_interval(failed, n, alpha), raw.get(cell, math.nan), adjusted.get(cell, math.nan))

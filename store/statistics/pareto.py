@@ -92,12 +92,12 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
     """Each reason once, with the first cells that it holds against, which reasons call the baseline."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for key, name in others:
         if (cell, key) in forbidden:
             reason = forbidden[cell, key].replace("the baseline's", "its").replace("the baseline", "it")
-            found.setdefault(reason, []).append(name)
-    return "; ".join(f"against {some(names, _MOST_NAMED)}: {reason}" for reason, names in found.items())
+            reasons.setdefault(reason, []).append(name)
+    return "; ".join(f"against {some(names, _MOST_NAMED)}: {reason}" for reason, names in reasons.items())
 
 
 def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Objective]) -> Floats:

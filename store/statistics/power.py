@@ -26,9 +26,9 @@ def power(difference: Floats, sd: Floats, n: Floats, *, alpha: float) -> Floats:
 
 
 def _cdf(t: Floats, freedom: Floats, centre: Floats) -> Floats:
-    found = special.nctdtr(freedom, centre, t)
+    probability = special.nctdtr(freedom, centre, t)
     # scipy answers NaN for finite arguments when the probability is below about 1e-17: the mass is far above t
-    return np.where(np.isnan(found) & np.isfinite(freedom + centre), 0.0, found)
+    return np.where(np.isnan(probability) & np.isfinite(freedom + centre), 0.0, probability)
 
 
 def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
@@ -47,9 +47,9 @@ def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target
         middle = np.floor((low + high) / 2)
         enough = power(size, spread, np.maximum(middle, MIN_PAIRS), alpha=alpha) >= target
         high, low = np.where(enough, middle, high), np.where(enough, low, middle)
-    found = np.full(sd.shape, np.nan)
-    found[usable] = np.where(reached, np.maximum(high, MIN_PAIRS), np.nan)
-    return found
+    seeds = np.full(sd.shape, np.nan)
+    seeds[usable] = np.where(reached, np.maximum(high, MIN_PAIRS), np.nan)
+    return seeds
 
 
 def detectable(sd: Floats, n: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:

@@ -88,11 +88,11 @@ def seed_contrasts(
     rows: list[tuple[object, ...]] = []
     for order in (1, 2) if crossed else (1,):
         design = build(values, read, order=order, kept=first)
-        found = list(_estimate(design, y, order))
-        rows += _judge(found, y, rule)
+        estimates = list(_estimate(design, y, order))
+        rows += _judge(estimates, y, rule)
         notes += [note for note in design.notes if note not in notes]
         if order == 1:
-            rows += _left_out(read, len(found))
+            rows += _left_out(read, len(estimates))
     effects = pl.DataFrame(rows, schema=EFFECTS, orient="row")
     notes += _say_notes(effects)
     return SeedContrasts(effects, sample.seeds, [*notes, *_caution(effects, sample.seeds)])
@@ -116,8 +116,8 @@ def variants_together(
     y, (ours, theirs) = sample.units(scale), zip(*pairs, strict=True)
     labels = dict(values.select("cell", "label").iter_rows())
     named = sorted({labels[base] for base in bases.values()})
-    about = (ALL, f"{len(pairs)} cells", named[0] if len(named) == 1 else "their baselines", 0)
-    estimate = _Estimate(about, (y[:, ours] - y[:, theirs]).mean(1), float(y[:, theirs].mean()), "")
+    names = (ALL, f"{len(pairs)} cells", named[0] if len(named) == 1 else "their baselines", 0)
+    estimate = _Estimate(names, (y[:, ours] - y[:, theirs]).mean(1), float(y[:, theirs].mean()), "")
     barriers = [*_barriers(values, bases, sample.kept)]
     rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1 or bool(barriers))
     effects = pl.DataFrame([*_judge([estimate], y, rule)], schema=EFFECTS, orient="row")
@@ -176,7 +176,7 @@ def _caution(effects: pl.DataFrame, seeds: Sequence[int]) -> list[str]:
 
 
 class _Estimate(NamedTuple):
-    about: tuple[str, str, str, int]  # names of the axis, the level and the reference level; the order of the term
+    names: tuple[str, str, str, int]  # names of the axis, the level and the reference level; the order of the term
     effects: Floats  # one per seed; NaN if the cells cannot tell
     base: float  # mean in analysis units of the cells at the reference level
     note: str
@@ -237,26 +237,26 @@ def _left_out(factors: Sequence[Factor], family: int) -> Iterator[tuple[object, 
 
 def _say_notes(effects: pl.DataFrame) -> list[str]:
     """Say which levels have no effect, and why; and of others what is to be said."""
-    found = effects.filter(~pl.col("note").is_in(["", ONE_LEVEL]))
-    groups = found.group_by("factor", pl.col("effect").is_null(), "note", maintain_order=True).agg("level")
+    rows = effects.filter(~pl.col("note").is_in(["", ONE_LEVEL]))
+    groups = rows.group_by("factor", pl.col("effect").is_null(), "note", maintain_order=True).agg("level")
     return [
         f"{factor} {some(levels, NAMED)}{' left out' if lost else ''}: {why}"
         for factor, lost, why, levels in groups.iter_rows()
     ]
 
 
-def _judge(found: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[tuple[object, ...]]:
+def _judge(estimates: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[tuple[object, ...]]:
     """Judge effects that share their alpha; rows of EFFECTS."""
-    if not found:
+    if not estimates:
         return
-    summary = summarise(np.array([each.effects for each in found]))
-    spread = [varies(each.effects, [y], rule.scale) for each in found]
+    summary = summarise(np.array([each.effects for each in estimates]))
+    spread = [varies(each.effects, [y], rule.scale) for each in estimates]
     summary = summary._replace(sd=np.where(spread, summary.sd, np.nan))
     words, p, p_holm, level = judge(summary, rope=rule.rope, alpha=rule.alpha, better=rule.better)
     words = np.where(rule.mixed, "no verdict", words)
     intervals = *t_interval(summary, rule.alpha), *t_interval(summary, np.where(rule.mixed, np.nan, level))
-    sizes = detectable(summary.sd, summary.n, alpha=rule.alpha / len(found))
-    for at, each in enumerate(found):
+    sizes = detectable(summary.sd, summary.n, alpha=rule.alpha / len(estimates))
+    for at, each in enumerate(estimates):
         numbers = [summary.mean[at], *(end[at] for end in intervals)]
         numbers += [percent(summary.mean[at], back(each.base, rule.scale), rule.scale), p[at], p_holm[at], sizes[at]]
-        yield *each.about, each.effects.size, *map(or_null, numbers), len(found), str(words[at]), each.note
+        yield *each.names, each.effects.size, *map(or_null, numbers), len(estimates), str(words[at]), each.note

@@ -73,8 +73,8 @@ def select_then_report(
     usable = (selected["state"] == State.DONE).to_numpy() & np.isfinite(numbers)
     units = forward(np.where(usable, numbers, np.nan), scale)
     choices = _choices(selected.with_columns(pl.Series("units_", units).fill_nan(None)), over, within, better)
-    found = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
-    return Selected(found, choices, selecting, reported, _warning(choices, over) if split == "same" else "")
+    kept = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
+    return Selected(kept, choices, selecting, reported, _warning(choices, over) if split == "same" else "")
 
 
 def _choices(
@@ -90,7 +90,7 @@ def _choices(
     settings: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in cells.iter_rows(named=True):
         settings.setdefault(tuple(str(row[name]) for name in within), []).append(row)
-    found: dict[str, TunedChoice] = {}
+    choices: dict[str, TunedChoice] = {}
     sign = 1 if better == "lower" else -1
     for group in settings.values():
         best = min(group, key=lambda row: (-row["n_"], sign * (row["mean_"] or 0.0)))  # the complete ones first
@@ -99,8 +99,8 @@ def _choices(
         levels = {name: best[name] for name in over}
         runs, outstanding = sums["runs_"], sums["outstanding_"]
         counts = (runs, outstanding, runs - outstanding - sums["n_"], best["n_"])
-        found[best["cell"]] = TunedChoice(best["cell"], best["label"], among, levels, *counts)
-    return found
+        choices[best["cell"]] = TunedChoice(best["cell"], best["label"], among, levels, *counts)
+    return choices
 
 
 def _warning(choices: Mapping[str, TunedChoice], over: Sequence[str]) -> str:
