@@ -155,8 +155,8 @@ class Campaign:
         """
         from ablate.store.analysis.verdicts import verdicts
 
-        found = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
-        return _led_by(found, *_VERDICT)
+        frame = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
+        return _led_by(frame, *_VERDICT)
 
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
@@ -230,14 +230,14 @@ class Campaign:
 
         layout = Layout(self.root)
         require_logged(layout, grid)
-        found = start_run(
+        run = start_run(
             layout,
             trial_line(grid, label, seed, {} if config is None else config, {} if axes is None else axes),
             steps,
             self._code,
         )
-        self._running.append(found)
-        return found
+        self._running.append(run)
+        return run
 
     def finished(self, *, label: str, seed: SupportsIndex, config: Mapping[str, Any] | None = None) -> bool:
         """Return True if such a run was logged and finished, so that a script can skip it when it is run again.

@@ -120,17 +120,17 @@ class Store:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
             check_types(relation)
-            found: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
+            frame: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
         except duckdb.OutOfMemoryException as error:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
         except duckdb.Error as error:
             if "Corrupt database" in str(error):  # no fault of the query
                 raise translate_error(error, self.layout.snapshot) from error
             raise SpecError(f"SQL: {with_suggestion(error)}{self._in_rows(error)}") from error
-        check_dates(found)
+        check_dates(frame)
         if self._answers is not None:
-            self._answers[key] = found.clone()
-        return found
+            self._answers[key] = frame.clone()
+        return frame
 
     def _in_rows(self, error: duckdb.Error) -> str:
         """Where a measurement is that a query asked for as a column which there is not; empty for other errors."""
@@ -147,15 +147,15 @@ class Store:
 
     def grid(self, name: str) -> dict[str, Any]:
         """The header of the grid `name`. Raises NotFoundError, or StoreError if its plan is damaged."""
-        found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
-        if found.is_empty():
+        headers = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
+        if headers.is_empty():
             self.require_plan(name)
             self.require_read([name])
             known = self.grids()
             stale = f"; {self.stale}" if self.stale else ""
             there = (", ".join(map(repr, known)) or "none") + suggest_name(name, known)
             raise NotFoundError(f"there is no grid {name!r}; the campaign has {there}{stale}")
-        header: dict[str, Any] = json.loads(found["header"][0])
+        header: dict[str, Any] = json.loads(headers["header"][0])
         return header
 
     def require_read(self, grids: Collection[str]) -> None:
@@ -176,8 +176,8 @@ class Store:
     def list_names(self, grid: str, view: str) -> list[str]:
         """Names of the values in `view` (v_final, v_metric, v_evaluation, v_probe) of trials of `grid`, sorted."""
         rows = view if view == "v_final" else f"{view} JOIN grid_trial USING (trial)"
-        found = self.sql(f"SELECT DISTINCT name FROM {rows} WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-        return found["name"].to_list()
+        names = self.sql(f"SELECT DISTINCT name FROM {rows} WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+        return names["name"].to_list()
 
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is done.
@@ -187,7 +187,7 @@ class Store:
         """
         self.grid(grid)
         condition, parameters = queries.agrees(point or {})
-        found = self.sql(
+        rows = self.sql(
             f"""
             WITH found AS (
                 SELECT * FROM v_final WHERE grid = $grid AND name = $name AND {condition}
@@ -199,14 +199,14 @@ class Store:
             """,
             {"grid": grid, "name": name, **parameters},
         )
-        given = (entry for entry in found["point"] if entry is not None)
-        points = sorted({tuple(sorted(entry.items())): str(entry) for entry in given}.values())
+        present = (entry for entry in rows["point"] if entry is not None)
+        points = sorted({tuple(sorted(entry.items())): str(entry) for entry in present}.values())
         if len(points) > 1:
             raise SpecError(
                 f"{name!r} has {len(points)} points that agree with {dict(point or {})}, such as {points[0]} and "
                 f"{points[1]}; say at which one"
             )
-        return found.drop("point")
+        return rows.drop("point")
 
     def evaluation(self, grid: str, name: str, where: Mapping[str, float] | None = None) -> pl.DataFrame:
         """The final values of the evaluation `name` at each point that agrees with `where`, a row per done trial.
@@ -251,8 +251,8 @@ class Store:
     def progress(self, grid: str) -> pl.DataFrame:
         """How far each cell is: cell, label, operator, planned, unreadable and a count per state."""
         header = self.grid(grid)
-        found = self.sql("SELECT * EXCLUDE (grid) FROM v_progress WHERE grid = $grid", {"grid": grid})
-        return queries.in_plan_order(self.sql, header, found)
+        rows = self.sql("SELECT * EXCLUDE (grid) FROM v_progress WHERE grid = $grid", {"grid": grid})
+        return queries.in_plan_order(self.sql, header, rows)
 
     def failures(self, grid: str | None = None, trials: Collection[str] | None = None) -> pl.DataFrame:
         """The failed ones of `trials` by kind, commonest first; by default all of one grid or of all grids.
@@ -285,8 +285,8 @@ class Store:
     def unreadable(self, grid: str) -> list[str]:
         """Keys of the trials of `grid` that are done and whose result is in no shard that can be read; sorted."""
         self.grid(grid)
-        found = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
-        return found["trial"].to_list()
+        trials = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
+        return trials["trial"].to_list()
 
     def warnings(self, grid: str | None = None) -> list[str]:
         """Return a sentence per stale, damaged or missing file and per grid of mixed code; of all grids or one."""
@@ -323,16 +323,16 @@ def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
     """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
     waits = not layout.snapshot.exists()
     try:
-        found = ingest(layout, wait=waits, thorough=thorough, most_s=most_s)
-        if found.busy and _is_older(layout.snapshot):
-            found = ingest(layout)
+        counts = ingest(layout, wait=waits, thorough=thorough, most_s=most_s)
+        if counts.busy and _is_older(layout.snapshot):
+            counts = ingest(layout)
     except EnvironmentProblem as problem:
         if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
-    if found.unread_plans:
+    if counts.unread_plans:
         return "a large plan is not read yet, nor is what came later; `ablate table` reads all"
-    if found.unread_fans:
-        left = f"new results in {len(found.unread_fans)} of {len(layout.fans())} directories of trials"
+    if counts.unread_fans:
+        left = f"new results in {len(counts.unread_fans)} of {len(layout.fans())} directories of trials"
         return f"{left} are not read yet; `ablate status` again reads more, `ablate table` all"
-    return "another process is ingesting; its next snapshot has the newest files" if found.busy else None
+    return "another process is ingesting; its next snapshot has the newest files" if counts.busy else None

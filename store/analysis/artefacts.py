@@ -28,12 +28,12 @@ class StoredArray(NamedTuple):
 def artefacts(store: Store, trial: str) -> list[StoredArray]:
     """The files of a trial that count, by step and name: of the attempts that its result came from, the last."""
     counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
-    found: dict[tuple[int, str], StoredArray] = {}
+    files: dict[tuple[int, str], StoredArray] = {}
     for attempt, until in counted.iter_rows():
         for name, step in store.layout.artefact_names(trial, attempt):
             if until is None or step <= until:
-                found[step, name] = StoredArray(trial, attempt, step, name)
-    return [found[key] for key in sorted(found)]
+                files[step, name] = StoredArray(trial, attempt, step, name)
+    return [files[key] for key in sorted(files)]
 
 
 def with_artefacts(store: Store, grid: str, kind: str) -> pl.DataFrame:

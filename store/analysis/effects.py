@@ -43,15 +43,15 @@ def effects(
     for factor, levels in factors.items():
         first = of_base[_AXIS + factor].drop_nulls().to_list()[:1]
         planned[_AXIS + factor] = [*first, *(level for level in levels if level not in first)]
-    found = seed_contrasts(values, planned, **rule)
+    result = seed_contrasts(values, planned, **rule)
     bases = {baseline} if isinstance(baseline, str) else {(baseline or {}).get(cell, cell) for cell in values["cell"]}
     if baseline and bases <= {*every["cell"]}:  # lines of a plan may be lost
         together = variants_together(_keep(every, only, bases), baseline, **rule)
-        said = [*dict.fromkeys([*together.notes, *found.notes])]
-        found = SeedContrasts(pl.concat([together.effects, found.effects]), found.seeds or together.seeds, said)
-    return found._replace(
-        effects=found.effects.with_columns(_strip_marks(pl.col("factor", "note"))),
-        notes=[*(note.replace(_AXIS, "") for note in found.notes), *notes],
+        said = [*dict.fromkeys([*together.notes, *result.notes])]
+        result = SeedContrasts(pl.concat([together.effects, result.effects]), result.seeds or together.seeds, said)
+    return result._replace(
+        effects=result.effects.with_columns(_strip_marks(pl.col("factor", "note"))),
+        notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes],
     )
 
 
@@ -70,13 +70,13 @@ def analysis(
     by = measure_of(store, grid, measure)
     values, factors, notes = _factors(store, grid, _keep(runs(store, grid, by), only))
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = factorial(values, planned, scale=by.scale, order=2 if interactions else 1, alpha=by.alpha)
-    return found._replace(
-        terms=found.terms.with_columns(
+    result = factorial(values, planned, scale=by.scale, order=2 if interactions else 1, alpha=by.alpha)
+    return result._replace(
+        terms=result.terms.with_columns(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
         ),
-        means=found.means.with_columns(_strip_marks(pl.col("term", "note"))),
-        notes=[*(note.replace(_AXIS, "") for note in found.notes), *notes],
+        means=result.means.with_columns(_strip_marks(pl.col("term", "note"))),
+        notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes],
     )
 
 
@@ -141,13 +141,13 @@ def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[st
 
     Widths 32, 64 zipped with rates 0.1, 0.2 are one group: whenever one changes, so does the other.
     """
-    found: dict[tuple[int, ...], list[str]] = {}
+    groups: dict[tuple[int, ...], list[str]] = {}
     for name, values in columns.items():
         if len(set(values)) > 1:
             codes: dict[str | None, int] = {}
             partition = tuple(codes.setdefault(value, len(codes)) for value in values)
-            found.setdefault(partition, []).append(name)
-    return list(found.values())
+            groups.setdefault(partition, []).append(name)
+    return list(groups.values())
 
 
 def _joint(

@@ -30,8 +30,8 @@ def why(
         raise SpecError(f"the cell {label!r} is a baseline, which has no verdict; ask for another cell")
     values = runs(store, grid, grid_measure)
     basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
-    found = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
-    row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
+    verdicts = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
+    row = next(row for row in verdicts.iter_rows(named=True) if row["cell"] == key)
     kept = _item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
         return {**row, "items": None}
@@ -45,7 +45,7 @@ def _item_differences(store: Store, grid: str, measure: GridMeasure, cells: tupl
     Compare items that both recorded on every shared seed; at the last step, in the unit of the measure.
     """
     condition, parameters = queries.agrees(measure.point)
-    found = store.sql(
+    differences = store.sql(
         f"""
         WITH found AS (
             SELECT g.cell, g.seed, i.item, i.value
@@ -59,7 +59,7 @@ def _item_differences(store: Store, grid: str, measure: GridMeasure, cells: tupl
         """,
         {"grid": grid, "name": measure.name, "ours": cells[0], "theirs": cells[1], **parameters},
     )
-    return found.filter(pl.len().over("item") == pl.col("seed").n_unique())
+    return differences.filter(pl.len().over("item") == pl.col("seed").n_unique())
 
 
 def why_text(row: Mapping[str, Any]) -> list[str]:

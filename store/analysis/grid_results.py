@@ -61,14 +61,14 @@ def read(folder: Path, grid: str) -> GridResult:
     if grid not in known:
         raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
     place = folder / f"{grid}.json"
-    about = read_about(place)
+    record = read_about(place)
     try:
         rows = pl.read_parquet(folder / f"{grid}.parquet")
     except (OSError, pl.exceptions.PolarsError) as error:
         raise damage_error(place, error) from error
     if "status" in rows.columns:  # a file of release 0.1.0
         rows = rows.rename({"status": "state"}).with_columns(pl.col("state").replace("ok", State.DONE))
-    return GridResult(about["header"], about["cost"], rows)
+    return GridResult(record["header"], record["cost"], rows)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]])
     Sizes of models, tokens and the noise of test items are null there: the files do not have them. Raises as `read`.
     """
     result = read(folder, grid)
-    given = pl.DataFrame(
+    frame = pl.DataFrame(
         {"cell": list(specs), "spec": [json.dumps(spec) for spec in specs.values()]},
         schema={"cell": pl.String, "spec": pl.String},
     )
@@ -86,7 +86,7 @@ def open_result(folder: Path, grid: str, specs: Mapping[str, Mapping[str, Any]])
         layout = Layout(Path(root))
         with open_live(layout.live) as connection:
             connection.register("result", result.rows.with_row_index("place").to_arrow())
-            connection.register("given", given.to_arrow())
+            connection.register("given", frame.to_arrow())
             try:
                 connection.execute(_HEADER, {"header": json.dumps(result.header)})
                 connection.execute(_ROWS)

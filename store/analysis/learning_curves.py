@@ -28,11 +28,11 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     if by not in costs:
         raise SpecError(f"curves are compared by {costs}; got {by!r}{suggest_name(by, costs)}")
     header = store.grid(grid)
-    found = store.sql(_POINTS, {"grid": grid, "name": name})
-    if found["step"].null_count() == found.height:
+    points = store.sql(_POINTS, {"grid": grid, "name": name})
+    if points["step"].null_count() == points.height:
         known = some(store.list_names(grid, "v_metric"), 12) or "no metric"
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
-    if by == "tokens" and found["tokens_per_step"].null_count() == found.height:
+    if by == "tokens" and points["tokens_per_step"].null_count() == points.height:
         raise NotFoundError(
             f"the tokens of a step come from a trial's task, and no ended run of grid {grid!r} has them; a metric "
             "named tokens is no cost: compare by steps or seconds"
@@ -42,7 +42,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     run = pl.col("trial")
     changed = pl.col("attempt") != pl.col("attempt").shift(1).over(run)
     handed = pl.when(changed).then(pl.col("wall_s").shift(1).over(run)).otherwise(0.0).fill_null(0.0)
-    timed = found.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
+    timed = points.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
     whole = timed.with_columns(cost=cost[by].cast(pl.Float64))
     return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "state", "cost", "value"))
 

@@ -29,12 +29,12 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
 
     A training metric with the name of an evaluation is not among them, as in `Store.final`.
     """
-    found = store.sql(
+    recorded = store.sql(
         "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point",
         {"grid": grid},
     )
-    judged = set(found.filter(source="evaluation")["name"])
-    kept = found.filter((pl.col("source") == "evaluation") | ~pl.col("name").is_in(list(judged)))
+    judged = set(recorded.filter(source="evaluation")["name"])
+    kept = recorded.filter((pl.col("source") == "evaluation") | ~pl.col("name").is_in(list(judged)))
     rows = [(str(name), dict(at)) for name, at in kept.select("name", "point").iter_rows()]
     rows.sort(key=lambda row: not row[1])  # evaluations, which have a point, come first
     return {text_of(*row): row for row in rows}
@@ -56,12 +56,12 @@ def find_measure(store: Store, grid: str, wanted: str, changes: Mapping[str, Any
 
 def _find(known: Mapping[str, tuple[str, dict[str, float]]], own: Mapping[str, Any], wanted: str, grid: str) -> str:
     name, _, where = wanted.partition("@")
-    given = set(filter(None, where.split(",")))
+    conditions = set(filter(None, where.split(",")))
     fitting = [
-        each for each, (of, _) in known.items() if of == name and given <= set(each.partition("@")[2].split(","))
+        each for each, (of, _) in known.items() if of == name and conditions <= set(each.partition("@")[2].split(","))
     ]
     if name == own.get("name") and len(fitting) > 1:
-        axes = {each.partition("=")[0] for each in given}
+        axes = {each.partition("=")[0] for each in conditions}
         usual = {axis: value for axis, value in own["point"].items() if axis not in axes}
         fitting = [each for each in fitting if usual.items() <= known[each][1].items()]
     if len(fitting) == 1:

@@ -23,8 +23,8 @@ def remember(store: Store, key: Hashable, find: Callable[[], T]) -> T:
     results = _RESULTS.setdefault(store, {})
     if key not in results:
         results[key] = find()
-    found: T = _copy(results[key])
-    return found
+    result: T = _copy(results[key])
+    return result
 
 
 def _copy(result: Any) -> Any:

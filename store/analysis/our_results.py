@@ -51,18 +51,18 @@ class Results(NamedTuple):
         return [each for each in sorted(measured) if point.items() <= dict(each).items()]
 
     def arm(self, cell: str, name: str, point: Point) -> Arm:
-        found, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
-        runs = found.runs.items()
+        arm, values = self.arms[cell], self.values.get((cell, name), {}).get(point, {})
+        runs = arm.runs.items()
         measured = {
             seed: run._replace(value=values.get(seed) if run.state == State.DONE else None) for seed, run in runs
         }
-        return found._replace(runs=measured)
+        return arm._replace(runs=measured)
 
 
 def results(store: Store, grid: str, names: Collection[str]) -> Results:
     """Read of `grid` what is there of the measurements `names`, without arms."""
     store.grid(grid)
-    found = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
+    cells = {row["cell"]: _own(row) for row in store.sql(_CELLS, {"grid": grid}).iter_rows(named=True)}
     operators: dict[str, set[Any]] = {}
     for cell, operator, arguments in store.sql(_OPERATORS, {"grid": grid}).iter_rows():
         operators.setdefault(cell, set()).add((operator, tuple(sorted(json.loads(arguments).items()))))
@@ -70,7 +70,7 @@ def results(store: Store, grid: str, names: Collection[str]) -> Results:
     for cell, seed, name, point, value in store.sql(_VALUES, {"grid": grid, "names": list(names)}).iter_rows():
         at = tuple(sorted(json.loads(point).items()))
         values.setdefault((cell, name), {}).setdefault(at, {}).setdefault(seed, value)
-    return Results(found, operators, values, {})
+    return Results(cells, operators, values, {})
 
 
 def _own(row: Mapping[str, Any]) -> Own:
@@ -102,29 +102,29 @@ _POSITIONS: Final = {"none": "nope", "sinusoidal": "absolute", "learned": "learn
 
 def facts(spec: Mapping[str, Any]) -> dict[str, str]:
     """The facts of a trial's spec that papers use to tell setups apart, in the words of their tables, by name."""
-    found = {}
+    words = {}
     for fact, path in _PATHS.items():
         value = _at(spec, path)
         if value is not None:
-            found[fact] = _POSITIONS.get(str(value), str(value)) if fact == "positions" else str(value)
+            words[fact] = _POSITIONS.get(str(value), str(value)) if fact == "positions" else str(value)
     if _at(spec, "model.head_outputs") == "added":
-        found["heads"] = "addition"
+        words["heads"] = "addition"
     intervention = _at(spec, "task.intervention")
     if isinstance(intervention, Mapping) and intervention.get("kind") == "fixed_token":
-        found["fixed token"] = str(intervention["position"])
+        words["fixed token"] = str(intervention["position"])
     layers, heads = _at(spec, "model.layers"), _at(spec, "model.heads")
     if layers is not None and heads is not None:
-        found["model"] = f"{layers} layer{'s' * (layers != 1)}, {heads} head{'s' * (heads != 1)}"
-    return found
+        words["model"] = f"{layers} layer{'s' * (layers != 1)}, {heads} head{'s' * (heads != 1)}"
+    return words
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:
-    found: Any = spec
+    value: Any = spec
     for part in path.split("."):
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = found.get(part)
-    return found
+        value = value.get(part)
+    return value
 
 
 def read_arms(store: Store, grid: str) -> Mapping[str, Arm]:

@@ -56,8 +56,8 @@ def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_
     Raises NotFoundError: no run has one of them; SpecError: fewer than two objectives, several points agree, or a value
     that the measure's scale cannot take.
     """
-    found = read_objectives(store, grid, against)
-    words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
+    compared = read_objectives(store, grid, against)
+    words = pareto_set(compared.values, compared.objectives, alpha=compared.alpha, forbidden=compared.forbidden)
     return queries.in_plan_order(store.sql, store.grid(grid), words)
 
 
@@ -66,9 +66,9 @@ def read_objectives(
 ) -> Compared:
     """Read the values that `pareto` compares; `measure` replaces single fields of the grid's. Raises as `pareto`."""
     grid_measure = measure_of(store, grid, measure)
-    found = runs(store, grid, grid_measure)
+    trials = runs(store, grid, grid_measure)
     own = _free(grid_measure.name)
-    values = found.select("cell", "label", "seed", "state", pl.col("value").alias(own))
+    values = trials.select("cell", "label", "seed", "state", pl.col("value").alias(own))
     objectives = [Objective(own, grid_measure.better, grid_measure.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
     named = [Quantity(each) if isinstance(each, str) else each for each in against]
@@ -86,7 +86,7 @@ def read_objectives(
             have = ", ".join([*known_costs(store, grid), *_read_recorded(store, grid)]) or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
-    cells = arms(found)
+    cells = arms(trials)
     known = _of_clean(cells, grid_measure.scale)
     for one, other in permutations(cells, 2):
         if (one, other) not in known:
@@ -137,7 +137,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
         if runs and all(run.outcome == "measured" and run.code == runs[0].code for run in runs):
             of = (*sorted(arm.runs), *(run.budget for run in runs), runs[0].code)
             groups.setdefault(of, []).append(cell)
-    found: dict[tuple[str, str], str | None] = {}
+    problems: dict[tuple[str, str], str | None] = {}
     for group in groups.values():
         runs_of = [[cells[cell].runs[seed] for seed in sorted(cells[cell].runs)] for cell in group]
         values = np.array([[run.value for run in runs] for runs in runs_of], dtype=np.float64)
@@ -145,14 +145,14 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
             continue
         if values.shape[1] < MIN_PAIRS:
             same = pair(cells[group[0]], cells[group[1]], scale).problem
-            found |= dict.fromkeys(permutations(group, 2), same)
+            problems |= dict.fromkeys(permutations(group, 2), same)
             continue
         units = forward(values, scale)
         least = _SURELY * max(1.0, float(np.abs(units).max()))
         for one, row in zip(group, units, strict=True):
             varies = (units - row).std(1, ddof=1) > least
-            found |= {(one, other): None for other, sure in zip(group, varies, strict=True) if sure}
-    return found
+            problems |= {(one, other): None for other, sure in zip(group, varies, strict=True) if sure}
+    return problems
 
 
 def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
@@ -161,14 +161,14 @@ def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
     if wanted.name in known:
         return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
     condition, parameters = queries.agrees(wanted.point)
-    found = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
-    if found.is_empty():
+    values = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
+    if values.is_empty():
         names = [*known, *store.list_names(grid, "v_probe")]
         listed = some(names, 24) + suggest_name(wanted.name, names)
         raise NotFoundError(f"grid {grid!r} has no {wanted.name!r}; there are {listed}")
-    if (found["points"] > 1).any():
+    if (values["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")
-    return found.drop("points")
+    return values.drop("points")
 
 
 def _read_recorded(store: Store, grid: str) -> list[str]:

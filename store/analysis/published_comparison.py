@@ -47,25 +47,25 @@ def compare_published(
     NotFoundError: there is no such grid, paper, table or metric.
     """
     wanted = claims(chosen(paper, table, metric))
-    found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
-    found = found._replace(arms=read_arms(store, grid))
-    tried = [each for claim in wanted for each in _compare_claim(claim, found)]
+    measured = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
+    measured = measured._replace(arms=read_arms(store, grid))
+    tried = [each for claim in wanted for each in _compare_claim(claim, measured)]
     judged = _judge([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
     rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _compare_claim(claim: PublishedClaim, found: Results) -> list[_Tried]:
+def _compare_claim(claim: PublishedClaim, measured: Results) -> list[_Tried]:
     """Every cell of the grid that the claim can stand beside."""
-    why = _never(claim, found)
+    why = _never(claim, measured)
     if why:
         return [_Tried(claim, why=why)]
     cell, base = claim.cell, claim.base
     assert cell.operator is not None
     assert base.operator is not None
-    ours = found.of_operator(cell.operator, cell.arguments, cell.task)
+    ours = measured.of_operator(cell.operator, cell.arguments, cell.task)
     theirs: dict[str, list[Own | None]] = {}
-    for other in found.of_operator(base.operator, base.arguments, base.task):
+    for other in measured.of_operator(base.operator, base.arguments, base.task):
         theirs.setdefault(other.rest, []).append(other)
     if not ours:
         return [_Tried(claim, why=f"no cell of the grid is {named(cell)}")]
@@ -76,10 +76,10 @@ def _compare_claim(claim: PublishedClaim, found: Results) -> list[_Tried]:
         return [_Tried(claim, why=f"no cell of the grid is its baseline, {named(base)}")]
     alone: list[Own | None] = [None]
     pairs = [(own, other) for own in same for other in theirs.get(own.rest, alone)]
-    return [each for own, other in pairs for each in _with(claim, own, other, found)]
+    return [each for own, other in pairs for each in _with(claim, own, other, measured)]
 
 
-def _never(claim: PublishedClaim, found: Results) -> str:
+def _never(claim: PublishedClaim, measured: Results) -> str:
     """Why no cell of the grid can stand beside the claim, whatever its operator."""
     cell, base = claim.cell, claim.base
     if cell.value is None or base.value is None:
@@ -90,24 +90,24 @@ def _never(claim: PublishedClaim, found: Results) -> str:
         return "a published value is zero, which has no ratio"
     if cell.measurement is None:
         return f"nothing here measures it: {cell.metric}"
-    if not any(own.task.get("kind") == cell.task for own in found.cells.values()):
-        kinds = ", ".join(sorted({str(own.task.get("kind")) for own in found.cells.values()}))
+    if not any(own.task.get("kind") == cell.task for own in measured.cells.values()):
+        kinds = ", ".join(sorted({str(own.task.get("kind")) for own in measured.cells.values()}))
         return f"another task: the grid learns {kinds or 'nothing yet'}, the paper's is {cell.task}"
     return ""
 
 
-def _with(claim: PublishedClaim, own: Own, base: Own | None, found: Results) -> Iterator[_Tried]:
+def _with(claim: PublishedClaim, own: Own, base: Own | None, measured: Results) -> Iterator[_Tried]:
     cell = claim.cell
     assert cell.measurement is not None
     if base is None:
         yield _Tried(claim, own, why=f"no cell of {named(claim.base)} differs from {own.label} in the operator only")
         return
-    points = found.points(own.cell, cell.measurement, cell.point)
-    if not points or not found.arms:
+    points = measured.points(own.cell, cell.measurement, cell.point)
+    if not points or not measured.arms:
         where = f" at {format_point(cell.point)}" if cell.point else ""
         yield _Tried(claim, own, base, why=f"no finished run of {own.label} measured {cell.measurement}{where}")
-    for point in points if found.arms else ():
-        arms = [found.arm(each.cell, cell.measurement, point) for each in (own, base)]
+    for point in points if measured.arms else ():
+        arms = [measured.arm(each.cell, cell.measurement, point) for each in (own, base)]
         pairing = pair(arms[0], arms[1], cell.scale)
         summary = None if pairing.problem else pairing.summary
         yield _Tried(claim, own, base, point, summary, tested=True, why=pairing.problem or "")

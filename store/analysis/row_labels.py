@@ -115,9 +115,9 @@ def unit_of(header: Mapping[str, Any], name: str) -> str:
     return (own.get("name") == name and own.get("unit")) or row_label(header, name).axis_unit
 
 
-def clip_interval(header: Mapping[str, Any], found: "pl.DataFrame", name: str) -> "pl.DataFrame":
+def clip_interval(header: Mapping[str, Any], frame: "pl.DataFrame", name: str) -> "pl.DataFrame":
     """Cut `low` and `high` where the row `name` has no values: below its least one, and a share beyond 1."""
     import polars as pl
 
     _, unit, least = row_label(header, name)
-    return found.with_columns(pl.col("low", "high").clip(least, 1.0 if unit == SHARE else None))
+    return frame.with_columns(pl.col("low", "high").clip(least, 1.0 if unit == SHARE else None))

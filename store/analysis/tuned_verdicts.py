@@ -95,8 +95,8 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
     return "; ".join([*left, *unusable])
 
 
-def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
-    picks = [chosen.choices[cell] for cell in found["cell"]]
+def _with_choices(judged: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
+    picks = [chosen.choices[cell] for cell in judged["cell"]]
     first, second = (
         f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"
         for seeds in (chosen.selected_on, chosen.reported_on)
@@ -104,7 +104,7 @@ def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     split = f"selected on {first}, reported on {second}"
     warning = chosen.warning.replace(_AXIS, "")
     words, reasons = [], []
-    for pick, cell, word, reason in zip(picks, found["baseline"], found["verdict"], found["reason"], strict=True):
+    for pick, cell, word, reason in zip(picks, judged["baseline"], judged["verdict"], judged["reason"], strict=True):
         base = chosen.choices[cell]
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
@@ -115,12 +115,12 @@ def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
         ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
         for pick in picks
     ]
-    return found.with_columns(
+    return judged.with_columns(
         pl.Series("verdict", words, pl.String),
         pl.Series("reason", reasons, pl.String),
         pl.Series("selected", levels, pl.String),
         pl.Series("among", [pick.among for pick in picks], pl.Int64),
-        pl.Series("selected_on", [list(chosen.selected_on)] * found.height, pl.List(pl.Int64)),
-        pl.Series("reported_on", [list(chosen.reported_on)] * found.height, pl.List(pl.Int64)),
+        pl.Series("selected_on", [list(chosen.selected_on)] * judged.height, pl.List(pl.Int64)),
+        pl.Series("reported_on", [list(chosen.reported_on)] * judged.height, pl.List(pl.Int64)),
         pl.Series("optimism", optimism, pl.Float64),
     )

@@ -46,11 +46,11 @@ def verdicts(
 @once
 def _judge_grid(store: Store, grid: str, measure: GridMeasure, baseline: Baseline) -> pl.DataFrame:
     values = runs(store, grid, measure)
-    found = judge_runs(values, baseline, measure)
+    judged = judge_runs(values, baseline, measure)
     counts = [(values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
     progress = values.select("cell", *counts).group_by("cell").sum()
-    found = found.join(progress, on="cell", how="left", maintain_order="left")
-    return queries.in_plan_order(store.sql, store.grid(grid), found)
+    judged = judged.join(progress, on="cell", how="left", maintain_order="left")
+    return queries.in_plan_order(store.sql, store.grid(grid), judged)
 
 
 def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure) -> list[dict[str, Any]]:
@@ -58,10 +58,10 @@ def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure
     rows = []
     for cell, arm in arms(values).items():
         if cell == baseline if isinstance(baseline, str) else cell not in baseline:
-            found = arm.values(arm.measured)
-            known = found.size and fits(found, measure.scale)
-            mean = back(float(forward(found, measure.scale).mean()), measure.scale) if known else None
-            rows.append({"cell": cell, "label": arm.label, "runs": found.size, "planned": len(arm.runs), "value": mean})
+            own = arm.values(arm.measured)
+            known = own.size and fits(own, measure.scale)
+            mean = back(float(forward(own, measure.scale).mean()), measure.scale) if known else None
+            rows.append({"cell": cell, "label": arm.label, "runs": own.size, "planned": len(arm.runs), "value": mean})
     return rows
 
 
@@ -143,27 +143,27 @@ def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     values, unreadable = store.final(grid, measure.name, measure.point), store.unreadable(grid)
     if values["value"].null_count() == values.height and (values["state"] == State.DONE).sum() > len(unreadable):
         raise NotFoundError(_no_such_measure(store, grid, measure))
-    about = store.sql(_ABOUT, {"grid": grid})
-    found = values.join(_append_versions(about), on="trial", how="left", maintain_order="left")
-    found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
+    trials = store.sql(_ABOUT, {"grid": grid})
+    frame = values.join(_append_versions(trials), on="trial", how="left", maintain_order="left")
+    frame = frame.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("cell", "label", "operator", "seed", "axes", "state", "value")
-    found, header = found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
-    if header.get("logged") or found.height >= header["trials"]:
-        return found
-    cells = found.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
-    planned = cells.join(pl.DataFrame({"seed": header["seeds"]}).cast(found.schema["seed"]), how="cross")
-    lost = planned.join(found, on=["cell", "seed"], how="anti").with_columns(state=pl.lit(State.PENDING))
-    return pl.concat([found, lost], how="diagonal")
+    frame, header = frame.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
+    if header.get("logged") or frame.height >= header["trials"]:
+        return frame
+    cells = frame.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
+    planned = cells.join(pl.DataFrame({"seed": header["seeds"]}).cast(frame.schema["seed"]), how="cross")
+    lost = planned.join(frame, on=["cell", "seed"], how="anti").with_columns(state=pl.lit(State.PENDING))
+    return pl.concat([frame, lost], how="diagonal")
 
 
-def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
+def _append_versions(trials: pl.DataFrame) -> pl.DataFrame:
     """Replace `made`, the attempts that made a result, by `code`: the sources that have several versions in this grid.
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
     used: list[dict[str, set[str]]] = []
     versions: dict[str, set[str]] = {}
-    for attempts in about["made"].to_list():
+    for attempts in trials["made"].to_list():
         used.append({})
         for each in attempts or ():
             sources = json.loads(each["sources"]) if each["sources"] else None
@@ -171,13 +171,13 @@ def _append_versions(about: pl.DataFrame) -> pl.DataFrame:
             for name, version in made.items():
                 used[-1].setdefault(name, set()).add(version)
                 versions.setdefault(name, set()).add(version)
-    mixed = sorted(name for name, found in versions.items() if len(found) > 1) or ["code"]
+    mixed = sorted(name for name, hashes in versions.items() if len(hashes) > 1) or ["code"]
     codes = [
         "; ".join(f"{name} {' and '.join(sorted(each[name]))}" for name in mixed if name in each)
         or ("one version" if each else None)
         for each in used
     ]
-    return about.drop("made").with_columns(pl.Series("code", codes, pl.String))
+    return trials.drop("made").with_columns(pl.Series("code", codes, pl.String))
 
 
 def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:

@@ -99,16 +99,16 @@ def cells(
 
 
 def _points(store: Store, grid: str, name: str, at: Mapping[str, float]) -> list[dict[str, float]]:
-    found = store.sql(
+    rows = store.sql(
         "SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name "
         "QUALIFY source = min(source) OVER () ORDER BY point",
         {"grid": grid, "name": name},
     )
-    if found.is_empty():
+    if rows.is_empty():
         known = store.list_names(grid, "v_final")
         near = suggest_name(name, known)
         raise NotFoundError(f"no finished run of {grid!r} has {name!r}; they have {some(known, 12)}{near}")
-    points = [dict(point) for point in found["point"].to_list()]
+    points = [dict(point) for point in rows["point"].to_list()]
     agreeing = [point for point in points if all(point.get(axis) == value for axis, value in at.items())]
     if not agreeing:
         raise NotFoundError(f"{name!r} has no point with {dict(at)}; it has {len(points)}, such as {points[0]}")
@@ -236,11 +236,11 @@ def _format_entry(entry: ExportEntry, style: _Style) -> str:
 def headings(table: CellTable) -> list[str]:
     """Name, the coordinates that tell the columns apart, and which way is good."""
     shared = _shared_part(table.columns)
-    found = []
+    texts = []
     for column in table.columns:
         apart = [f"{axis}={value:g}" for axis, value in column.point.items() if (axis, value) not in shared]
-        found.append(" ".join([column.name, *apart, *([_ARROWS[column.better]] if column.better else [])]))
-    return found
+        texts.append(" ".join([column.name, *apart, *([_ARROWS[column.better]] if column.better else [])]))
+    return texts
 
 
 def caption(table: CellTable) -> str:
@@ -300,5 +300,5 @@ def _last(number: float, significant: int) -> int:
 
 
 def _digits(number: float, last: int) -> str:
-    found = f"{round(number, -last):.{max(-last, 0)}f}"
-    return found.removeprefix("-") if not float(found) else found
+    text = f"{round(number, -last):.{max(-last, 0)}f}"
+    return text.removeprefix("-") if not float(text) else text

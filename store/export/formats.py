@@ -24,11 +24,11 @@ _TEXT_ROWS: Final = 10_000  # more rows than that no page holds
 
 def format_of(file: Path) -> str:
     """The format that the name of `file` asks for. Raises SpecError when it is none of the known ones."""
-    found = file.suffix.lower().removeprefix(".")
-    if found not in FORMATS:
-        hint = suggest_name(found, list(FORMATS))
+    ending = file.suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        hint = suggest_name(ending, list(FORMATS))
         raise SpecError(f"a table is written as {', '.join('.' + each for each in FORMATS)}; got {file.name!r}{hint}")
-    return found
+    return ending
 
 
 def encode(frame: pl.DataFrame, kind: str) -> bytes:

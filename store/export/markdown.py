@@ -16,7 +16,7 @@ _ALONE: Final = re.compile(r"\\(?:(?<!=\\)(=)(?!\\=)|(:)(?= |$))")
 def escape(text: str) -> str:
     """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
     escaped = escape_control(" ".join(text.split())).translate(_ESCAPES)
-    return _WWW.sub(r"\1\\.", _ALONE.sub(lambda found: found[1] or found[2], escaped))
+    return _WWW.sub(r"\1\\.", _ALONE.sub(lambda match: match[1] or match[2], escaped))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:

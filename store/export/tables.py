@@ -28,8 +28,8 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     if table == "verdicts":
         return verdicts(store, grid)
     if table == "trials":
-        found = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
-        return found.select(pl.lit(grid).alias("grid"), pl.all())
+        frame = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
+        return frame.select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
         source, order = "SELECT *, 0 AS position FROM v_cell_stats WHERE grid = $grid", "point"
     else:
@@ -40,19 +40,19 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
         return store.sql(f"SELECT * EXCLUDE (position) FROM ({source}) ORDER BY {order}", asked)
     taken = store.sql(f"FROM ({source})", asked, most=0).columns
     points = coordinates(store.sql, f"({source})", asked, taken)
-    found = store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
+    frame = store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
     if table == "cells":
-        found = in_plan_order(store.sql, store.grid(grid), found).sort("name", "source", maintain_order=True)
-    return found
+        frame = in_plan_order(store.sql, store.grid(grid), frame).sort("name", "source", maintain_order=True)
+    return frame
 
 
 def trials(store: Store, grid: str) -> pl.DataFrame:
     """One row per planned trial of `grid`; see `Campaign.trials`."""
-    found = store.sql(_TRIALS, {"grid": grid})
-    levels = [json.loads(text) for text in found["axes"]]
+    frame = store.sql(_TRIALS, {"grid": grid})
+    levels = [json.loads(text) for text in frame["axes"]]
     axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
     named = {name.lower() for name in axes["name"]}
-    own = found.drop("axes", "position", *(name for name in found.columns if name in named and name not in _ALWAYS))
+    own = frame.drop("axes", "position", *(name for name in frame.columns if name in named and name not in _ALWAYS))
     columns = []
     for name, kind in axes.iter_rows():
         values = [row.get(name) for row in levels]
@@ -63,19 +63,19 @@ def trials(store: Store, grid: str) -> pl.DataFrame:
         measure = measure_of(store, grid, None)
         value = store.final(grid, measure.name, measure.point)["value"]
         columns.append(value.alias("value_2" if "value" in named else "value"))
-    found, keys = own.with_columns(columns), [name for name in _KEYS if name in own.columns]
-    return found.select(pl.exclude(keys), *keys)
+    frame, keys = own.with_columns(columns), [name for name in _KEYS if name in own.columns]
+    return frame.select(pl.exclude(keys), *keys)
 
 
 def probes(store: Store, grid: str, name: str) -> pl.DataFrame:
     """One row per trial, step, layer, head and point; see `Campaign.probes`."""
     of = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND p.name = $name"
-    given = {"grid": grid, "name": name}
-    points = coordinates(store.sql, of, given)
+    parameters = {"grid": grid, "name": name}
+    points = coordinates(store.sql, of, parameters)
     return store.sql(
         f"SELECT g.label, g.seed, t.state, p.step, p.layer, p.head{points}, p.value, g.operator, g.cell, trial "
         f"FROM {of} ORDER BY g.position, p.step, p.layer, p.head, p.point",
-        given,
+        parameters,
     )
 
 

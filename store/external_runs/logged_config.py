@@ -49,14 +49,14 @@ def plain_levels(axes: Any) -> dict[str, str | float | bool | None]:
     """Return the levels of a variant by axis. Raises SpecError: a name that no column can have, or no single value."""
     if not isinstance(axes, Mapping):
         raise SpecError(f"axes are levels by the name of an axis, such as {{'width': 8}}; got {show(axes)}")
-    found: dict[str, str | float | bool | None] = {}
+    plain: dict[str, str | float | bool | None] = {}
     for name, value in axes.items():
         level, place = plain_data(value, f"axes[{name!r}]"), require_name(name)
         if isinstance(level, list | dict):
             raise SpecError(f"the level of an axis is a number, a text or a truth value; {name!r} has {show(value)}")
-        found[place] = require_text(level, f"axis {name!r}: the level", MOST_LABEL) if isinstance(level, str) else level
-    require_apart(found)
-    return found
+        plain[place] = require_text(level, f"axis {name!r}: the level", MOST_LABEL) if isinstance(level, str) else level
+    require_apart(plain)
+    return plain
 
 
 def require_apart(names: Any) -> None:

@@ -121,9 +121,9 @@ def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[s
     for submission in layout.submission_ids():
         manifest = layout.manifest(submission)
         with suppress(NotFoundError, StoreError, FileNotFoundError):
-            about = read_json(layout.submission(submission) / "logged.json")
-            if about.get("grid") == grid:
-                yield float(about["began"]), submission, atomic.parse_object(read_bytes(manifest), str(manifest))
+            record = read_json(layout.submission(submission) / "logged.json")
+            if record.get("grid") == grid:
+                yield float(record["began"]), submission, atomic.parse_object(read_bytes(manifest), str(manifest))
 
 
 def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
@@ -196,7 +196,7 @@ def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict
         "cells": len({line["cell"] for line in lines}),
         "trials": len(lines),
         "seeds": sorted({line["seed"] for line in lines}),
-        "axes": [{"path": name, "name": name, "labels": list(found)} for name, found in labels.items()],
+        "axes": [{"path": name, "name": name, "labels": list(texts)} for name, texts in labels.items()],
         "rules": [],
         **_find_baselines(lines, judged.get("baseline")),
         "measure": judged.get("measure"),
@@ -220,10 +220,10 @@ def _find_baselines(lines: Sequence[Line], wanted: LoggedBaseline | None) -> dic
         return {"baseline": bases[0]}
     others = {cell: tuple(levels.get(name) for name in matched) for cell, levels in cells.items()}
     by_others = {others[base]: base for base in reversed(bases)}
-    found = {cell: by_others[own] for cell, own in others.items() if cell not in bases and own in by_others}
-    if not found:
+    baselines = {cell: by_others[own] for cell, own in others.items() if cell not in bases and own in by_others}
+    if not baselines:
         return {"baseline": None, "matched": matched}
-    return {"baseline": bases[0], "baselines": dict(sorted(found.items())), "matched": matched}
+    return {"baseline": bases[0], "baselines": dict(sorted(baselines.items())), "matched": matched}
 
 
 def _encode(lines: Sequence[Line]) -> bytes:

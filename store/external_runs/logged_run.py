@@ -123,8 +123,8 @@ class Run:
         wall_s = time.monotonic() - self._began
         if twice := sorted((metrics or {}).keys() & named.keys()):
             raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
-        given = {**(metrics or {}), **named}.items()
-        rows = [check_row("metric", (*self._who, step, name, value, wall_s)) for name, value in given]
+        values = {**(metrics or {}), **named}.items()
+        rows = [check_row("metric", (*self._who, step, name, value, wall_s)) for name, value in values]
         for _, _, at, name, *_ in rows:
             if at <= self._seen.get(name, -1):
                 before = f"{name!r} was logged at step {self._seen[name]}"

@@ -112,33 +112,33 @@ def papers() -> Mapping[str, str]:
 @cache
 def cells() -> tuple[PublishedCell, ...]:
     """Every cell, table by table, row by row."""
-    found = []
+    rows = []
     for number, facts in enumerate(_read_cells()):
         told = {at: note for at, note in enumerate(_file()["notes"], start=1) if _concerns(note, facts)}
         unusable = any(note["unusable"] for note in told.values())
-        found.append(PublishedCell(id=number, **facts, notes=tuple(told), trust=trust_of(told), unusable=unusable))
-    return tuple(found)
+        rows.append(PublishedCell(id=number, **facts, notes=tuple(told), trust=trust_of(told), unusable=unusable))
+    return tuple(rows)
 
 
 @cache
 def notes() -> tuple[Note, ...]:
     """An inconsistency in the papers, and the number of its cells."""
-    found = []
+    rows = []
     for number, each in enumerate(_file()["notes"], start=1):
         of = sum(number in cell.notes for cell in cells())
-        found.append(Note(number, each["paper"], each["place"], each["text"], each["unusable"], of))
-    return tuple(found)
+        rows.append(Note(number, each["paper"], each["place"], each["text"], each["unusable"], of))
+    return tuple(rows)
 
 
 @cache
 def operators() -> tuple[Made, ...]:
     """Every operator that a table names, with the arguments it is run with."""
-    found = []
+    rows = []
     for each in _file()["operators"]:
         both = {**_file()["softmax"], **each["kinds"]}
         kinds = {path: text for path, text in both.items() if path not in each["numbers"]}
-        found.append(Made(each["operator"], each["arguments"], kinds, each["numbers"]))
-    return tuple(found)
+        rows.append(Made(each["operator"], each["arguments"], kinds, each["numbers"]))
+    return tuple(rows)
 
 
 def _read_cells() -> Iterator[dict[str, Any]]:
@@ -178,28 +178,28 @@ def _concerns(note: Fact, facts: Fact) -> bool:
 
 def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
     """The cells of a paper ("003", "3"), a table ("T1", "1") and a metric, by name or part of the paper's own words."""
-    found: Sequence[PublishedCell] = cells()
+    kept: Sequence[PublishedCell] = cells()
     if paper is not None:
         number = _number(paper)
-        found = [each for each in found if each.paper == number]
-        if not found:
+        kept = [each for each in kept if each.paper == number]
+        if not kept:
             raise NotFoundError(f"paper {number} has no table of values: {papers()[number]} publishes no results")
     if table is not None:
         wanted = table.upper() if table[:1].upper() == "T" else f"T{table.upper()}"
-        known = list(dict.fromkeys(each.paper_table for each in found))
-        found = [each for each in found if wanted in (each.paper_table.upper(), each.paper_table.partition("-")[0])]
-        if not found:
+        known = list(dict.fromkeys(each.paper_table for each in kept))
+        kept = [each for each in kept if wanted in (each.paper_table.upper(), each.paper_table.partition("-")[0])]
+        if not kept:
             of = "the papers have" if paper is None else f"paper {_number(paper)} has"
             raise NotFoundError(f"{of} no table {table!r} of values; there are {', '.join(known) or 'none'}")
     if metric is not None:
-        named = [each for each in found if each.measurement == metric]
-        of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
+        named = [each for each in kept if each.measurement == metric]
+        of_metric = named or [each for each in kept if metric.casefold() in each.metric.casefold()]
         if not of_metric:
-            known = list(dict.fromkeys(each.measurement or each.metric for each in found))
+            known = list(dict.fromkeys(each.measurement or each.metric for each in kept))
             listed = some(known, 8)
             raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
-        found = of_metric
-    return tuple(found)
+        kept = of_metric
+    return tuple(kept)
 
 
 def _number(paper: str) -> str:
@@ -225,15 +225,15 @@ def fill(connection: "duckdb.DuckDBPyConnection") -> None:
 def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> "pa.Table":
     import pyarrow as pa  # slow to import, and needed for a new database alone
 
-    found = {}
+    columns = {}
     for name in type(rows[0]).__annotations__:
         values = [getattr(row, name) for row in rows]
         if isinstance(values[0], Mapping):
             kind = pa.map_(pa.string(), pa.float64() if name == "point" else pa.string())
-            found[name] = pa.array([sorted(each.items()) for each in values], kind)
+            columns[name] = pa.array([sorted(each.items()) for each in values], kind)
         else:
-            found[name] = pa.array(values)
-    return pa.table(found)
+            columns[name] = pa.array(values)
+    return pa.table(columns)
 
 
 class PublishedClaim(NamedTuple):
