@@ -154,12 +154,12 @@ def _connect(path: Path, threads: int | None, root: Path) -> Iterator[duckdb.Duc
 def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     """The version of the schema of the store behind `connection`. Raises StoreError: it is not a store at all."""
     try:
-        found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
+        rows = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
         raise DatabaseBroken(
             f"{path} is not a store of this program; move it away, then {_advise_rebuild(path)}"
         ) from error
-    return int(found[0][0]) if found else 0
+    return int(rows[0][0]) if rows else 0
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -92,10 +92,10 @@ def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
         yield from _make(name, f"trial and point of the grid {grid}", _of_trials(grid, columns) + joins, columns)
 
 
-def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Iterable[str]:
+def _make(view: str, comment: str, select: str, columns: Iterable[_Column]) -> Iterable[str]:
     name, meanings = quoting.identifier(view), {column.name: column.meaning for column in columns}
     yield f"CREATE VIEW {name} AS {select}"
-    yield f"COMMENT ON VIEW {name} IS {quoting.text(about)}"
+    yield f"COMMENT ON VIEW {name} IS {quoting.text(comment)}"
     for column, meaning in meanings.items():
         yield f"COMMENT ON COLUMN {name}.{quoting.identifier(column)} IS {quoting.text(meaning)}"
 
@@ -158,7 +158,7 @@ def _read_measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_
     for grid, source, name, keys in connection.execute(_NAMES).fetchall():
         recorded.setdefault(grid, []).append(_Measured(source, name, tuple(sorted(keys))))
     measures = dict(connection.execute("SELECT grid, measure FROM grid WHERE measure IS NOT NULL").fetchall())
-    found = {}
+    measured = {}
     for grid in {*recorded, *measures}:
         measure: dict[str, Any] = json.loads(measures.get(grid, "{}"))
         planned, point = str(measure.get("name") or ""), measure.get("point") or {}
@@ -166,8 +166,8 @@ def _read_measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_
         if planned and not chosen:
             chosen = [_Measured("evaluation", planned, tuple(sorted(map(str, point))))]
         others = [each for each in recorded.get(grid, []) if each.name != planned]
-        found[grid] = chosen + _choose(others, {key for each in chosen for key in each.keys})
-    return found
+        measured[grid] = chosen + _choose(others, {key for each in chosen for key in each.keys})
+    return measured
 
 
 def _choose(names: Iterable[_Measured], coordinates: set[str]) -> list[_Measured]:
@@ -198,9 +198,9 @@ _READ = """
 def _free(name: str, taken: set[str], kind: str | None = None) -> str:
     """`name`, or with `_<kind>`, then `_2`, `_3`, ... if it is taken; SQL tells no cases apart."""
     stem = f"{name}_{kind}" if kind is not None and name.lower() in taken else name
-    found, number = stem, 1
-    while found.lower() in taken:
+    free, number = stem, 1
+    while free.lower() in taken:
         number += 1
-        found = f"{stem}_{number}"
-    taken.add(found.lower())
-    return found
+        free = f"{stem}_{number}"
+    taken.add(free.lower())
+    return free

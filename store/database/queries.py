@@ -36,7 +36,7 @@ def baseline_cells(header: Mapping[str, Any]) -> set[str | None]:
     return set((header.get("baselines") or {}).values()) or {header.get("baseline")}
 
 
-def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
+def in_plan_order(sql: Sql, header: Mapping[str, Any], frame: pl.DataFrame) -> pl.DataFrame:
     """`found`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
     cells = sql(
         "SELECT cell, json_extract(arg_min(axes, position), $members), min(position) FROM grid_trial "
@@ -49,8 +49,8 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
     for cell, levels, position in cells.rows():
         places_of_levels = [rank.get(_label(level), len(rank)) for rank, level in zip(ranks, levels, strict=True)]
         places[cell] = cell not in first, places_of_levels, position
-    keys = [places[cell] for cell in found["cell"]]
-    return found[sorted(range(found.height), key=keys.__getitem__)]
+    keys = [places[cell] for cell in frame["cell"]]
+    return frame[sorted(range(frame.height), key=keys.__getitem__)]
 
 
 def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
@@ -61,14 +61,14 @@ def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dic
     names = [axis["name"] for axis in header["axes"] if len(axis["labels"]) > 1]
     blank = {axis["name"] for axis in header["axes"] if label_of(None) not in axis["labels"]}
     query = "SELECT DISTINCT cell, label, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
-    found = sql(query, {"grid": header["grid"]}).rows()
+    rows = sql(query, {"grid": header["grid"]}).rows()
 
     def label(name: str, level: object) -> str:
         return "" if level is None and name in blank else label_of(level)
 
-    levels = {cell: [label(name, json.loads(text).get(name)) for name in names] for cell, _, text in found}
+    levels = {cell: [label(name, json.loads(text).get(name)) for name in names] for cell, _, text in rows}
     if not names or len(set(map(tuple, levels.values()))) < len(levels):
-        return ["cell"], {cell: [label] for cell, label, _ in found}
+        return ["cell"], {cell: [label] for cell, label, _ in rows}
     return names, levels
 
 
@@ -128,7 +128,7 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
     Different operators use different sources; only versions of the same source count. A trial has the sources of all
     attempts from the one that began it.
     """
-    found = sql(
+    rows = sql(
         f"""
         WITH {MADE_BY} SELECT DISTINCT grid, CAST(sources AS VARCHAR), code, path
         FROM grid_trial JOIN made_by USING (trial) JOIN attempt USING (trial)
@@ -137,7 +137,7 @@ def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
         {"grid": grid},
     )
     versions: dict[str, dict[str, set[str]]] = {}
-    for name, text, code, path in found.rows():
+    for name, text, code, path in rows.rows():
         for source, version in versions_used(json.loads(text) if text else None, code, path).items():
             versions.setdefault(name, {}).setdefault(source, set()).add(version)
     for name in sorted(versions):

@@ -15,19 +15,19 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\$(?P<n
 @contextmanager
 def logged_queries() -> Iterator[list[str]]:
     """The statements that stores answer inside, in this thread, with their values written in: each once, in order."""
-    found: list[str] = []
-    token = _ASKED.set(found)
+    queries: list[str] = []
+    token = _ASKED.set(queries)
     try:
-        yield found
+        yield queries
     finally:
         _ASKED.reset(token)
 
 
 def note(query: str, parameters: Sequence[Any] | Mapping[str, Any] | None) -> None:
     """A store is asked `query`."""
-    found = _ASKED.get()
-    if found is not None and (text := with_values(query, parameters)) not in found:
-        found.append(text)
+    queries = _ASKED.get()
+    if queries is not None and (text := with_values(query, parameters)) not in queries:
+        queries.append(text)
 
 
 def with_values(query: str, parameters: Sequence[Any] | Mapping[str, Any] | None) -> str:
@@ -35,8 +35,8 @@ def with_values(query: str, parameters: Sequence[Any] | Mapping[str, Any] | None
     values = dict(parameters) if isinstance(parameters, Mapping) else dict(enumerate(parameters or (), 1))
     named = {str(name): value for name, value in values.items()}
 
-    def literal(found: re.Match[str]) -> str:
-        name = found["name"]
-        return found[0] if name is None or name not in named else quoting.literal(named[name])
+    def literal(match: re.Match[str]) -> str:
+        name = match["name"]
+        return match[0] if name is None or name not in named else quoting.literal(named[name])
 
     return _TOKEN.sub(literal, query).strip()

@@ -61,15 +61,15 @@ def ddl() -> tuple[str, str, str]:
 def relations() -> tuple[Relation, ...]:
     """All tables, views and macros in the order of the DDL."""
     schema, views, macros = ddl()
-    found = [
+    relations = [
         Relation(name, "table", _words(head), {column: said for column, said in _COLUMN.findall(body) if said})
         for head, name, body in _TABLE.findall(schema)
     ]
     for head, view, macro, arguments in _VIEW.findall(views + macros):
         own = dict(_OF_VIEW.findall(head))
-        about = _words(_OF_VIEW.sub("", head))
-        found.append(Relation(view or macro, "view" if view else "macro", about, own, arguments))
-    return tuple(found)
+        comment = _words(_OF_VIEW.sub("", head))
+        relations.append(Relation(view or macro, "view" if view else "macro", comment, own, arguments))
+    return tuple(relations)
 
 
 @cache
@@ -116,13 +116,13 @@ def _words(head: str) -> str:
 
 def column_types() -> Mapping[str, Sequence[tuple[str, str]]]:
     """Name and type of each column of every table, view and macro."""
-    found: dict[str, Sequence[tuple[str, str]]] = {}
+    types: dict[str, Sequence[tuple[str, str]]] = {}
     with duckdb.connect() as connection:
         for statements in ddl():
             connection.execute(statements)
         for each in relations():
-            given = ", ".join("NULL" for argument in each.arguments.split(",") if ":=" not in argument)
-            shown = f"{each.name}({given})" if each.kind == "macro" else each.name
+            arguments = ", ".join("NULL" for argument in each.arguments.split(",") if ":=" not in argument)
+            shown = f"{each.name}({arguments})" if each.kind == "macro" else each.name
             described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {shown})")
-            found[each.name] = described.fetchall()
-    return found
+            types[each.name] = described.fetchall()
+    return types

@@ -35,7 +35,7 @@ def check_tag(tag: str) -> str:
 
 def read_annotations(layout: Layout) -> Annotations:
     """Read the tags and notes of a campaign."""
-    found = Annotations({}, [], [])
+    annotations = Annotations({}, [], [])
     try:
         lines = _bytes(layout).splitlines()
     except EnvironmentProblem as error:
@@ -46,14 +46,14 @@ def read_annotations(layout: Layout) -> Annotations:
         try:
             line = Annotation.check(parse_object(text, "it"))
         except StoreError as error:
-            found.problems.append((FILE, f"line {number}: {error}"))
+            annotations.problems.append((FILE, f"line {number}: {error}"))
             continue
         subject = (line.trial, line.grid)
-        tags = [tag for tag in found.tags.get(subject, ()) if tag not in line.remove]
-        found.tags[subject] = list(dict.fromkeys([*tags, *map(str, line.add)]))
+        tags = [tag for tag in annotations.tags.get(subject, ()) if tag not in line.remove]
+        annotations.tags[subject] = list(dict.fromkeys([*tags, *map(str, line.add)]))
         if line.note is not None:
-            found.notes.append((subject, line.written, str(clean_text(line.note))))
-    return found
+            annotations.notes.append((subject, line.written, str(clean_text(line.note))))
+    return annotations
 
 
 def annotate(

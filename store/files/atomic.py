@@ -254,15 +254,15 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     Raises StoreError: it is not exactly one JSON object of finite numbers and valid text, or its seal is broken.
     """
     try:
-        found = _DECODER.decode(data.decode("utf-8"))
+        record = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
-    if not isinstance(found, dict):
-        raise StoreError(f"{where} must hold one JSON object, not {type(found).__name__}; it was torn or altered")
+    if not isinstance(record, dict):
+        raise StoreError(f"{where} must hold one JSON object, not {type(record).__name__}; it was torn or altered")
     if is_broken(data):
         raise StoreError(f'{where} does not have the hash that its last member "seal" says; it was torn or altered')
-    found.pop("seal", None)
-    return found
+    record.pop("seal", None)
+    return record
 
 
 def add_seal(record: bytes) -> bytes:
@@ -273,8 +273,8 @@ def add_seal(record: bytes) -> bytes:
 
 def is_broken(record: bytes) -> bool:
     """Return True if `record` has a seal that is not the hash of its bytes."""
-    found = _SEAL.search(record, max(0, len(record) - _SEAL_LENGTH))
-    return found is not None and _hash(record[: found.start()]) != found[1]
+    seal = _SEAL.search(record, max(0, len(record) - _SEAL_LENGTH))
+    return seal is not None and _hash(record[: seal.start()]) != seal[1]
 
 
 def _hash(body: bytes) -> bytes:

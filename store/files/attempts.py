@@ -53,11 +53,11 @@ def start_record(trial: str, number: int) -> dict[str, Any]:
 @cache
 def _versions() -> dict[str, str | None]:
     packages = ("torch", "triton", "ablate")
-    found: dict[str, str | None] = {"python": sys.version.split()[0], **dict.fromkeys(packages)}
+    versions: dict[str, str | None] = {"python": sys.version.split()[0], **dict.fromkeys(packages)}
     for package in packages:
         with suppress(PackageNotFoundError):  # a source tree on the path that was never installed
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions
 
 
 def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ()) -> bool:
@@ -148,18 +148,18 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Write a line now."""
-        found: dict[str, Any] = {"idle_s": round(time.monotonic() - self._worked, 1)}
+        progress: dict[str, Any] = {"idle_s": round(time.monotonic() - self._worked, 1)}
         if self._progress is not None:
             step, steps, loss = self._progress
-            found |= {"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None}
+            progress |= {"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None}
         if took := sorted(self._took.copy()):
-            found["step_s"] = float(f"{took[len(took) // 2]:.3g}")
+            progress["step_s"] = float(f"{took[len(took) // 2]:.3g}")
         # a stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
         # attempt finds out when it saves. NFS sends what was written when the file is closed.
         with suppress(OSError):
             unshare(self._path)
             with self._path.open("rb+", buffering=0) as file:
-                file.write(f"{json.dumps(found):<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))
+                file.write(f"{json.dumps(progress):<{_HEARTBEAT_WIDTH}}\n".encode("ascii"))
 
     def _live(self) -> None:
         while not self._stop.wait(self._every_s):

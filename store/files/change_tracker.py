@@ -69,10 +69,10 @@ class DirectoryCache:
 def _read_stamps(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
     """Stamp and time of the last reading of each directory; nothing if that was for another state of the database."""
     try:
-        found = read_json(layout.looked)
-        if found["schema"] != FILE_SCHEMA or found["database"] != list(database or ()):
+        record = read_json(layout.looked)
+        if record["schema"] != FILE_SCHEMA or record["database"] != list(database or ()):
             return {}
-        return {fan: ((stamp[0], stamp[1], stamp[2]), looked) for fan, (stamp, looked) in found["directories"].items()}
+        return {fan: ((stamp[0], stamp[1], stamp[2]), ns) for fan, (stamp, ns) in record["directories"].items()}
     except (AblateError, LookupError, TypeError, ValueError, AttributeError):
         return {}  # damaged or unreadable: everything is read again
 
@@ -86,6 +86,6 @@ def _now_ns(layout: Layout) -> int:
 
 def _stamp(path: Path) -> Stamp | None:
     with suppress(OSError):  # it is then read each time
-        found = retry_io(path.stat)
-        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        status = retry_io(path.stat)
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
     return None

@@ -20,10 +20,10 @@ def current_sources(sources: Mapping[str, str] | None, path: str | None) -> dict
     """
     if sources is None:
         return None
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name, value in sources.items():
-        found |= _versions().get((name, str(value)[:16]), {name: str(value)})
-    return of_paths(found, (path or "").split("+"))
+        versions |= _versions().get((name, str(value)[:16]), {name: str(value)})
+    return of_paths(versions, (path or "").split("+"))
 
 
 def versions_used(sources: Mapping[str, str] | None, code: str | None, path: str | None) -> dict[str, str]:

@@ -150,8 +150,8 @@ class Layout:
 
     def artefact_names(self, key: str, attempt: int) -> list[tuple[str, int]]:
         """Name and step of every file of arrays that an attempt left, sorted."""
-        found = (_ARRAYS.fullmatch(name) for name in _names(self.attempt(key, attempt) / "artefacts"))
-        return sorted((each["name"], int(each["step"])) for each in found if each)
+        matches = (_ARRAYS.fullmatch(name) for name in _names(self.attempt(key, attempt) / "artefacts"))
+        return sorted((each["name"], int(each["step"])) for each in matches if each)
 
     def grid_names(self) -> list[str]:
         """Names of the grids that have a header, sorted."""

@@ -91,8 +91,8 @@ def require_version(layout: Layout, name: str) -> None:
 def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
     """The cell that `cell` is compared with; None for a baseline, and without one."""
     if header.get("baselines"):
-        found: str | None = header["baselines"].get(cell)
-        return found
+        baseline: str | None = header["baselines"].get(cell)
+        return baseline
     return None if header.get("baseline") == cell else header.get("baseline")
 
 

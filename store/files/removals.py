@@ -35,13 +35,13 @@ def read_removals(layout: Layout) -> Removals:
     for name in sorted({*layout.removal_records(), *trashes}):
         path = layout.removals / f"{name}.json"
         try:
-            found = _read(path, retry_io(partial(file_signature, path)))
+            removed = _read(path, retry_io(partial(file_signature, path)))
         except (NotFoundError, StoreError, EnvironmentProblem) as error:
             problems.append((f"removals/{path.name}", str(error)))
             ascending = Layout(layout.trash / name).every_attempt()
-            found = {trial: attempt for trial, attempt, _ in ascending}
+            removed = {trial: attempt for trial, attempt, _ in ascending}
             lost += [] if name in trashes else [f"removals/{path.name}"]
-        last |= {trial: max(attempt, last.get(trial, 0)) for trial, attempt in found.items()}
+        last |= {trial: max(attempt, last.get(trial, 0)) for trial, attempt in removed.items()}
     return Removals(last, problems, lost)
 
 

@@ -36,13 +36,13 @@ def read_about(place: Path) -> dict[str, Any]:
         StoreError: the file has another version, or is damaged.
     """
     try:
-        about = json.loads(place.read_text(encoding="utf-8"))
-        if about["schema"] != SCHEMA:
+        record = json.loads(place.read_text(encoding="utf-8"))
+        if record["schema"] != SCHEMA:
             raise StoreError(
-                f"this version reads result files of version {SCHEMA}; {place} has version {about['schema']}: "
+                f"this version reads result files of version {SCHEMA}; {place} has version {record['schema']}: "
                 "collect the results of the campaign again"
             )
-        header, cost = about["header"], about["cost"]
+        header, cost = record["header"], record["cost"]
         return {"header": {**header, "measure": {**header["measure"]}}, "cost": {**cost, "hours": float(cost["hours"])}}
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise damage_error(place, error) from error

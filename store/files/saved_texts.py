@@ -26,8 +26,8 @@ class SavedTexts(NamedTuple):
     how: str  # how to save one, with `{name}` where its name goes
 
     def every(self, layout: Layout) -> dict[str, str]:
-        found = sorted((layout.root / self.folder).glob(f"*.{self.ending}"))
-        kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
+        paths = sorted((layout.root / self.folder).glob(f"*.{self.ending}"))
+        kept = [path for path in paths if is_name(path.stem) and not is_temporary(path) and path.is_file()]
         return {path.stem: self._read(layout, path) for path in kept}
 
     def text(self, layout: Layout, name: str) -> str:

@@ -112,8 +112,8 @@ def _build_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         buffers = [valid, _offsets(map(len, texts), len(texts)), pa.py_buffer(b"".join(texts))]
         return pa.Array.from_buffers(kind, len(values), buffers)
     wide = pa.float64() if pa.types.is_floating(kind) else pa.int64()
-    given = np.array([0 if value is None else value for value in values] if valid else values)
-    numbers = given.astype(wide.to_pandas_dtype(), order="C", casting="same_kind" if len(values) else "unsafe")
+    filled = np.array([0 if value is None else value for value in values] if valid else values)
+    numbers = filled.astype(wide.to_pandas_dtype(), order="C", casting="same_kind" if len(values) else "unsafe")
     return pa.Array.from_buffers(wide, len(values), [valid, pa.py_buffer(numbers)]).cast(kind)
 
 
@@ -127,15 +127,15 @@ def _build_points(values: Sequence[Any]) -> pa.Array:
 
 
 def _offsets(lengths: Iterable[int], count: int) -> pa.Buffer:
-    found = np.zeros(count + 1, np.int32)
-    np.cumsum(np.fromiter(lengths, np.int32, count), out=found[1:])
-    return pa.py_buffer(found)
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.fromiter(lengths, np.int32, count), out=offsets[1:])
+    return pa.py_buffer(offsets)
 
 
 def _encode(table: str, rows: pa.Table, prefix: str, more: Mapping[str, str] | None = None) -> EncodedShard:
-    about = {"ablate.schema": str(FILE_SCHEMA), "ablate.table": table, "ablate.rows": str(rows.num_rows)}
+    metadata = {"ablate.schema": str(FILE_SCHEMA), "ablate.table": table, "ablate.rows": str(rows.num_rows)}
     sink = pa.BufferOutputStream()
-    described = rows.replace_schema_metadata({**about, **(more or {})})
+    described = rows.replace_schema_metadata({**metadata, **(more or {})})
     pq.write_table(described, sink, compression="zstd", write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
     return EncodedShard(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
@@ -164,13 +164,13 @@ Written = dict[str, dict[str, Any]]
 
 def add_written(first: Written, second: Written) -> Written:
     """Add what two attempts wrote, or two parts of one."""
-    found = {table: {**each, "shards": [*each["shards"]]} for table, each in first.items()}
+    written = {table: {**each, "shards": [*each["shards"]]} for table, each in first.items()}
     for table, each in second.items():
-        total = found.setdefault(table, {"rows": 0, "step": 0, "shards": []})
+        total = written.setdefault(table, {"rows": 0, "step": 0, "shards": []})
         total["rows"] += each["rows"]
         total["step"] = max(total["step"], each["step"])
         total["shards"] += [name for name in each["shards"] if name not in total["shards"]]
-    return found
+    return written
 
 
 def content_hash(data: bytes) -> str:
@@ -226,8 +226,8 @@ class ShardBuffer:
 
     def pending(self, trial: str, attempt: int) -> dict[str, list[tuple[Any, ...]]]:
         """By table the rows of an attempt that are not yet in a shard."""
-        found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
-        return {table: rows for table, rows in found.items() if rows}
+        pending = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
+        return {table: rows for table, rows in pending.items() if rows}
 
     def list_written(self, trial: str, attempt: int) -> Written:
         """Return what the shards of this buffer hold of an attempt; they are on disk when `flush` has succeeded."""
@@ -262,12 +262,12 @@ class ShardBuffer:
                 columns = dict(zip(TABLES[table].names, zip(*rows, strict=True), strict=True))
                 shard = encode_shard(table, columns, prefix)
                 self._unwritten.append(shard)
-                found: dict[tuple[str, int], dict[str, Any]] = {}
+                written: dict[tuple[str, int], dict[str, Any]] = {}
                 for row in rows:
-                    part = found.setdefault(row[:2], {"rows": 0, "step": 0, "shards": [shard.name]})
+                    part = written.setdefault(row[:2], {"rows": 0, "step": 0, "shards": [shard.name]})
                     part["rows"] += 1
                     part["step"] = max(part["step"], row[2])
-                for place, part in found.items():
+                for place, part in written.items():
                     self._written[place] = add_written(self._written.get(place, {}), {table: part})
                 self._rows[table] = []
         self._sequence += 1
@@ -301,19 +301,19 @@ def _described_rows(path: Path, data: bytes, table: str) -> tuple[int, tuple[tup
         metadata = pq.read_metadata(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as error:
         raise BadShard(path, f"it is not a Parquet file ({error})") from error
-    about = metadata.metadata or {}
-    version = about.get(b"ablate.schema", b"").decode(errors="replace")
+    meta = metadata.metadata or {}
+    version = meta.get(b"ablate.schema", b"").decode(errors="replace")
     reason = f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}"
     if not version.isdecimal():
         raise BadShard(path, reason)
     if int(version) != FILE_SCHEMA:
         remedy = "upgrade ablate" if int(version) > FILE_SCHEMA else "read it with the ablate that wrote it"
         raise BadShard(path, f"{reason}; {remedy}", lost=False)
-    if about.get(b"ablate.table") != table.encode():
-        raise BadShard(path, f"its name says {table!r} and its footer {about.get(b'ablate.table')!r}")
-    if about.get(b"ablate.rows") != str(metadata.num_rows).encode():
-        raise BadShard(path, f"it holds {metadata.num_rows} rows and its footer promises {about.get(b'ablate.rows')!r}")
+    if meta.get(b"ablate.table") != table.encode():
+        raise BadShard(path, f"its name says {table!r} and its footer {meta.get(b'ablate.table')!r}")
+    if meta.get(b"ablate.rows") != str(metadata.num_rows).encode():
+        raise BadShard(path, f"it holds {metadata.num_rows} rows and its footer promises {meta.get(b'ablate.rows')!r}")
     if not metadata.schema.to_arrow_schema().equals(TABLES[table], check_metadata=False):
         raise BadShard(path, f"its columns are not those of {table}")
-    members = tuple((str(name), int(rows)) for name, rows in json.loads(about.get(b"ablate.members", b"[]")))
+    members = tuple((str(name), int(rows)) for name, rows in json.loads(meta.get(b"ablate.members", b"[]")))
     return int(metadata.num_rows), members

@@ -49,16 +49,16 @@ class TrialState(NamedTuple):
     @property
     def live(self) -> AttemptState | None:
         """The latest attempt that is at work."""
-        return next((found for found in reversed(self.attempts) if found.alive), None)
+        return next((attempt for attempt in reversed(self.attempts) if attempt.alive), None)
 
     @property
     def result(self) -> AttemptState | None:
         """The attempt whose result counts: the latest that is ok."""
-        return next((found for found in reversed(self.attempts) if (found.end or {}).get("status") == "ok"), None)
+        return next((attempt for attempt in reversed(self.attempts) if (attempt.end or {}).get("status") == "ok"), None)
 
     @property
     def ended(self) -> AttemptState | None:
-        return next((found for found in reversed(self.attempts) if found.end is not None), None)
+        return next((attempt for attempt in reversed(self.attempts) if attempt.end is not None), None)
 
 
 @cache
@@ -190,8 +190,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState:
     """The state of the trial `key`; a trial without a directory is pending."""
-    found = (attempt_state(layout, key, attempt, alive) for attempt in layout.attempts(key))
-    attempts = tuple(state for state in found if state is not None)
+    states = (attempt_state(layout, key, attempt, alive) for attempt in layout.attempts(key))
+    attempts = tuple(state for state in states if state is not None)
     return TrialState(_derive(attempts), attempts)
 
 

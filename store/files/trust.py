@@ -60,10 +60,10 @@ def trust_new(layout: Layout) -> None:
 def _token(layout: Layout) -> str | None:
     try:
         with layout.open_inside(layout.owner) as file:
-            found = file.read(64)
+            token = file.read(64)
     except (OSError, AblateError):
         return None
-    return found.decode().strip() if _TOKEN.fullmatch(found) else None
+    return token.decode().strip() if _TOKEN.fullmatch(token) else None
 
 
 def _note(token: str, part: Part) -> Path:

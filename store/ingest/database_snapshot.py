@@ -15,8 +15,8 @@ def publish(layout: Layout) -> Path:
     with disk_errors("write", layout.snapshot):
         try:
             shutil.copyfile(layout.live, temporary)
-            about = layout.live.stat()
-            os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
+            status = layout.live.stat()
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             remove_log(layout.snapshot)  # a program may have the old file open for writing

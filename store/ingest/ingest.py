@@ -53,39 +53,40 @@ def ingest(
             if foreign:
                 trust(layout, "store")
             # not before: opening may put an empty database in place of an older version's
-            looked = DirectoryCache(layout, thorough=thorough)
-            found = ingest_into(layout, connection, looked.same, most_s)
-            if found.shards:
+            directories = DirectoryCache(layout, thorough=thorough)
+            counts = ingest_into(layout, connection, directories.same, most_s)
+            if counts.shards:
                 compact(layout, connection)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
-        if not (found == Ingested() and snapshot_is_current(layout)):
+        if not (counts == Ingested() and snapshot_is_current(layout)):
             publish(layout)
-            found.published = True
+            counts.published = True
         with suppress(EnvironmentProblem):  # without a memory, the next look is thorough
-            looked.remember((file for (file,) in troubled), found.unread_fans)
-        return found
+            directories.remember((file for (file,) in troubled), counts.unread_fans)
+        return counts
 
 
 def ingest_into(
     layout: Layout, connection: duckdb.DuckDBPyConnection, unchanged: Collection[str] = (), most_s: float = math.inf
 ) -> Ingested:
     """Bring everything new into the database; the caller holds the lock. Trial directories `unchanged` are skipped."""
-    found = Ingested()
-    records, shards = RecordIngest(layout, connection, found, unchanged, most_s), ShardIngest(layout, connection, found)
+    counts = Ingested()
+    records = RecordIngest(layout, connection, counts, unchanged, most_s)
+    shards = ShardIngest(layout, connection, counts)
     if math.isfinite(most_s):
         if records.plans_are_large():
             return Ingested(unread_fans=set(layout.fans()), unread_plans=True)
         if not shards.run(time.monotonic() + most_s / 2):  # first: a result without its shards would look damaged
             records.run_plans()
-            found.unread_fans.update(layout.fans())
-            return found
+            counts.unread_fans.update(layout.fans())
+            return counts
     records.run()
     restore_rows(connection)
     shards.run()
     leave_out_rows(connection)
     find_doubts(connection)
     refresh_grid_views(connection)
-    return found
+    return counts
 
 
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:

@@ -33,7 +33,7 @@ class RecordIngest:
         self,
         layout: Layout,
         connection: duckdb.DuckDBPyConnection,
-        found: Ingested,
+        counts: Ingested,
         unchanged: Collection[str],
         most_s: float,
     ) -> None:
@@ -44,7 +44,7 @@ class RecordIngest:
         """
         self._layout = layout
         self._connection = connection
-        self._found = found
+        self._counts = counts
         self._unchanged = frozenset(unchanged)
         self._most_s = most_s
         self._until = time.monotonic() + most_s
@@ -61,7 +61,7 @@ class RecordIngest:
             problems = [*self._attempts(), *self._read_evaluations()]
             problems += [(relative(self._layout, path), reason) for path, reason in self._unlisted]
             self._replace_problems("trials/", problems)
-            if self._found.plans + self._found.attempts + self._found.bad_records:
+            if self._counts.plans + self._counts.attempts + self._counts.bad_records:
                 derive_trials(self._connection)
             self._annotations()
 
@@ -69,7 +69,7 @@ class RecordIngest:
         """Read new, changed and vanished plans alone."""
         with transaction(self._connection):
             self._plans()
-            if self._found.plans:
+            if self._counts.plans:
                 derive_trials(self._connection)
 
     def plans_are_large(self) -> bool:
@@ -92,7 +92,7 @@ class RecordIngest:
         lines: dict[bytes, dict[str, Any]] = {}
         for source in changed:
             self._insert_plan(read_plan(self._layout, source, lines), on_disk[source])
-        self._found.plans += len(changed) + len(vanished)
+        self._counts.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:
         execute = self._connection.execute
@@ -124,50 +124,50 @@ class RecordIngest:
         self._problems(plan.problems)
 
     def _removals(self) -> None:
-        found = read_removals(self._layout)
-        rows = sorted(found.last.items())
+        removals = read_removals(self._layout)
+        rows = sorted(removals.last.items())
         if rows != self._connection.execute("SELECT * FROM removal ORDER BY ALL").fetchall():
             self._connection.execute("DELETE FROM removal")
             self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
-            self._found.plans += 1
-        self._replace_problems("removals/", found.problems)
+            self._counts.plans += 1
+        self._replace_problems("removals/", removals.problems)
 
     def _annotations(self) -> None:
         """Bring tags and notes on the trials and grids that there are in line with the file."""
-        found, execute = read_annotations(self._layout), self._connection.execute
-        subjects = {"trials": [trial for trial, _ in found.tags if trial], "grids": self._layout.planned_grids()}
+        noted, execute = read_annotations(self._layout), self._connection.execute
+        subjects = {"trials": [trial for trial, _ in noted.tags if trial], "grids": self._layout.planned_grids()}
         known = {None, *subjects["grids"]}
         query = "SELECT trial FROM trial WHERE list_contains($trials, trial)"
         known.update(trial for (trial,) in execute(query, {"trials": subjects["trials"]}).fetchall())
-        tags = [(*subject, tag) for subject, tags in found.tags.items() for tag in tags if known.issuperset(subject)]
-        notes = [(*subject, *said) for subject, *said in found.notes if known.issuperset(subject)]
+        tags = [(*subject, tag) for subject, tags in noted.tags.items() for tag in tags if known.issuperset(subject)]
+        notes = [(*subject, *said) for subject, *said in noted.notes if known.issuperset(subject)]
         for table, names, rows in (("tag", ("tag",), tags), ("note", ("written", "note"), notes)):
             if sorted(rows, key=str) != sorted(execute(f"FROM {table}").fetchall(), key=str):
                 execute(f"DELETE FROM {table}")
                 self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
-                self._found.plans += 1
-        self._replace_problems(FILE, found.problems)
+                self._counts.plans += 1
+        self._replace_problems(FILE, noted.problems)
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
         self._insert("bad_record", rows)
-        self._found.bad_records += len(rows)
+        self._counts.bad_records += len(rows)
 
     def _replace_problems(self, beginning: str, problems: Sequence[Problem]) -> None:
         """Problems of the files whose names begin so: those that are whole or gone by now are dropped."""
         execute, of = self._connection.execute, "FROM bad_record WHERE starts_with(file, $beginning)"
-        found = execute(f"SELECT file, reason {of} ORDER BY ALL", {"beginning": beginning}).fetchall()
-        if found != sorted(problems):
+        before = execute(f"SELECT file, reason {of} ORDER BY ALL", {"beginning": beginning}).fetchall()
+        if before != sorted(problems):
             execute(f"DELETE {of}", {"beginning": beginning})
             self._problems(problems)
-            self._found.bad_records += not problems
+            self._counts.bad_records += not problems
 
     def _attempts(self) -> list[Problem]:
         """Attempts that are new, had not ended when they were last read, or have changed since; and those gone."""
         self._until = max(self._until, time.monotonic() + self._most_s / 4)  # plans and shards may have taken all time
         execute = self._connection.execute
         ended = f"SELECT trial, attempt, signature FROM attempt WHERE status IS NOT NULL AND {_MAY_HAVE_CHANGED}"
-        signatures = {(trial, attempt): found for trial, attempt, found in self._query_changed(ended)}
+        signatures = {(trial, attempt): signature for trial, attempt, signature in self._query_changed(ended)}
         unended = execute("FROM attempt WHERE status IS NULL")
         columns = [column[0] for column in unended.description]
         open_before = {row[:2]: dict(zip(columns, row, strict=True)) for row in unended.fetchall()}
@@ -182,16 +182,16 @@ class RecordIngest:
             missing.discard(place)
             before = signatures.get(place)
             if not known and fresh and time.monotonic() > self._until:
-                self._found.unread_fans.add(key[:2])
+                self._counts.unread_fans.add(key[:2])
                 continue
             if before is not None and before == attempt_signature(directory):
                 continue
             fresh = fresh or not known
-            row, found = read_attempt(self._layout, *place)
-            problems += found
+            row, faults = read_attempt(self._layout, *place)
+            problems += faults
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
-        unread = self._found.unread_fans - seen
+        unread = self._counts.unread_fans - seen
         gone += sorted(place for place in missing if place[0][:2] not in unread)
         places = [*gone, *((row["trial"], row["attempt"]) for row in rows)]
         if places:
@@ -200,7 +200,7 @@ class RecordIngest:
             execute("DELETE FROM attempt WHERE (trial, attempt) IN (SELECT (trial, attempt) FROM leaving)")
             self._connection.unregister("leaving")
         self._insert("attempt", rows)
-        self._found.attempts += len(rows) + len(gone)
+        self._counts.attempts += len(rows) + len(gone)
         return problems
 
     def _to_read(self, open_before: Iterable[tuple[str, int]], seen: set[str]) -> Iterator[tuple[str, int, str]]:
@@ -215,7 +215,7 @@ class RecordIngest:
             random.shuffle(fans)
         for fan in sorted(fans, key=lambda fan: fan not in damaged):
             if not seen <= damaged and fan not in damaged and time.monotonic() > self._until:
-                self._found.unread_fans.add(fan)
+                self._counts.unread_fans.add(fan)
             else:
                 seen.add(fan)
                 yield from self._layout.every_attempt([fan], self._unlisted)
@@ -225,7 +225,7 @@ class RecordIngest:
 
     def _query_changed(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query restricted by `_MAY_HAVE_CHANGED` to directories that may have changed."""
-        return self._connection.execute(query, {"unchanged": [*self._unchanged, *self._found.unread_fans]}).fetchall()
+        return self._connection.execute(query, {"unchanged": [*self._unchanged, *self._counts.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
@@ -238,13 +238,13 @@ class RecordIngest:
         known = {row[:3]: row[3] for row in rows_before}
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]
-        found = [attempt_records.evaluated_row(self._layout, place, on_disk[place]) for place in changed]
-        rows = [each for each in found if isinstance(each, dict)]
+        evaluations = [attempt_records.evaluated_row(self._layout, place, on_disk[place]) for place in changed]
+        rows = [each for each in evaluations if isinstance(each, dict)]
         for place in leaving:
             execute("DELETE FROM evaluated WHERE trial = ? AND attempt = ? AND evaluation = ?", place)
         self._insert("evaluated", rows)
-        self._found.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
-        return [each for each in found if isinstance(each, tuple)]
+        self._counts.evaluated += len({*leaving, *((row["trial"], row["attempt"], row["evaluation"]) for row in rows)})
+        return [each for each in evaluations if isinstance(each, tuple)]
 
     def _insert(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:

@@ -35,10 +35,10 @@ BATCH_ROWS = 2_000_000
 class ShardIngest:
     """Brings the shards of a campaign into the live database."""
 
-    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, found: Ingested) -> None:
+    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, counts: Ingested) -> None:
         self._layout = layout
         self._connection = connection
-        self._found = found
+        self._counts = counts
         self._signatures: dict[str, str] = {}
         self._quarantined: dict[str, tuple[str, str]] = {}
         """By name the signature of what lay in quarantine when the shards were listed, and the reason."""
@@ -49,11 +49,11 @@ class ShardIngest:
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
         files |= {name: self._layout.shard(name) for (name,) in execute(_PROMISED).fetchall() if name not in files}
-        found = execute("SELECT file, signature, reason FROM bad_shard").fetchall()
-        self._quarantined = {name: (signature, reason) for name, signature, reason in found}
+        quarantined = execute("SELECT file, signature, reason FROM bad_shard").fetchall()
+        self._quarantined = {name: (signature, reason) for name, signature, reason in quarantined}
         for name in self._quarantined.keys() - files.keys():
             execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
-            self._found.forgotten += 1
+            self._counts.forgotten += 1
         ledger = dict(execute("SELECT file, blake2b FROM shard").fetchall())
         members = dict(execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall())
         joined_files = set(members.values())
@@ -114,7 +114,7 @@ class ShardIngest:
                     self._withdraw(numbers, table)
                     for member in dict.fromkeys((name, *members)):
                         self._enter_bad(member, _in_words(path, error), "" if error.passing else now)
-                self._found.bad_shards += 1
+                self._counts.bad_shards += 1
             else:
                 query = "UPDATE shard SET signature = $signature WHERE list_contains($numbers, number)"
                 self._connection.execute(query, {"numbers": numbers, "signature": now})
@@ -151,7 +151,7 @@ class ShardIngest:
             return
         with transaction(self._connection):
             self._enter_bad(name, reason, signature)
-        self._found.bad_shards += 1
+        self._counts.bad_shards += 1
 
     def _enter_bad(self, name: str, reason: str, signature: str) -> None:
         row = {"file": name, "reason": reason, "signature": signature, "found": time.time()}
@@ -200,8 +200,8 @@ class ShardIngest:
             connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming")
             connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
             connection.unregister("incoming")
-        self._found.rows += sum(info.rows for info in batch)
-        self._found.shards += len(batch)
+        self._counts.rows += sum(info.rows for info in batch)
+        self._counts.shards += len(batch)
 
     def _summarise(self, table: str, first: int) -> None:
         """Keep the last values of the shards from the number `first` on, and which attempts have any."""
@@ -243,8 +243,8 @@ class ShardIngest:
             )
             gone = {"names": [*names, info.path.name]}
             connection.execute("DELETE FROM bad_shard WHERE list_contains($names, file)", gone)
-        self._found.rows += sum(member["rows"] for member in members)
-        self._found.shards += len(members)
+        self._counts.rows += sum(member["rows"] for member in members)
+        self._counts.shards += len(members)
         for name in names:
             for path in (self._layout.shard(name), self._layout.spool / name):
                 path.unlink(missing_ok=True)

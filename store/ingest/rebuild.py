@@ -25,14 +25,14 @@ def rebuild(root: Path | Layout) -> Ingested:
         fresh = layout.store / temporary_name("live.duckdb")
         try:
             with open_live(fresh) as connection:
-                found = ingest_into(layout, connection)
+                counts = ingest_into(layout, connection)
             _replace(layout, fresh)
         except BaseException:
             sweep(layout)  # on a full disk it would stand in the way of the next try
             raise
         publish(layout)
-    found.published = True
-    return found
+    counts.published = True
+    return counts
 
 
 def _replace(layout: Layout, fresh: Path) -> None:
