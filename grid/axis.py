@@ -87,21 +87,21 @@ def over(
         raise SpecError(f"a choice is exchanged whole, not its kind; vary {whole!r} over {example}")
     taken = tuple(map(unbox, values))
     try:
-        given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
+        texts = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
     except SpecError as error:
         raise SpecError(f"axis {path!r}: {error}") from error
     if not taken:
         raise SpecError(f"axis {path!r} has no values; give it at least one")
-    for label in given:
+    for label in texts:
         require_text(label, f"axis {path!r}: the label, for which there is labels=[...],", MOST_LABEL)
-    if len(given) != len(taken):
-        raise SpecError(f"axis {path!r} takes one label per value; got {len(given)} labels for {len(taken)} values")
-    twice = sorted({label for label in given if given.count(label) > 1}) if len(set(given)) < len(given) else []
+    if len(texts) != len(taken):
+        raise SpecError(f"axis {path!r} takes one label per value; got {len(texts)} labels for {len(taken)} values")
+    twice = sorted({label for label in texts if texts.count(label) > 1}) if len(set(texts)) < len(texts) else []
     if twice:
         raise SpecError(f"axis {path!r} has several values called {twice[0]!r}; tell them apart with labels=[...]")
     if name is not None:
         require_name(name)
-    return Axis(path, taken, given, name, when, named=labels is not None)
+    return Axis(path, taken, texts, name, when, named=labels is not None)
 
 
 def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:

@@ -75,14 +75,14 @@ class Builder:
         return node.memo[key]
 
     def _value(self, node: Node, owner: object, picks: Sequence[int], make: Make) -> object:
-        given = [self._values[slot][picks[slot]] for slot in node.slots if picks[slot] != NOT_APPLICABLE]
-        if len(given) > 1:
-            raise SpecError(f"a field is set by one axis at a time; {node.path!r} by {len(given)}, narrow their when=")
-        if given:
+        values = [self._values[slot][picks[slot]] for slot in node.slots if picks[slot] != NOT_APPLICABLE]
+        if len(values) > 1:
+            raise SpecError(f"a field is set by one axis at a time; {node.path!r} by {len(values)}, narrow their when=")
+        if values:
             require_spec(owner, node.name, node.path)
         if all(picks[slot] == NOT_APPLICABLE for slot in node.below):
-            return given[0] if given else ABSENT
-        value = given[0] if given else require_spec(owner, node.name, node.path).as_given(node.name)
+            return values[0] if values else ABSENT
+        value = values[0] if values else require_spec(owner, node.name, node.path).as_given(node.name)
         if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
             annotation: Any = type(require_spec(owner, node.name, node.path)).model_fields[node.name].annotation
             try:
@@ -93,12 +93,12 @@ class Builder:
         return make(require_spec(value, next(iter(node.inner)), node.path), fields, node.path)
 
     def _inside(self, node: Node, spec: object, picks: Sequence[int], make: Make) -> dict[str, object]:
-        known, found = make is validate_changes, dict[str, object]()
+        known, arguments = make is validate_changes, dict[str, object]()
         for name, child in node.inner.items():
             value = self._memoised_value(child, spec, picks) if known else self._value(child, spec, picks, make)
             if value is not ABSENT:
-                found[name] = value
-        return found
+                arguments[name] = value
+        return arguments
 
 
 def validate_changes(spec: Spec, changes: dict[str, object], path: str) -> Spec:

@@ -24,29 +24,29 @@ class Columns:
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        found: dict[tuple[str, str | None], list[tuple[int, Axis]]] = {}
+        groups: dict[tuple[str, str | None], list[tuple[int, Axis]]] = {}
         for number, part in enumerate(parts):
             for axis in part.axes:
-                uses = found.setdefault((axis.path, axis.name), [])
+                uses = groups.setdefault((axis.path, axis.name), [])
                 if uses and uses[-1][0] == number:
                     raise SpecError(f"a grid has one axis per name; {axis.path!r} comes twice, give one another name=")
                 uses.append((number, axis))
-        self.names = tuple(axis_names(list(found)))
-        self._paths = tuple(path for path, _ in found)
+        self.names = tuple(axis_names(list(groups)))
+        self._paths = tuple(path for path, _ in groups)
         self._labels = [
-            list(dict.fromkeys(label for _, axis in uses for label in axis.labels)) for uses in found.values()
+            list(dict.fromkeys(label for _, axis in uses for label in axis.labels)) for uses in groups.values()
         ]
         echoes = {id(axis) for part in parts for axis in _echoes(part)}
         varying = [
             (len(labels) > 1 or len(uses) < len(parts)) and not all(id(axis) in echoes for _, axis in uses)
-            for labels, uses in zip(self._labels, found.values(), strict=True)
+            for labels, uses in zip(self._labels, groups.values(), strict=True)
         ]
         every = Counter(
             label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels
         )
         shared = {label for label, count in every.items() if count > 1}
-        place = {identity: at for at, identity in enumerate(found)}
-        bare = [all(_is_plain(axis, shared) for _, axis in uses) for uses in found.values()]
+        place = {identity: at for at, identity in enumerate(groups)}
+        bare = [all(_is_plain(axis, shared) for _, axis in uses) for uses in groups.values()]
         self._cells = [
             [
                 (self.names[at], axis, _texts(axis, "" if bare[at] else f"{self.names[at]}=") if varying[at] else None)

@@ -102,13 +102,13 @@ class Grid:
     def __post_init__(self) -> None:
         require_slug(self.name)
         for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", CellRule, "forbid(...)")):
-            given = getattr(self, what)
-            if not isinstance(given, list | tuple) or not all(isinstance(one, kinds) for one in given):
-                raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {given!r}")
+            value = getattr(self, what)
+            if not isinstance(value, list | tuple) or not all(isinstance(one, kinds) for one in value):
+                raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {value!r}")
         for what, kind, example in _FIELDS:
-            given = getattr(self, what)
-            if not isinstance(given, kind) or isinstance(given, str):
-                raise SpecError(f"{what} of a grid: {example}; {self.name!r} has {given!r}")
+            value = getattr(self, what)
+            if not isinstance(value, kind) or isinstance(value, str):
+                raise SpecError(f"{what} of a grid: {example}; {self.name!r} has {value!r}")
         seeds = tuple(require_whole(seed, f"a seed of grid {self.name!r}") for seed in self.seeds)
         if not seeds or len(set(seeds)) < len(seeds):
             rule = "the seeds of a grid are whole numbers, at least one and all different"
@@ -218,10 +218,10 @@ class Grid:
     def survey(self) -> GridCount:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
         pruned: Pruned = Counter()
-        found, agreed = [], list[_Agreement]()
+        cells, agreed = [], list[_Agreement]()
         rows: dict[RowInfo, None] = {}
         for cell in self._cells.all(pruned):
-            found.append((bytes.fromhex(cell.key), cell.place))
+            cells.append((bytes.fromhex(cell.key), cell.place))
             rows |= dict.fromkeys(getattr(cell.trial, "row_infos", tuple)())
             if self.baseline:
                 part, picks = cell.place.part, cell.picks
@@ -230,7 +230,7 @@ class Grid:
                 others = tuple(row[name] for name in self._matched)
                 agreed.append(_Agreement(count, cell.label, cell.key, others))
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
-        return GridCount(sorted(found), pruned, baseline, baselines, header_rows(rows))
+        return GridCount(sorted(cells), pruned, baseline, baselines, header_rows(rows))
 
     @property
     def _matched(self) -> list[str]:

@@ -57,7 +57,7 @@ def axis_names(wanted: Sequence[tuple[str, str | None]]) -> list[str]:
     """Name each (path, given name): by the given name, or by the shortest unambiguous end of the path."""
     lengths = [_shortest(path) for path, _ in wanted]
     while True:
-        names = [given or _tail(path, length) for (path, given), length in zip(wanted, lengths, strict=True)]
+        names = [chosen or _tail(path, length) for (path, chosen), length in zip(wanted, lengths, strict=True)]
         lowered = [name.lower() for name in names]  # SQL ignores case
         clashing = next((name for name in lowered if lowered.count(name) > 1), None)
         if clashing is None:

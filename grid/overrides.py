@@ -40,12 +40,12 @@ def override(grid: Grid, texts: Sequence[str]) -> Grid:
     its validators see the final trial only.
     Raises `SpecError` for a path that does not exist or that an axis sets, and for an invalid value.
     """
-    given = _parse(texts)
-    seeds = given.pop(SEEDS, None)
-    if given:
-        parts = iter([_change_base(grid.name, part, given) for part in grid.parts])
-        changed = _rebase(grid, parts, grid.seeds).named(_name(grid.name, given))
-        grid = replace(changed, of=grid.name, overrides=tuple(f"{path}={given[path]}" for path in sorted(given)))
+    changes = _parse(texts)
+    seeds = changes.pop(SEEDS, None)
+    if changes:
+        parts = iter([_change_base(grid.name, part, changes) for part in grid.parts])
+        changed = _rebase(grid, parts, grid.seeds).named(_name(grid.name, changes))
+        grid = replace(changed, of=grid.name, overrides=tuple(f"{path}={changes[path]}" for path in sorted(changes)))
     return grid if seeds is None else add_seeds(grid, _seeds(seeds))
 
 
@@ -61,13 +61,13 @@ def add_seeds(grid: Grid, seeds: Iterable[int]) -> Grid:
 
 def seeds_of(texts: Iterable[str]) -> tuple[int, ...] | None:
     """Return the seeds that overrides name; None if they name none."""
-    found = [text.partition("=")[2] for text in texts if text.startswith(f"{SEEDS}=")]
-    return _seeds(found[0]) if found else None
+    said = [text.partition("=")[2] for text in texts if text.startswith(f"{SEEDS}=")]
+    return _seeds(said[0]) if said else None
 
 
-def _name(grid: str, given: Mapping[str, str]) -> str:
+def _name(grid: str, values: Mapping[str, str]) -> str:
     """Name the grid that the changes `given` make: the same changes in any order or spelling give the same name."""
-    changes = {path: _value(text) for path, text in sorted(given.items())}
+    changes = {path: _value(text) for path, text in sorted(values.items())}
     whole = {path: int(each) for path, each in changes.items() if isinstance(each, float) and each.is_integer()}
     changes |= whole  # 3.0 and 3e0 are 3
     digest = hashlib.blake2b(f"{grid} {canonical_json(changes)}".encode(), digest_size=4).hexdigest()
@@ -88,40 +88,40 @@ def _format_seeds(seeds: Iterable[int]) -> str:
 
 
 def _parse(texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    changes: dict[str, str] = {}
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals or not all(step.isidentifier() for step in path.split(".")):
             raise SpecError(f"an override is PATH=VALUE, such as training.steps=100 or seeds=0..9; got {text!r}")
-        if path in found:
-            raise SpecError(f"a field is overridden once; {path!r} is given as {found[path]!r} and as {value!r}")
-        found[path] = value
-    return found
+        if path in changes:
+            raise SpecError(f"a field is overridden once; {path!r} is given as {changes[path]!r} and as {value!r}")
+        changes[path] = value
+    return changes
 
 
 def _seeds(text: str) -> tuple[int, ...]:
     """Read seeds: `0..9` are ten, `0,2,5` three."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip("[]").split(","):
         first, dots, last = part.partition("..")
         try:
             seeds = range(int(first), int(last if dots else first) + 1)
             if len(seeds) > MOST_SEEDS:
                 raise SpecError(f"seeds={text} are more than {MOST_SEEDS:,}, the most of one grid; write fewer")
-            found += seeds
+            numbers += seeds
         except OverflowError:
             raise SpecError(f"seeds={text} are more than {MOST_SEEDS:,}, the most of one grid; write fewer") from None
         except ValueError:
             raise SpecError(f"seeds are written seeds=0..9 or seeds=0,2,5; got {text!r}") from None
         if dots and int(first) > int(last):
             raise SpecError(f"seeds are written seeds=0..9, the first before the last; got {text!r}")
-    if len(set(found)) < len(found):
+    if len(set(numbers)) < len(numbers):
         raise SpecError(f"the seeds of a run are all different; got seeds={text}")
-    return tuple(found)
+    return tuple(numbers)
 
 
-def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
-    for path in given:
+def _change_base(grid: str, part: Part, values: dict[str, str]) -> Spec:
+    for path in values:
         for axis in part.axes:
             if path == axis.path or path.startswith(f"{axis.path}."):
                 raise SpecError(
@@ -129,7 +129,7 @@ def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
                     "change the axis in the spec file"
                 )
         _require_field(part.base, path)
-    changes = [Axis(path, (_value(text),), (text,)) for path, text in given.items()]
+    changes = [Axis(path, (_value(text),), (text,)) for path, text in values.items()]
     try:
         return Builder(part.base, changes).trial([0] * len(changes), part.base.seed)  # type: ignore[attr-defined]
     except SpecError as error:

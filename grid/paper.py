@@ -67,18 +67,18 @@ class PaperGrids:
 
     def grid_item(self, name: str) -> PaperItem:
         """Return the item that has the grid of `name`, itself or the one it is a view of, or raise NotFoundError."""
-        found = self.item(name)
-        if found.reason:
-            raise NotFoundError(f"{name} of paper {self.number} is no grid: {found.reason}")
-        return self.item(found.of) if found.of else found
+        item = self.item(name)
+        if item.reason:
+            raise NotFoundError(f"{name} of paper {self.number} is no grid: {item.reason}")
+        return self.item(item.of) if item.of else item
 
     def grid_name(self, name: str, scale: PaperScale) -> str:
         """Return the name of the grid of an item, such as "table1-cpu"; raise NotFoundError if there is none."""
-        found = self.grid_item(name)
-        if scale not in found.scales:
-            scales = ", ".join(found.scales)
+        item = self.grid_item(name)
+        if scale not in item.scales:
+            scales = ", ".join(item.scales)
             raise NotFoundError(f"{name} of paper {self.number} has no scale {scale!r}; it has {scales}")
-        return f"{found.name}-{scale}"
+        return f"{item.name}-{scale}"
 
     @cached_property
     def grids(self) -> "Mapping[str, Grid]":

@@ -63,12 +63,12 @@ class Part:
 
     def picks(self, address: Address) -> Picks:
         """Return the index of each axis's value, or NOT_APPLICABLE."""
-        found = [NOT_APPLICABLE] * len(self.axes)
+        places = [NOT_APPLICABLE] * len(self.axes)
         for at, choice in zip(self._order, address, strict=False):
             if choice != NOT_APPLICABLE:
                 start, dimension = self._starts[at], self.dimensions[at]
-                found[start : start + len(dimension.axes)] = dimension.choices[choice]
-        return found
+                places[start : start + len(dimension.axes)] = dimension.choices[choice]
+        return places
 
     def forbidden_by(self, trial: Spec) -> int | None:
         """Return the index of the first rule that forbids `trial`; raise `SpecError` if a predicate fails."""

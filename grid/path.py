@@ -11,10 +11,10 @@ Predicate = Callable[..., bool]
 
 def steps(path: str) -> tuple[str, ...]:
     """Return the fields of a path; raise `SpecError` if it is not a dotted path."""
-    found = tuple(path.split(".")) if isinstance(path, str) else ()
-    if not found or not all(step.isidentifier() for step in found):
+    parts = tuple(path.split(".")) if isinstance(path, str) else ()
+    if not parts or not all(step.isidentifier() for step in parts):
         raise SpecError(f"a path is field names joined by dots, like 'operator.score'; got {path!r}")
-    return found
+    return parts
 
 
 def require_spec(owner: object, name: str, path: str) -> Spec:

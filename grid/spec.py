@@ -200,13 +200,13 @@ def _deeper(name: str, owner: type[Spec], depth: int = 3) -> Iterator[str]:
     """Yield the paths of fields of that name, or its synonym, in the specs that `owner` holds; nearer ones first."""
     below = [
         (field, each)
-        for field, about in owner.model_fields.items()
-        for cls in (about.annotation, *get_args(about.annotation))
+        for field, info in owner.model_fields.items()
+        for cls in (info.annotation, *get_args(info.annotation))
         if isinstance(cls, type) and issubclass(cls, Spec) and cls is not owner
         for each in (cls, *cls.__subclasses__())
     ]
     wanted = {name, SYNONYMS.get(name.lower(), name)}
-    yield from (f"{field}.{found}" for field, cls in below for found in field_names(cls) if found in wanted)
+    yield from (f"{field}.{inner}" for field, cls in below for inner in field_names(cls) if inner in wanted)
     if depth > 1:
         yield from (f"{field}.{path}" for field, cls in below for path in _deeper(name, cls, depth - 1))
 

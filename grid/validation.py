@@ -44,31 +44,31 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
         return f"{path} is missing and has no default"
     if kind in {"value_error", "assertion_error"}:
         return f"{path}: {message.partition(', ')[2] or message}"
-    given = detail["input"]
+    value = detail["input"]
     if kind == "model_type":
         wanted = detail["ctx"]["class_name"]
-        return f"{path} takes a spec of class {wanted}, got {_came(given, wanted)}"
+        return f"{path} takes a spec of class {wanted}, got {_came(value, wanted)}"
     rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
     if len(rules) > 1:
         rules = dict.fromkeys(rule.partition(" should ")[2].partition(", ")[0] or rule for rule in rules)
         message = f"should {' or '.join(rule.removeprefix('be ') if at else rule for at, rule in enumerate(rules))}"
     else:
         message = next(iter(rules))
-    return f"{path} {message}, got {show(given)}"
+    return f"{path} {message}, got {show(value)}"
 
 
-def _came(given: object, wanted: str) -> str:
+def _came(value: object, wanted: str) -> str:
     """Describe what was given in place of a spec of the class `wanted`, and say what to write."""
-    name = getattr(given, "__name__", "")
+    name = getattr(value, "__name__", "")
     if name.isidentifier():
-        return f"the {'class' if isinstance(given, type) else 'function'} {name}; write {name}()"
-    if not isinstance(given, str):
-        return show(given)
+        return f"the {'class' if isinstance(value, type) else 'function'} {name}; write {name}()"
+    if not isinstance(value, str):
+        return show(value)
     if not (known := MAKERS.get(wanted)):
-        return show(given) + (f"; write {given}()" if given.isidentifier() else "")
-    near = nearest(given, known)
+        return show(value) + (f"; write {value}()" if value.isidentifier() else "")
+    near = nearest(value, known)
     hint = f"write {near}()" if near else f"`ablate {wanted.lower()}s` lists those with a name"
-    return f"{show(given)}; {hint}"
+    return f"{show(value)}; {hint}"
 
 
 def refuse_text(schema: Any) -> Any:

@@ -56,9 +56,9 @@ def require_number(value: object, what: str) -> float:
     if type(value) is float:
         return value
     try:
-        found = _unbox(value)
-        if not isinstance(found, str | bytes | bytearray):
-            return float(found)
+        number = _unbox(value)
+        if not isinstance(number, str | bytes | bytearray):
+            return float(number)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         pass
     raise SpecError(f"{what} is {show(value)}; it takes one number that is no larger than 1.8e308")
@@ -69,8 +69,8 @@ def require_whole(value: object, what: str, least: int = 0, end: int = END) -> i
     if type(value) is int and least <= value < end:
         return value
     try:
-        found = _unbox(value)
-        if not isinstance(found, bool) and least <= (number := operator.index(found)) < end:
+        plain = _unbox(value)
+        if not isinstance(plain, bool) and least <= (number := operator.index(plain)) < end:
             return number
     except (TypeError, ValueError, RuntimeError):
         pass
