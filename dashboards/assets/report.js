@@ -58,10 +58,12 @@
     if (xaxis.ticktext) xaxis.ticktext = xaxis.ticktext.filter(kept);
   }
 
-  // two figures on a page; rows of names get smaller letters
+  const linesOf = (names) => names.length * Math.max(...names.map((name) => name.split("<br>").length), 0);
+
+  // three figures on a page, two of those with numbers in fields; rows of names get smaller letters
   function fitPage(data, layout) {
-    const rows = layout.yaxis?.ticktext?.length || 0;
-    const height = Math.max(380, 60 + 12 * rows);
+    const rows = linesOf(layout.yaxis?.ticktext || []);
+    const height = Math.max(data.some((trace) => trace.type === "heatmap") ? 380 : 260, 60 + 12 * rows);
     if (layout.height <= height) return;
     layout.height = height;
     for (const name of ["yaxis", "yaxis2"]) if (layout[name]) layout[name].tickfont = { ...layout[name].tickfont, size: 10 };
@@ -77,8 +79,20 @@
     return Plotly.react(plot.element, data, layout, config);
   }
 
+  const isFolded = (plot) => plot.element.closest("details.fold:not([open])");
+
   function drawAll() {
-    return Promise.all(plots.map(draw));
+    return Promise.all(plots.filter((plot) => !isFolded(plot)).map(draw));
+  }
+
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.open && !printing) plots.filter((plot) => target.contains(plot.element)).forEach(draw);
+  }, true);
+
+  // a link to a folded figure opens it
+  function openTarget() {
+    const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.querySelector("details.fold");
+    if (fold) fold.open = true;
   }
 
   for (const legend of document.querySelectorAll(".legend")) {
@@ -174,7 +188,19 @@
   listContents();
   system.addEventListener("change", drawAll);
   narrow.addEventListener("change", drawAll);
-  addEventListener("beforeprint", () => { printing = true; drawAll(); });
-  addEventListener("afterprint", () => { printing = false; drawAll(); });
+  const closed = [];
+  addEventListener("beforeprint", () => {
+    printing = true;
+    closed.push(...document.querySelectorAll("details.fold:not([open])"));
+    for (const fold of closed) fold.open = true;
+    drawAll();
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    for (const fold of closed.splice(0)) fold.open = false;
+    drawAll();
+  });
+  addEventListener("hashchange", openTarget);
+  openTarget();
   drawAll().then(() => { document.documentElement.dataset.drawn = "true"; });
 })();

@@ -82,13 +82,15 @@ def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:
     return tag("div", "".join(buttons), class_="legend", role="group", aria_label="Show or hide") if buttons else ""
 
 
-def picture(shown: FigureBlock) -> str:
-    """A figure as HTML: title, caption, legend, plots, and its data as a table and as CSV."""
+def picture(shown: FigureBlock, *, folded: bool = False) -> str:
+    """A figure as HTML: title, caption, legend, plots, and its data as a table and as CSV; `folded` below its title."""
     plots = [_plot(f"{shown.key}-{i}", title, figure) for i, (title, figure) in enumerate(shown.panels)]
     alone = len(plots) == 1 and shown.panels[0][0] is None
     body = plots[0] if alone else tag("div", "".join(plots), class_="panels")
-    heading = tag("h3", text(shown.title)) + tag("p", text(shown.caption), class_="caption")
-    return tag("figure", heading + shown.legend + body + _data(shown), id=shown.key, aria_label=shown.title)
+    heading = tag("h3", text(shown.title))
+    inner = tag("p", text(shown.caption), class_="caption") + shown.legend + body + _data(shown)
+    whole = tag("details", tag("summary", heading) + inner, class_="fold") if folded else heading + inner
+    return tag("figure", whole, id=shown.key, aria_label=shown.title)
 
 
 def _plot(key: str, title: str | None, figure: go.Figure) -> str:
@@ -129,6 +131,6 @@ def state(words: str) -> str:
 
 
 def draw_all(title: str, pictures: Iterable[FigureBlock]) -> str:
-    """The pictures as HTML; where they cannot be computed, `title` and why."""
-    html, problem = catch_user_error(lambda: "".join(map(picture, pictures)))
+    """The pictures as HTML, folded; where they cannot be computed, `title` and why."""
+    html, problem = catch_user_error(lambda: "".join(picture(each, folded=True) for each in pictures))
     return tag("div", tag("h3", text(title)) + state(str(problem)), class_="block") if html is None else html

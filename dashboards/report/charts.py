@@ -31,6 +31,9 @@ SHOWN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Slots of the pages of the app, by page."""
 
+UNFOLDED: Final = ("compare-differences", "factors-effects", "curves-curves")
+"""Figures that are seen at once; a title opens another."""
+
 WITHOUT_MEASURE: Final = ("overview", "curves", "mechanism")  # pages that need none
 
 OF_BASELINE: Final = ("differences", "paired")  # slots that need one
@@ -42,7 +45,7 @@ def charts(about: GridContext, looks: Mapping[str, Style], key: str, *, is_finis
     for title, place, slot, view in _slots(about, looks, is_finished=is_finished):
         block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023
         if isinstance(block, FigureBlock):
-            shown += picture(block)
+            shown += picture(block, folded=place not in UNFOLDED)
         elif block is not None:
             missing.append((f"{title}: {slot.title}", block))
         else:
