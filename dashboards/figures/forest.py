@@ -89,7 +89,7 @@ def draw_differences(
     names = [f"<b>{name}</b>" if row.get("heading") else name for name, row in zip(names, rows, strict=True)]
     names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
     title = change_title(measure, unit, "difference in")
-    figure = canvas(_height(names, 30 if roomy else 24), x=title)
+    figure = canvas(_height(names, 30 if roomy else 18), x=title)
     limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})

@@ -169,7 +169,7 @@ def draw_heat(
 def _panel_height(found: pl.DataFrame, ramp: Ramp, levels: int, rows: float) -> int:
     """Pixels of a panel of so many levels, of figures with up to 900 pixels."""
     texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
-    most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
+    most = 22.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
     least = _BAR[0] + _LINE * in_lines(ramp.title, 16).count("<br>") if ramp.title and rows <= 1 else 48
     return max(round(min(max(900 / max(levels, 1) / rows, 4.0), most) * levels), least)
 
