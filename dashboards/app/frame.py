@@ -90,7 +90,8 @@ def _control(control: Control, value: Any) -> Component:
             [html.Span(control.label), html.Div([paint, text], className="code-box")], title=control.hint
         )
         buttons = html.Div([run, *save], className="code-buttons")
-        return html.Div([label, buttons, dcc.Input(**props, type="hidden")], className="control code")
+        names = html.Div(className="completions", role="status")  # filled by the page's own script
+        return html.Div([label, names, buttons, dcc.Input(**props, type="hidden")], className="control code")
     if control.kind == "switch":
         return html.Div(dcc.Checklist(**props), className="control", title=control.hint)
     if control.kind in ("choice", "choices"):

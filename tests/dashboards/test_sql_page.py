@@ -337,6 +337,24 @@ def test_a_chart_of_many_groups_hostile_names_and_many_rows_is_drawn(kind: str, 
 
 
 @pytest.mark.browser
+def test_names_of_the_schema_are_completed(page: Page, root: Path, serve_site: ServeSite) -> None:
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/runs/sql")
+        page.wait_for_selector("#slot-schema details", state="attached")
+        text, names = page.locator("textarea.code-text"), page.locator(".completions button")
+        text.fill("")
+        text.press_sequentially("from grid_tri")
+        assert names.all_inner_texts()[0] == "grid_trial"
+        text.press("Tab")
+        text.press_sequentially(" select posit")
+        assert names.all_inner_texts() == ["position"]  # a column of grid_trial
+        names.first.click()
+        assert text.input_value() == "from grid_trial select position"
+        text.press_sequentially(" qqq")
+        assert names.count() == 0
+
+
+@pytest.mark.browser
 def test_keys_run_a_query_and_its_columns_can_be_chosen(
     page: Page, root: Path, serve_site: ServeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

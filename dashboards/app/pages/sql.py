@@ -24,8 +24,8 @@ FILE_ROWS: Final = 200_000
 LONGEST_QUERY: Final = 2_500  # characters; encoded, it has to fit into an address
 
 _HELP: Final = (
-    "Write one SELECT statement and press Ctrl+Enter, or take an example from the schema. Nothing can be changed, and "
-    f"nothing but this store can be read; {LIMITS}."
+    "Write one SELECT statement and press Ctrl+Enter, or take an example from the schema. Tab completes a name. "
+    f"Nothing can be changed, and nothing but this store can be read; {LIMITS}."
 )
 _KINDS: Final = {"": "none", "points": "points", "lines": "lines", "bars": "bars", "heat": "heat map"}
 _LOG: Final = {"": "linear", "x": "log x", "y": "log y", "xy": "log x and y"}

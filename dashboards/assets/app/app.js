@@ -213,7 +213,47 @@
   });
 
   let before = "";
+  // names of the schema that go on with the word at the cursor: first those of relations in the query; Tab takes one
+  function listNames(area) {
+    const word = area.value.slice(0, area.selectionStart).match(/[A-Za-z_]\w+$/)?.[0].toLowerCase();
+    if (!word) return [];
+    const ranks = new Map();
+    const add = (name, rank) => ranks.set(name, Math.min(rank, ranks.get(name) ?? rank));
+    for (const each of document.querySelectorAll("#page .schema details")) {
+      const relation = each.querySelector("code").textContent.split("(")[0];
+      const isAsked = new RegExp(`\\b${relation.replace(/\W/g, "\\$&")}\\b`).test(area.value);
+      add(relation, 1);
+      for (const line of each.querySelector(".columns").textContent.split("\n")) add(line.split(" ")[0], isAsked ? 0 : 2);
+    }
+    const fits = [...ranks].filter(([name]) => name.toLowerCase().startsWith(word) && name.toLowerCase() !== word);
+    fits.sort(([a, i], [b, j]) => i - j || a.localeCompare(b));
+    return fits.slice(0, 8).map(([name]) => [name, word.length]);
+  }
+
+  function complete(area, [name, typed]) {
+    area.focus();
+    area.setSelectionRange(area.selectionStart - typed, area.selectionStart);
+    document.execCommand("insertText", false, name);
+  }
+
+  document.addEventListener("input", ({ target }) => {
+    if (!target.matches("textarea.code-text")) return;
+    const buttons = listNames(target).map((named) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: named[0] });
+      button.addEventListener("click", () => complete(target, named));
+      return button;
+    });
+    target.closest(".control").querySelector(".completions").replaceChildren(...buttons);
+  });
+
   document.addEventListener("keydown", (event) => {
+    const first = event.target.matches?.("textarea.code-text") && event.target.closest(".control").querySelector(".completions button");
+    if (first && event.key === "Tab" && !event.shiftKey) {
+      event.preventDefault();
+      first.click();
+      return;
+    }
+    if (first && event.key === "Escape") first.parentElement.replaceChildren();
     if (event.target.tagName === "TEXTAREA" && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.target.closest(".control")?.querySelector("button.run")?.click();
       return;
