@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
+import brotli
 from dash import Dash, set_props
 from flask import Flask, Response, redirect, request
 
@@ -39,7 +40,7 @@ _INDEX: Final = """<!DOCTYPE html>
 <head>{%metas%}<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">
 <link rel="preload" href="/files/app/assets/fonts/inter.woff2" as="font" type="font/woff2" crossorigin>
 <link rel="preload" href="/files/app/assets/plotly.js/plotly-cartesian.min.js" as="script">
-<link rel="prefetch" href="/_dash-component-suites/dash_ag_grid/async-community.js" as="script">
+<link rel="preload" href="/_dash-component-suites/dash/dcc/async-graph.js" as="script">
 <link rel="icon" href="data:,"><title>ablate</title><style>{%variables%}</style>{%css%}</head>
 <body>{%app_entry%}<noscript><p>The dashboard needs JavaScript; `ablate report` works without.</p></noscript>
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
@@ -71,6 +72,11 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage]) -> Dash:
     server: Flask = app.server
     server.route("/files/<campaign>/<page>/<name>.<end>")(_file(engine))
     policy = _policy(app)
+
+    @server.before_request
+    def defer() -> Response | None:
+        is_early = request.path.startswith(_LATER) and "whole" not in request.args
+        return Response("", mimetype="text/javascript") if is_early else None
 
     @server.after_request
     def headers(response: Response) -> Response:
@@ -118,6 +124,9 @@ def _is_page(response: Response) -> bool:
     return request.method == "GET" and response.status_code == 200 and not other
 
 
+_LATER: Final = ("/_dash-component-suites/dash_ag_grid/dash_ag_grid.", "/_dash-component-suites/dash/dash_table/")
+"""Scripts that Dash lists in every page: tables.js loads the first after the first figure; no page has the second."""
+
 _LEAST_COMPRESSED: Final = 1000
 """Bytes; less travels as fast as it is."""
 
@@ -126,15 +135,19 @@ def _compress(response: Response) -> None:
     """Compress texts for browsers that take it."""
     kind = response.mimetype or ""
     text_like = kind.startswith("text/") or kind.endswith(("json", "javascript", "xml"))
-    taken = "gzip" in request.headers.get("Accept-Encoding", "") and response.status_code in (200, 404)
-    if not (text_like and taken) or (response.is_streamed and not response.direct_passthrough):
+    taken = [kind for kind in ("br", "gzip") if kind in request.accept_encodings]
+    if not (text_like and taken and response.status_code in (200, 404)) or (
+        response.is_streamed and not response.direct_passthrough
+    ):
         return
     response.direct_passthrough = False
     body = response.get_data()
     if len(body) < _LEAST_COMPRESSED or "Content-Encoding" in response.headers:
         return
-    response.set_data(_gzip(body) if request.path.startswith(_STATIC) else gzip.compress(body, 4))
-    response.headers["Content-Encoding"] = "gzip"
+    quality = 9 if request.path.startswith(_STATIC) else 4
+    encode = _encode_once if quality == 9 else _encode
+    response.set_data(encode(body, taken[0], quality))
+    response.headers["Content-Encoding"] = taken[0]
     response.headers.add("Vary", "Accept-Encoding")
 
 
@@ -142,9 +155,11 @@ _STATIC: Final = ("/_dash-component-suites/", "/files/app/assets/")
 """Files that stay the same: plotly alone takes a fifth of a second to compress."""
 
 
-@lru_cache(maxsize=64)
-def _gzip(body: bytes) -> bytes:
-    return gzip.compress(body, 6)
+def _encode(body: bytes, coding: str, quality: int) -> bytes:
+    return brotli.compress(body, quality=quality) if coding == "br" else gzip.compress(body, quality)
+
+
+_encode_once = lru_cache(maxsize=128)(_encode)
 
 
 def _report_error(error: Exception) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
+import brotli
 import plotly.graph_objects as go
 import pytest
 from plotly.utils import PlotlyJSONEncoder
@@ -217,11 +218,15 @@ def test_texts_travel_compressed_and_are_the_same(campaigns: Campaigns) -> None:
     scripts = re.findall(r'"(/_dash-component-suites/[^"]+)"', client.get("/").text)
     assert scripts
     for address in ("/_dash-dependencies", "/files/runs/curves/curves.csv", *scripts):
+        smallest = client.get(address, headers={"Accept-Encoding": "gzip, br"})
         small = client.get(address, headers={"Accept-Encoding": "gzip"})
         whole = client.get(address)
         assert "Content-Encoding" not in whole.headers
         if len(whole.data) > 1000:
             assert small.headers["Content-Encoding"] == "gzip", address
+            assert (smallest.headers["Content-Encoding"], brotli.decompress(smallest.data)) == ("br", whole.data), (
+                address
+            )
             assert len(small.data) < len(whole.data)
             assert gzip.decompress(small.data) == whole.data, address
 

@@ -4,6 +4,22 @@
   const parts = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
 
+  // ag-grid is as large as all else together: it is loaded after the first figure, from where Dash would load it
+  let loaded = null;
+  const drawn = () => !document.querySelector("#page .plot") || document.querySelector("#page .plot .main-svg, #page .state");
+  const load = () => (loaded ??= (async () => {
+    while (!drawn()) await new Promise((done) => setTimeout(done, 50));
+    const src = `${document.querySelector('script[src*="/dash_ag_grid/dash_ag_grid."]').src}?whole`;
+    await new Promise((onload) => document.head.append(Object.assign(document.createElement("script"), { src, onload })));
+  })());
+  const WaitingGrid = (props) => {
+    const [isLoaded, set] = window.React.useState(false);
+    window.React.useEffect(() => void load().then(() => set(true)), []);
+    const { className, style } = props;
+    return isLoaded ? window.React.createElement(window.dash_ag_grid.AgGrid, props) : window.React.createElement("div", { className, style });
+  };
+  window.dash_ag_grid = { AgGrid: WaitingGrid };
+
   // a click opens the text below its first words, as wide as the part of the row in view
   const unfold = ({ currentTarget: details }) => {
     const cell = details.closest(".ag-cell"), view = details.closest(".ag-center-cols-viewport");
