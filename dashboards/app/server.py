@@ -135,10 +135,10 @@ def _compress(response: Response) -> None:
     """Compress texts for browsers that take it."""
     kind = response.mimetype or ""
     text_like = kind.startswith("text/") or kind.endswith(("json", "javascript", "xml"))
-    taken = [kind for kind in ("br", "gzip") if kind in request.accept_encodings]
-    if not (text_like and taken and response.status_code in (200, 404)) or (
-        response.is_streamed and not response.direct_passthrough
-    ):
+    coding = request.accept_encodings.best_match(("br", "gzip"))
+    if not (text_like and coding) or response.status_code not in (200, 404):
+        return
+    if response.is_streamed and not response.direct_passthrough:
         return
     response.direct_passthrough = False
     body = response.get_data()
@@ -146,8 +146,8 @@ def _compress(response: Response) -> None:
         return
     quality = 9 if request.path.startswith(_STATIC) else 4
     encode = _encode_once if quality == 9 else _encode
-    response.set_data(encode(body, taken[0], quality))
-    response.headers["Content-Encoding"] = taken[0]
+    response.set_data(encode(body, coding, quality))
+    response.headers["Content-Encoding"] = coding
     response.headers.add("Vary", "Accept-Encoding")
 
 

@@ -55,7 +55,7 @@ def test_an_address_says_all_controls_write_it_and_a_button_copies_its_python(pa
 
 
 def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/curves?band=interval")
+    page.goto(f"{site.url}/runs/curves?band=spread")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
     assert box is not None
@@ -65,8 +65,8 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
     page.mouse.up()
     zoomed, traces = ranges(page)
     page.locator(".slot .legend button").nth(1).click()
-    page.wait_for_url("**/curves?hide=SSA&band=interval")
-    assert hidden(page) == 2  # a line and its band
+    page.wait_for_url("**/curves?hide=SSA&band=spread")
+    assert hidden(page) == 3  # a line, its band and its name
     assert "n up to 4" in page.locator(".slot .caption").inner_text()
     for seeds in (5, 6):
         finished = set(product(NAMES, range(seeds - 1)))
@@ -75,7 +75,7 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
         page.wait_for_function(
             "(n) => document.querySelector('.slot .caption').innerText.includes(`n up to ${n}`)", arg=seeds
         )
-        assert hidden(page) == 2
+        assert hidden(page) == 3
         assert ranges(page) == [zoomed, traces]
 
 

@@ -224,9 +224,8 @@ def test_texts_travel_compressed_and_are_the_same(campaigns: Campaigns) -> None:
         assert "Content-Encoding" not in whole.headers
         if len(whole.data) > 1000:
             assert small.headers["Content-Encoding"] == "gzip", address
-            assert (smallest.headers["Content-Encoding"], brotli.decompress(smallest.data)) == ("br", whole.data), (
-                address
-            )
+            assert smallest.headers["Content-Encoding"] == "br", address
+            assert brotli.decompress(smallest.data) == whole.data, address
             assert len(small.data) < len(whole.data)
             assert gzip.decompress(small.data) == whole.data, address
 
