@@ -130,7 +130,7 @@ def draw_panels(
             )
     if drawing.named and counted and not drawing.log_x:  # else plotly leaves room for marks between ends and names
         reach = pl.concat([panel.found["x"] for panel in panels]).drop_nulls()
-        figure.update_xaxes(range=[reach.min(), reach.max()] if reach.n_unique() > 1 else None)
+        figure.update_xaxes(type="linear", range=[reach.min(), reach.max()] if reach.n_unique() > 1 else None)
     _tick_places(figure, pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique(), drawing)
     return figure
 
