@@ -46,7 +46,7 @@ class Planned(NamedTuple):
 
 
 class GridCount(NamedTuple):
-    """Results of a walk over all cells, with a key and an address per cell."""
+    """Results of the enumeration of all cells, with a key and an address per cell."""
 
     cells: list[tuple[bytes, CellPosition]]
     pruned: Pruned
@@ -141,37 +141,37 @@ class Grid:
         """Yield every trial in execution order: all cells with the first seed, then with the second, and so on.
 
         Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced.
-        This walks over all cells before the first trial; `enumerate` does not.
+        All cells are built before the first trial; `enumerate` does not.
         """
         for seed in self.seeds:
-            for key, place in self.survey.cells:
+            for key, place in self.enumeration.cells:
                 picks = self.parts[place.part].picks(place.address)
                 trial = self._cells.build(place.part, picks, seed)
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
                 yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), seed)
 
     def header(self) -> dict[str, Any]:
-        """Return the content of `grids/<name>.json`: the grid as JSON data with counts. Walks over all cells."""
-        seeds = list(self.seeds)
+        """Return the content of `grids/<name>.json`: the grid as JSON data with counts. It enumerates all cells."""
+        seeds, counts = list(self.seeds), self.enumeration
         return {
             "schema": HEADER_SCHEMA,
             "grid": self.name,
-            "cells": len(self.survey.cells),
-            "trials": len(self.survey.cells) * len(seeds),
+            "cells": len(counts.cells),
+            "trials": len(counts.cells) * len(seeds),
             "seeds": seeds,
             "axes": self.columns.header(),
             "rules": [
-                {"reason": rule.reason, "count": self.survey.pruned[number, at]}
+                {"reason": rule.reason, "count": counts.pruned[number, at]}
                 for number, part in enumerate(self.parts)
                 for at, rule in enumerate(part.rules)
             ],
-            "baseline": self.survey.baseline,
-            **({"baselines": self.survey.baselines, "matched": self._matched} if self.survey.baselines else {}),
+            "baseline": counts.baseline,
+            **({"baselines": counts.baselines, "matched": self._matched} if counts.baselines else {}),
             "measure": None if self.measure is None else self.measure.data(),
             "base": self.base.data(),
             **({"overrides": list(self.overrides)} if self.overrides else {}),
             **({"of": self.of} if self.of else {}),
-            **({"rows": self.survey.rows} if self.survey.rows else {}),
+            **({"rows": counts.rows} if counts.rows else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
@@ -215,8 +215,8 @@ class Grid:
         return Columns(self.parts)
 
     @cached_property
-    def survey(self) -> GridCount:
-        """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
+    def enumeration(self) -> GridCount:
+        """Every cell in execution order, the counts of the rules, and the baseline's key. It enumerates all cells."""
         pruned: Pruned = Counter()
         cells, agreed = [], list[_Agreement]()
         rows: dict[RowInfo, None] = {}

@@ -18,6 +18,9 @@ from ablate.runners.provenance.specfile import load_spec_file
 ROOT = Path(__file__).parent.parent
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
+VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
+CLEAR_ROOMS = ("grid", "store")
+"""Rooms in which every variable is called by what it holds."""
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 50, 6
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -41,6 +44,9 @@ def complaints(name: str, text: str) -> list[str]:
         found.append(f"{name} has a name that says nothing")
     if ast.get_docstring(tree) is None:
         found.append(f"{name} does not say what it is")
+    if name.startswith(CLEAR_ROOMS):
+        names = {getattr(node, "id", getattr(node, "arg", "")) for node in ast.walk(tree)}
+        found += [f"{name} calls a variable {each}" for each in sorted(names & VAGUE_NAMES)]
     for function in functions(tree):
         where = f"{name}:{function.lineno} {function.name}"
         if function.end_lineno - function.lineno >= LONGEST_FUNCTION:
@@ -77,6 +83,7 @@ def test_every_source_file_keeps_the_rules() -> None:
         ("grid/big.py", '"""x"""\ndef _f():\n' + "    a = 1\n" * 50, "longer than 50 lines"),
         ("grid/deaf.py", '"""x"""\ndef _f(**options):\n    pass\n', "never reads"),
         ("grid/mute.py", '"""x"""\ndef f():\n    pass\n', "no docstring"),
+        ("store/vague.py", '"""x"""\ndef _f(about):\n    return [found for found in about]\n', "a variable found"),
     ],
 )
 def test_the_rules_can_be_broken(name: str, text: str, words: str) -> None:

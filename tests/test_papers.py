@@ -77,7 +77,7 @@ def test_every_grid_enumerates_with_a_key_per_trial_and_its_baseline(name: str, 
         if each.endswith(f"-{scale}"):
             keys = [planned.key for planned in grid.enumerate()]
             assert len(set(keys)) == len(keys) > 0
-            assert grid.baseline is None or grid.survey.baseline is not None or grid.survey.baselines
+            assert grid.baseline is None or grid.enumeration.baseline is not None or grid.enumeration.baselines
 
 
 @pytest.mark.parametrize("name", sorted(paper_files()))

@@ -24,7 +24,7 @@ from ablate.runners.output import (
 )
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.result_files import read_about, result_file
+from ablate.store.files.result_files import read_summary, result_file
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
 
@@ -243,7 +243,7 @@ def _published_hours(paper: str, grid: str) -> float | None:
     if place is None or not place.with_suffix(".parquet").exists():
         return None
     with suppress(StoreError):
-        return float(read_about(place)["cost"]["hours"])
+        return float(read_summary(place)["cost"]["hours"])
     return None
 
 

@@ -175,7 +175,7 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
     for grid in loaded:
         try:
             with slow_notice("planning: building every cell"):
-                _ = grid.survey
+                _ = grid.enumeration
         except SpecError as error:  # it names the cell, not the file
             raise SpecError(f"{place_of(grid.name, spec)}: {error}") from error
     return root, loaded

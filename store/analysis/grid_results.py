@@ -15,7 +15,7 @@ from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
-from ablate.store.files.result_files import damage_error, read_about
+from ablate.store.files.result_files import damage_error, read_summary
 from ablate.store.state import State
 from ablate.store.store import Store
 
@@ -61,7 +61,7 @@ def read(folder: Path, grid: str) -> GridResult:
     if grid not in known:
         raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
     place = folder / f"{grid}.json"
-    record = read_about(place)
+    record = read_summary(place)
     try:
         rows = pl.read_parquet(folder / f"{grid}.parquet")
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -29,7 +29,7 @@ def find_published(number: str, table: int) -> tuple[str, str] | None:
     return (f"{paper}:table{table}", grid) if result_file(paper, grid) else None
 
 
-def read_about(place: Path) -> dict[str, Any]:
+def read_summary(place: Path) -> dict[str, Any]:
     """Read the header and the cost of a grid.
 
     Raises:
