@@ -1,7 +1,7 @@
 """A campaign of toys, run as a program: `python toy_run.py REQUEST`, ending with the exit status of the command.
 
 The request is JSON: {"root": path, "grid": arguments of toy_grid, "workers": n or 0 for inline, "land": seconds or
-null}; with "train", a function of toy_faults trains, and progress is shown.
+null}. With "ray", the workers are on Ray. With "train", a function of toy_faults trains, and progress is shown.
 """
 
 import json
@@ -13,6 +13,7 @@ from toy_campaign import QUIET, toy_grid
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.execution import Inline, Local, Machine
+from ablate.runners.execution.ray_machine import Ray
 from ablate.runners.execution.run import run_campaign
 
 
@@ -23,7 +24,7 @@ def run(request: dict[str, Any]) -> int:
         entry = WorkerEntry("toy_training:ToyTrial", f"toy_faults:{request['train']}", ("pyarrow.parquet",))
         options |= {"entry": entry, "progress": True}
     workers = request["workers"]
-    machine: Machine = Local(workers) if workers else Inline()
+    machine: Machine = Ray(workers) if request.get("ray") else Local(workers) if workers else Inline()
     result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunRequest(**options))
     return 130 if result.interrupted else 4 if result.failed else 0
 

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -221,7 +221,7 @@ def new_record(job: "RunRequest", machine: str, snapshot: "Snapshot | None") -> 
     )
 
 
-def record_run(layout: Layout, job: "RunRequest", machine: Literal["local", "inline"]) -> Submission:
+def record_run(layout: Layout, job: "RunRequest", machine: str) -> Submission:
     """Write the record of a run on this machine, with its snapshot, before the first trial.
 
     Raises EnvironmentProblem if the campaign cannot be written, or a spec file cannot be read.

@@ -11,6 +11,7 @@ from ablate.grid.errors import SpecError
 from ablate.runners.backends.backend import backend_names
 from ablate.runners.backends.slurm.spec import Slurm, WorkerFields, read_budget
 from ablate.runners.cli.options import Flag, flag_group
+from ablate.runners.cli.run_here import HERE
 
 _NO_OPTIONS = ("workers", "extra", "needs", "python", "gpu_option", "heartbeat_s")
 """Fields of `Slurm` that files say: tables, and what holds for a site. --workers is in `MachineFlags`."""
@@ -89,8 +90,8 @@ class MachineFlags:
     Parameters
     ----------
     on
-        local: warm worker processes of one thread each; inline: in this process; slurm, or another backend that is
-        installed: queued there. Default local; `retry` takes what they were trained on the last time.
+        local: warm worker processes of one thread each; inline: in this process; ray: on Ray; slurm, or another backend
+        that is installed: queued there. Default local; `retry` takes what they were trained on the last time.
     workers
         Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
         their time limit.
@@ -101,7 +102,7 @@ class MachineFlags:
 
     def check(self, on: str, cluster: SlurmFlags) -> None:
         """Raise SpecError for flags that say nothing to the machine `on`, or if there is none of that name."""
-        known = ("local", "inline", *backend_names())
+        known = (*HERE, *backend_names())
         if on not in known:
             raise SpecError(f"--on names where trials are trained: {', '.join(known)}; got {on!r}")
         if on != "slurm":

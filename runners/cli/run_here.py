@@ -12,20 +12,25 @@ if TYPE_CHECKING:
     from ablate.grid import Grid
     from ablate.runners.execution.run import RunResult
 
-HERE = ("local", "inline")
-"""Names of the machines that train on this one."""
+HERE = ("local", "inline", "ray")
+"""Names of the machines that a run waits for."""
 
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
 def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     """Train on this machine, report, and return the exit code."""
-    from ablate.runners.execution import Inline, Local
+    from ablate.runners.execution import Inline, Local, Machine
+    from ablate.runners.execution.ray_machine import Ray
     from ablate.runners.execution.run import run_campaign
     from ablate.runners.monitoring.trial_locations import outdated_notes
     from ablate.store.store import Store
 
-    machine = Inline() if on == "inline" else Local(worker_count(request.workers))
+    machine: Machine = Inline()
+    if on == "ray":
+        machine = Ray(None if request.workers is None else worker_count(request.workers))
+    elif on == "local":
+        machine = Local(worker_count(request.workers))
     result = run_campaign(request.root, grids, machine, request)
     code = report_outcome(result, request.root)
     if not result.interrupted:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker
@@ -61,6 +61,9 @@ class Queue(RowSource):
 class Machine(ABC):
     """Trains rows of a submission."""
 
+    name: ClassVar[str]
+    """In the records of its submissions."""
+
     @abstractmethod
     def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows`; return if all have an outcome or a stop took effect.
@@ -72,6 +75,8 @@ class Machine(ABC):
 @final
 class Inline(Machine):
     """Trains one trial after another in this process."""
+
+    name = "inline"
 
     def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""

@@ -228,6 +228,8 @@ class Local(Machine):
     device share its memory evenly.
     """
 
+    name = "local"
+
     def __init__(
         self, workers: int = 1, *, devices: Sequence[str | None] | None = None, start: Start = start_interpreter
     ) -> None:

@@ -19,7 +19,7 @@ from ablate.runners.attempts.manifest import submission_id, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import record_run, write_submission_record
 from ablate.runners.attempts.worker import Outcome
-from ablate.runners.execution import Inline, Local, Machine, Queue
+from ablate.runners.execution import Inline, Machine, Queue
 from ablate.runners.execution.background_ingest import BackgroundIngest
 from ablate.runners.execution.machine import describe_changes
 from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally
@@ -155,7 +155,7 @@ class _ActiveRun:
 
     def _work(self, submission: str) -> None:
         job = replace(self._request, submission=submission)
-        record = record_run(self._layout, job, "local" if isinstance(self._machine, Local) else "inline")
+        record = record_run(self._layout, job, self._machine.name)
         rows: Sequence[int] = range(len(self._to_do))
         try:
             while rows and not self.stop_requested():
