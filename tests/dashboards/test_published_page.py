@@ -14,12 +14,12 @@ from synthetic import write_campaign
 
 from ablate.dashboards.app.address import read
 from ablate.dashboards.app.engine import shown_of
-from ablate.dashboards.app.page import PageView, Slot, SlotContent, grid_of
+from ablate.dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent, grid_of
 from ablate.dashboards.app.pages.paper_results import PUBLISHED, chosen_item
 from ablate.dashboards.papers.items import ITEMS
 from ablate.store.analysis.published_comparison import compare_published
 from ablate.store.published.tables import cells, papers
-from ablate.variants import softmax, ssa
+from ablate.variants import integral, principled_ground, softmax, ssa
 
 ROOT = Path(__file__).parent.parent.parent
 EFFECTS = dict.fromkeys(range(1, 11), 0.0)
@@ -202,3 +202,21 @@ def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At
             assert found.figure is not None or found.message or found.parts or found.data.height
             assert "reproduced" not in words(found).lower()
             assert found.figure is None or "<script>%{x}" not in json.dumps(json.loads(found.figure.to_json()))
+
+
+def test_a_grid_that_no_paper_prints_has_one_line_until_a_paper_is_chosen(tmp_path: Path) -> None:
+    """A union has softmax and SSA of table 1 of 003 among more cells that no paper prints."""
+    own = {"two": integral(2), "three": integral(3), "ground": principled_ground()}
+    known = {"softmax": softmax(), "ssa": ssa()}
+    values = {name: [mse(seed, EFFECTS) for seed in range(3)] for name in (*known, *own)}
+    planted(tmp_path / "runs", known | own, values).close()
+    for at in views(tmp_path / "runs"):
+        shown = {name: shown_of(slot, at("")) for name, slot in SLOTS.items()}
+        assert [name for name, each in shown.items() if each.message != AS_ABOVE] == ["item"]
+        assert not shown["item"].parts
+        assert shown["item"].data.is_empty()
+        (paper,) = PUBLISHED.controls(at(""))
+        assert (paper.usual, "003" in paper.options) == ("", True)
+        chosen = shown_of(SLOTS["item"], at("?paper=003"))
+        assert chosen.data["own_mean"].drop_nulls().len() > 0
+        assert shown_of(SLOTS["claims"], at("?paper=003")).message != AS_ABOVE

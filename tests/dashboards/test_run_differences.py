@@ -1,12 +1,16 @@
 """Run beside other runs: what differs between them, and nothing else."""
 
 import io
+import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from inspect import getsource
 from pathlib import Path
+from typing import Any
 
 import pytest
 from known_campaign import Planted, open_view, plant, show_slot
+from published_campaign import mse, planted
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from ablate.dashboards.app.page import PageView, SlotContent
@@ -14,9 +18,11 @@ from ablate.dashboards.app.pages.run import RUN
 from ablate.dashboards.app.pages.run_differences import MISSING, RunAddress, table
 from ablate.dashboards.data.result_table import flat
 from ablate.grid.key import content_key
+from ablate.runners import Training
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
+from ablate.variants import gpt2, principled_ground, softmax, stages
 
 LINES = plan_lines(("softmax", "<i>SSA"), [0, 1], "known", {"depth": [2]})
 KEYS = {(line["operator"], line["seed"]): line["trial"] for line in LINES}
@@ -153,19 +159,25 @@ def test_the_point_of_the_measure_comes_first_and_other_points_by_number(tmp_pat
 SUBMISSIONS = ("20260921T141320-0a1b2c", "20260922T141320-0a1b2c")
 
 
+def write_snapshot(layout: Layout, submission: str, version: str, files: Mapping[str, str]) -> None:
+    """Write the code of a submission as `ablate run` keeps it."""
+    layout.snapshots.mkdir(exist_ok=True)
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    layout.snapshot_tar(content_key(version)).write_bytes(held.getvalue())
+    record = {"snapshot": {"tar": content_key(version)}}
+    write_json(layout.submission_record(submission), record, durable="nothing")
+
+
 def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
     layout = Layout(plant(tmp_path / "runs", ("softmax",), range(4), Planted(lambda _: 1.0)))
-    layout.snapshots.mkdir()
     for submission, version in zip(SUBMISSIONS, ("one", "two"), strict=True):
-        held = io.BytesIO()
-        with tarfile.open(fileobj=held, mode="w") as tar:
-            for name, text in (("user/spec.py", f"a = 1\nname = {version!r}  # <b>\n"), ("code/grid/same.py", "x\n")):
-                member = tarfile.TarInfo(name)
-                member.size = len(text)
-                tar.addfile(member, io.BytesIO(text.encode()))
-        layout.snapshot_tar(content_key(version)).write_bytes(held.getvalue())
-        record = {"snapshot": {"tar": content_key(version)}}
-        write_json(layout.submission_record(submission), record, durable="nothing")
+        files = {"user/spec.py": f"a = 1\nname = {version!r}  # <b>\n", "code/grid/same.py": "x\n"}
+        write_snapshot(layout, submission, version, files)
     keys = sorted(layout.trial_keys())
     for key, submission in zip(keys, (*SUBMISSIONS, SUBMISSIONS[0]), strict=False):
         write_start(layout, key, 2, submission=submission)
@@ -177,3 +189,40 @@ def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
         assert ("-name = 'one'  # <b>\n", "taken") in lines
         assert ("+name = 'two'  # <b>\n", "added") in lines
         assert "there is no file" in show(found, "code", keys[0], keys[3]).message.lower()
+
+
+MINE = """
+class Mine(ablate.Score):
+    kind: Literal["exponential"] = 'exponential'  # the same word as that of another family
+"""
+
+
+def test_the_code_of_an_operator_is_that_of_its_snapshot_and_the_spec_runs_as_python(tmp_path: Path) -> None:
+    operators = {"softmax": softmax(), "ground": principled_ground(), "unknown": softmax().changed(name="unknown")}
+    values = {name: [mse(0, dict.fromkeys(range(1, 11), 0.0))] for name in operators}
+    rest = {"model": gpt2(layers=1, heads=2, width=8).data(), "training": Training(steps=3).data()}
+    store = planted(tmp_path / "runs", operators, values, **dict.fromkeys(operators, rest))
+    layout, texts = store.layout, {path.name: path.read_text() for path in Path(stages.__file__).parent.glob("*.py")}
+    keys = dict(store.sql("SELECT label, trial FROM grid_trial").rows())
+    store.close()
+    shutil.rmtree(layout.root / "store")  # it has read these trials as finished
+    code = {f"code/variants/stages/{name}": text for name, text in texts.items()}
+    write_snapshot(layout, SUBMISSIONS[0], "one", {"user/copy.py": MINE, **code, "user/broken.py": 'kind = "dot" ('})
+    other = {"user/mine.py": MINE, "user/gates.py": MINE.replace("Score", "Gate").replace("Mine", "Own")}
+    write_snapshot(layout, SUBMISSIONS[1], "two", other)
+    for name, submission in (("softmax", SUBMISSIONS[0]), ("ground", SUBMISSIONS[0]), ("unknown", SUBMISSIONS[1])):
+        write_start(layout, keys[name], 2, submission=submission)
+    with open_view(layout.root, RUN) as found:
+        for name in ("softmax", "ground"):
+            shown = show(found, "operator", keys[name]).data
+            stage_of = {field: getattr(operators[name], field) for field in type(operators[name]).model_fields}
+            chosen = {field: type(each) for field, each in stage_of.items() if getattr(each, "kind", "none") != "none"}
+            assert dict(shown.select("stage", "source").rows()) == {
+                field: getsource(cls).rstrip() for field, cls in chosen.items()
+            }
+            *_, python = show(found, "spec", keys[name]).parts
+            names: dict[str, Any] = {}
+            exec(python.children[1].children, names)
+            assert names["trial"].operator == operators[name]
+        (own,) = show(found, "operator", keys["unknown"]).data.rows()
+        assert own[:2] == ("score", "user/mine.py")

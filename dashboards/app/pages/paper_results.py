@@ -8,6 +8,7 @@ import polars as pl
 
 from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import (
+    AS_ABOVE,
     AppPage,
     Component,
     Control,
@@ -32,6 +33,9 @@ from ablate.store.analysis.published_comparison import WORDS, compare_published
 from ablate.store.files.result_files import find_published
 from ablate.store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
+_NO_PAPERS: Final = (
+    "No paper prints this grid: no table has half of its cells or more. Choose a paper to see one beside it."
+)
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
@@ -61,17 +65,26 @@ def _has_no_values(chosen: Item) -> bool:
     return chosen.kind == "figure" or chosen.number is None
 
 
+@memoise
 def _most(view: PageView) -> list[tuple[str, str]]:
-    """Tables that have values of the grid beside them, those with most first."""
+    """Tables that have values of at least half of the measured cells of the grid beside them, those with most first."""
     found = view.store.sql(
         "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
+        "HAVING 2 * count(DISTINCT cell) >= (SELECT count(DISTINCT cell) FROM v_cell_stats WHERE grid = $grid) "
         "ORDER BY count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
         {"grid": grid_of(view).grid},
     )
     return [(str(paper), str(table)) for paper, table in found.iter_rows()]
 
 
+def _is_no_papers(view: PageView) -> bool:
+    """True if nothing is chosen, and no table is of the grid."""
+    return view.address.paper is None and view.address.item is None and not _most(view)
+
+
 def _show_item(view: PageView) -> SlotContent:
+    if _is_no_papers(view):
+        return SlotContent(message=_NO_PAPERS)
     chosen, about = chosen_item(view), grid_of(view)
     drawn = chosen.make(about)
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
@@ -205,6 +218,8 @@ def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
 
 
 def _claims(view: PageView) -> SlotContent:
+    if _is_no_papers(view):
+        return SlotContent(message=AS_ABOVE)
     chosen = chosen_item(view)
     if _has_no_values(chosen):
         return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
@@ -248,6 +263,8 @@ def _cells_of(chosen: Item) -> Sequence[PublishedCell]:
 
 
 def _doubts(view: PageView) -> SlotContent:
+    if _is_no_papers(view):
+        return SlotContent(message=AS_ABOVE)
     chosen = chosen_item(view)
     marked = f"Its marks are of {chosen.printed.words}: " if chosen.printed is not None else ""
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
@@ -265,11 +282,14 @@ def _doubts(view: PageView) -> SlotContent:
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    now = chosen_item(view)
-    named = {each.name: f"{each.name.capitalize()}: {each.title}" for each in ITEMS if each.paper == now.paper}
     titles = {key: f"{key} {title}" for key, title in papers().items()}
+    if _is_no_papers(view):
+        return (Control("paper", "Paper", "choice", {"": "none", **titles}, usual="", resets=("item",)),)
+    now = chosen_item(view)
+    usual = _most(view)[0][0] if _most(view) else ""
+    named = {each.name: f"{each.name.capitalize()}: {each.title}" for each in ITEMS if each.paper == now.paper}
     return (
-        Control("paper", "Paper", "choice", titles, usual=now.paper, resets=("item",)),
+        Control("paper", "Paper", "choice", titles if usual else {"": "none", **titles}, usual=usual, resets=("item",)),
         Control("item", "Figure or table", "choice", named, usual=now.name),
     )
 

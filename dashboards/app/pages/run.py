@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from pprint import pformat
+from textwrap import indent
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -13,7 +15,7 @@ import polars as pl
 
 from ablate.dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, html, options
 from ablate.dashboards.app.pages.curves import CurvesAddress, draw_curves
-from ablate.dashboards.app.pages.run_code import compare_code
+from ablate.dashboards.app.pages.run_code import compare_code, show_operator
 from ablate.dashboards.app.pages.run_differences import (
     MOST,
     RunAddress,
@@ -222,7 +224,16 @@ def _probes(view: PageView) -> SlotContent:
 def _spec(view: PageView) -> SlotContent:
     shown, whole = compare_fields(view, spec, "spec"), spec(view, run_key(view))
     text = json.dumps(whole, indent=2, ensure_ascii=False)
-    return shown._replace(parts=[html.Details([html.Summary("As JSON"), html.Pre(text)])] if whole else [])
+    data = indent(pformat(whole, width=96, sort_dicts=False), "    ")
+    code = f"from ablate import Trial\n\ntrial = Trial.model_validate(\n{data}\n)"
+    folded = [
+        html.Details([html.Summary(f"As {name}"), html.Pre(said)]) for name, said in (("JSON", text), ("Python", code))
+    ]
+    return shown._replace(parts=folded if whole else [])
+
+
+def _operator(view: PageView) -> SlotContent:
+    return show_operator(view.store, run_key(view), spec(view, run_key(view)).get("operator") or {})
 
 
 def _pairs(view: PageView) -> SlotContent:
@@ -277,6 +288,7 @@ RUN = AppPage(
         Slot("what", "What it is", _what, "words"),
         Slot("pairs", "Cells, paired by seed", _pairs, "table"),
         Slot("spec", "Spec", _spec, "table"),
+        Slot("operator", "Operator", _operator, "words"),
         Slot("results", "Results", lambda view: compare_fields(view, results, "results"), "table"),
         Slot("environment", "Environment", lambda view: compare_fields(view, environment, "environment"), "table"),
         Slot("code", "Code", _code, "words"),

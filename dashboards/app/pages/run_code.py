@@ -1,12 +1,13 @@
-"""The code of two runs, line by line: the snapshots of their submissions."""
+"""The code of a run, and of two line by line: the snapshots of their submissions."""
 
+import ast
 import difflib
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -48,6 +49,56 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
     cut = f" The first {MOST_LINES:,} lines are here." if left < 0 else ""
     caption = f"{count(len(files), 'file')}: {words}, from {names[0]} to {names[1]}.{cut}"
     return SlotContent(caption=caption, data=data, parts=blocks)
+
+
+def show_operator(store: Store, key: str, operator: Mapping[str, Any]) -> SlotContent:
+    """The code of an operator's choices, as the last attempt of a trial had it. Raises Unknown without a snapshot."""
+    texts = _texts(store.layout.root, _snapshot(store, key, "this run"))
+    found = [(stage, each) for stage, kind in list_choices(operator) for each in find_choice(texts, stage, kind)]
+    if not found:
+        return SlotContent(message="The snapshot of this run has no class of these choices.")
+    parts: list[Component] = []
+    for stage, (path, source) in found:
+        parts.append(html.Details([html.Summary(f"{stage}: {path}"), html.Pre(source)]))
+    caption = f"{count(len(found), 'choice')} of the operator, as they were when this run was submitted."
+    data = pl.DataFrame([(stage, *each) for stage, each in found], schema=["stage", "file", "source"], orient="row")
+    return SlotContent(caption=caption, data=data, parts=parts)
+
+
+def list_choices(operator: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Stage and kind of every choice of an operator that does something."""
+    chosen = ((stage, each.get("kind")) for stage, each in operator.items() if isinstance(each, Mapping))
+    return [(stage, str(kind)) for stage, kind in chosen if kind not in (None, "none")]
+
+
+def find_choice(texts: Mapping[str, str], stage: str, kind: str) -> list[tuple[str, str]]:
+    """File and source of the class of a stage with that `kind`; of several, the package's own of that stage."""
+    found = list[tuple[str, str, list[str]]]()
+    for path, text in texts.items():
+        if f'"{kind}"' in text or f"'{kind}'" in text:
+            found += [(path, *each) for each in _classes_of_kind(text, kind)]
+    family = stage.title().replace("_", "")
+
+    def rank(each: tuple[str, str, list[str]]) -> tuple[bool, bool]:
+        path, _, bases = each
+        is_of_stage = family in bases or PurePath(path).stem.startswith(stage)
+        return not is_of_stage, path.startswith("user/")
+
+    return [(path, source) for path, source, _ in sorted(found, key=rank)[:1]]
+
+
+def _classes_of_kind(text: str, kind: str) -> Iterator[tuple[str, list[str]]]:
+    """Source and base classes of the classes whose field `kind` is that one."""
+    try:
+        classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    except SyntaxError:  # a file that no run imported
+        return
+    for node in classes:
+        fields = {ast.unparse(field.target): field.value for field in node.body if isinstance(field, ast.AnnAssign)}
+        value = fields.get("kind")
+        if isinstance(value, ast.Constant) and value.value == kind:
+            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+            yield ast.get_source_segment(text, node) or "", bases
 
 
 def _rank(path: str) -> tuple[int, str]:
