@@ -1,11 +1,6 @@
 from .campaign import Campaign as Campaign
 from .files.layout import Layout as Layout
-from .files.shards import (
-    BadShard as BadShard,
-    ShardBuffer as ShardBuffer,
-    verify_shard as verify_shard,
-    write_shard as write_shard,
-)
+from .files.shards import BadShard as BadShard, ShardBuffer as ShardBuffer, verify_shard as verify_shard
 from .files.trial_status import TrialState as TrialState, trial_state as trial_state
 from .ingest.database_snapshot import publish as publish
 from .ingest.ingest_counts import Ingested as Ingested

@@ -27,7 +27,7 @@ from ablate.grid.key import canonical_json, content_key
 from ablate.grid.names import label_of
 from ablate.store.files.atomic import write_atomic, write_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.shards import ShardBuffer
+from ablate.store.files.shards import ShardBuffer, encode_shard, shard_prefix
 from ablate.store.files.trial_status import process_started
 
 EPOCH = 1_790_000_000.0
@@ -210,6 +210,14 @@ def publish_grid(
         index = struct.pack(f"<{len(encoded)}Q", *offsets[: len(encoded)])
         write_atomic(layout.manifest_index(submission), index, durable="nothing")
         write_atomic(layout.manifest(submission), b"".join(encoded), durable="nothing")
+
+
+def write_shard(
+    layout: Layout, table: str, columns: Mapping[str, Sequence[Any]], *, submission: str, worker: int, sequence: int
+) -> Path:
+    """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping."""
+    encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
+    return write_atomic(layout.shard(encoded.name), encoded.data)
 
 
 def write_start(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:

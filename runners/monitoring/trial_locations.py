@@ -14,7 +14,8 @@ from ablate.runners.attempts.submission_record import SILENT_S, Submission, open
 from ablate.runners.backends.backend import AT_WORK, Installed, Submissions, SubmissionStatus, outdated_words
 from ablate.runners.output import age, format_count
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, heartbeat_age, progress_of, trial_state
+from ablate.store.files.records import Progress
+from ablate.store.files.trial_status import TrialState, heartbeat_age, trial_state
 from ablate.store.state import CLAIMED, ENDED, UNCLAIMED, State
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database
@@ -261,7 +262,7 @@ def _at_work(store: "Store", states: Mapping[str, TrialState]) -> Iterator[Runni
     for key, live in running.items():
         label, seed = names[key]
         place: dict[str, Any] = live.start.get("place") or {}
-        progress = progress_of(store.layout, key, live.attempt)
+        progress = Progress.of(store.layout, key, live.attempt)
         quiet = max(0.0, heartbeat_age(store.layout, key, live.attempt) or 0.0)
         step, first = progress.step if progress else None, (live.start.get("resumed_from") or {}).get("step", 0)
         seconds = time.time() - quiet - float(live.start["started"])

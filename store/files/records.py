@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ablate.grid.errors import StoreError
 from ablate.grid.validation import spec_error
-from ablate.store.files.atomic import read_json
+from ablate.store.files.atomic import parse_object, read_bytes, read_json
+from ablate.store.files.layout import Layout
 from ablate.store.files.record_fields import check_schema, clean_text, json_text
 from ablate.store.files.shards import SHARD_NAME
 
@@ -253,6 +254,15 @@ class Progress(Record):
     """Seconds without progress of any kind: a step, or a batch of an evaluation."""
     step_s: float | None = None
     """Seconds that a step usually takes: the median of the latest."""
+
+    @classmethod
+    def of(cls, layout: Layout, trial: str, attempt: int) -> Self | None:
+        """How far an attempt was at its last sign of life; None where it has not said, or it cannot be read."""
+        path = layout.heartbeat(trial, attempt)
+        try:
+            return cls.check(parse_object(read_bytes(path), str(path)))
+        except (OSError, StoreError):
+            return None
 
 
 class Annotation(Record):

@@ -183,14 +183,6 @@ def shard_prefix(submission: str, worker: int, sequence: int) -> str:
     return f"{submission}-{worker:04d}-{sequence:06d}"
 
 
-def write_shard(
-    layout: Layout, table: str, columns: Mapping[str, Sequence[Any]], *, submission: str, worker: int, sequence: int
-) -> Path:
-    """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping."""
-    encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
-    return write_atomic(layout.shard(encoded.name), encoded.data)
-
-
 @final
 class ShardBuffer:
     """Rows of one worker, kept in memory until `flush` publishes them as shards: one per table that has rows.

@@ -9,15 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from ablate.store.files.atomic import disk_errors, parse_object, read_bytes, read_json, retry_io
+from ablate.store.files.atomic import disk_errors, read_json, retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.state import State, derive_state
-
-if TYPE_CHECKING:
-    from ablate.store.files.records import Progress
 
 MISSED_BEATS = 6
 """An attempt on another host is taken for dead after so many times the seconds between its signs of life."""
@@ -124,17 +121,6 @@ def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
     with suppress(EnvironmentProblem):
         beat = last_beat_ns(layout, key, attempt)
     return None if beat is None else time.time() - beat / 1e9
-
-
-def progress_of(layout: Layout, key: str, attempt: int) -> "Progress | None":
-    """How far the attempt was at its last sign of life; None where it has not said, or it cannot be read."""
-    from ablate.store.files.records import Progress
-
-    path = layout.heartbeat(key, attempt)
-    try:
-        return Progress.check(parse_object(read_bytes(path), str(path)))
-    except (OSError, StoreError):
-        return None
 
 
 def local_process(start: Mapping[str, Any]) -> bool | None:

@@ -31,8 +31,8 @@ def _cdf(t: Floats, freedom: Floats, centre: Floats) -> Floats:
     return np.where(np.isnan(probability) & np.isfinite(freedom + centre), 0.0, probability)
 
 
-def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
-    """Smallest number of pairs (>= 3) whose power for `difference` reaches `target`; shape of `sd`.
+def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float) -> Floats:
+    """Smallest number of pairs (>= 3) whose power for `difference` reaches 80 %; shape of `sd`.
 
     NaN where the sd is zero or unknown, where the difference is zero, and beyond a million seeds.
     """
@@ -42,25 +42,25 @@ def seeds_needed(difference: float | Floats, sd: Floats, *, alpha: float, target
     size, spread = size[usable], sd[usable]
     low = np.full(size.shape, float(MIN_PAIRS - 1))  # not enough (or not allowed)
     high = np.full(size.shape, float(MAX_SEEDS))  # enough, if anything is
-    reached = power(size, spread, high, alpha=alpha) >= target
+    reached = power(size, spread, high, alpha=alpha) >= TARGET_POWER
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
-        enough = power(size, spread, np.maximum(middle, MIN_PAIRS), alpha=alpha) >= target
+        enough = power(size, spread, np.maximum(middle, MIN_PAIRS), alpha=alpha) >= TARGET_POWER
         high, low = np.where(enough, middle, high), np.where(enough, low, middle)
     seeds = np.full(sd.shape, np.nan)
     seeds[usable] = np.where(reached, np.maximum(high, MIN_PAIRS), np.nan)
     return seeds
 
 
-def detectable(sd: Floats, n: Floats, *, alpha: float, target: float = TARGET_POWER) -> Floats:
-    """Smallest difference that n pairs find with power `target`; shape of `sd`; NaN below three pairs or without sd."""
+def detectable(sd: Floats, n: Floats, *, alpha: float) -> Floats:
+    """Smallest difference that n pairs find with 80 % power; shape of `sd`; NaN below three pairs or without sd."""
     usable = np.isfinite(sd) & (sd > 0) & (n >= MIN_PAIRS)
     pairs, place = np.unique(np.where(usable, n, float(MIN_PAIRS)), return_inverse=True)  # many cells, few sizes
     one = np.ones_like(pairs)
     low, high = np.zeros_like(pairs), special.stdtrit(pairs - 1, 1 - alpha / 2) * 2 + 10  # in standard errors
     for _ in range(60):
         middle = (low + high) / 2
-        enough = power(middle / np.sqrt(pairs), one, pairs, alpha=alpha) >= target
+        enough = power(middle / np.sqrt(pairs), one, pairs, alpha=alpha) >= TARGET_POWER
         high, low = np.where(enough, middle, high), np.where(enough, low, middle)
     high, pairs = high[place].reshape(usable.shape), pairs[place].reshape(usable.shape)
     return np.where(usable, high * np.where(usable, sd, 1.0) / np.sqrt(pairs), np.nan)

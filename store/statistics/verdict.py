@@ -23,8 +23,6 @@ MIN_PAIRS: Final = 3
 ROBUST_PAIRS: Final = 5
 """From here on, noise far from normal keeps the promised error rate if both arms have it alike: docs/statistics.md."""
 
-VERDICTS: Final = ("better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict")
-
 Better = Literal["lower", "higher"]
 Method = Literal["paired t", "Welch"]
 

@@ -30,7 +30,7 @@ from ablate.store.files import trial_status
 from ablate.store.files.atomic import read_json
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import progress_of
+from ablate.store.files.records import Progress
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -205,9 +205,9 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     heart.tell(7, 9, float("nan"))
     wait_until(lambda: len(tried) > 20)
     monkeypatch.undo()
-    wait_until(lambda: progress_of(layout, TRIAL, 1) is not None)
+    wait_until(lambda: Progress.of(layout, TRIAL, 1) is not None)
     heart.stop()
-    found = progress_of(layout, TRIAL, 1)
+    found = Progress.of(layout, TRIAL, 1)
     assert found is not None
     assert (found.step, found.steps, found.loss) == (7, 9, None)
 

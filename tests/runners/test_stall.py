@@ -25,7 +25,7 @@ from ablate.runners.trial import Execution
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
-from ablate.store.files.trial_status import progress_of, trial_state
+from ablate.store.files.trial_status import trial_state
 
 BLOCKING = '''
 from pathlib import Path
@@ -147,11 +147,11 @@ def test_a_heartbeat_tells_of_idle_time_and_of_the_usual_step(tmp_path: Path, mo
         heart.tell(step, 9, 1.5)
     now[0] += 130.0
     heart.beat()
-    found = progress_of(layout, key, 1)
+    found = Progress.of(layout, key, 1)
     assert found == Progress(step=7, steps=9, loss=1.5, idle_s=130.0, step_s=0.25)
     heart.works()
     heart.beat()
-    assert progress_of(layout, key, 1) == found.model_copy(update={"idle_s": 0.0})
+    assert Progress.of(layout, key, 1) == found.model_copy(update={"idle_s": 0.0})
 
 
 def test_a_duration_is_a_text_or_seconds() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import Campaign, plan_header, plan_lines, write_end, write_start
+from synthetic import Campaign, plan_header, plan_lines, write_end, write_shard, write_start
 
 from ablate.grid.errors import AblateError, StoreError
 from ablate.runners.attempts.manifest import write_submission
@@ -16,7 +16,7 @@ from ablate.store.files.atomic import add_seal, is_broken, parse_object, read_js
 from ablate.store.files.attempt_records import read_attempt, read_evaluation
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import PlanFile, read_plan
-from ablate.store.files.shards import BadShard, verify_shard, write_shard
+from ablate.store.files.shards import BadShard, verify_shard
 from ablate.store.store import Store
 
 KEY = "ab" * 16

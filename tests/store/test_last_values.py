@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_shard, write_start
 
 from ablate.store.files.layout import Layout
-from ablate.store.files.shards import write_shard
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.rebuild import rebuild
 

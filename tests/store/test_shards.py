@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from synthetic import write_shard
 from toy_campaign import run_quietly, toy_grid
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.monitoring.integrity import check_campaign
 from ablate.store.files.atomic import make_directory
 from ablate.store.files.layout import Layout
-from ablate.store.files.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard, write_shard
+from ablate.store.files.shards import TABLES, BadShard, ShardBuffer, content_hash, verify_shard
 from ablate.store.ingest import ingest as ingesting
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.ingest_counts import Ingested

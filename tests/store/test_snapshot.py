@@ -4,11 +4,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from synthetic import Campaign
+from synthetic import Campaign, write_shard
 
 from ablate.grid.errors import NotFoundError
 from ablate.store.files.layout import Layout
-from ablate.store.files.shards import write_shard
 from ablate.store.ingest.content_hash import content_hash
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.ingest_lock import ingest_lock

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import SUBMISSION, Campaign, write_campaign
+from synthetic import SUBMISSION, Campaign, write_campaign, write_shard
 
 from ablate.grid.errors import SpecError
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.tuned_verdicts import selected_verdicts
 from ablate.store.analysis.verdicts import verdicts
-from ablate.store.files.shards import write_shard
 from ablate.store.statistics import item_bars
 from ablate.store.store import Store
 

@@ -9,7 +9,7 @@ from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.store.statistics import compare
 from ablate.store.statistics.compare import SCHEMA
 from ablate.store.statistics.scales import response
-from ablate.store.statistics.verdict import UNAFFORDABLE, VERDICTS, seeds_outlook
+from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 BASE = [1.0, 1.3, 0.8, 1.1, 0.9]
 NOISE = np.array([0.01, -0.02, 0.015, -0.01, 0.005])
@@ -47,7 +47,7 @@ def test_every_word_comes_with_a_reason_and_the_family_is_every_planned_comparis
     assert found["verdict"].to_list() == [
         "better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict"
     ]  # fmt: skip
-    assert set(found["verdict"]) == set(VERDICTS)
+    assert set(found["verdict"]) == {"better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict"}
     assert found["family"].to_list() == [6] * 6
     assert found.schema == pl.Schema(SCHEMA)
 
