@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pprint import pformat
 from textwrap import indent
@@ -40,6 +40,7 @@ from ablate.dashboards.data.formatting import BETWEEN, count, duration, join_wor
 from ablate.dashboards.data.grid_context import grid_context
 from ablate.dashboards.data.run_keys import shorten_keys
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
+from ablate.store.analysis.row_labels import unit_of
 from ablate.store.export.plain import escape_control
 from ablate.store.files.layout import Layout
 
@@ -205,11 +206,19 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: st
     )
     if found.is_empty():
         return SlotContent(message=f"It has no {table} yet.")
-    where = [point(dict(at)) for at in found["point"]]
-    found = _without_empty(found.with_columns(pl.Series("point", where, dtype=pl.String)))
+    where, header = [point(dict(at)) for at in found["point"]], _header(view)
+    units = [unit_of(header, name) or None for name in found["name"]]
+    told = (pl.Series(name, of, dtype=pl.String) for name, of in (("point", where), ("unit", units)))
+    found = _without_empty(found.with_columns(told).select(pl.exclude("value", "unit"), "value", "unit"))
     if found.height > _MOST_ROWS and not view.whole:
         found, said = found.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
     return SlotContent(caption=said, data=found, columns=columns(found))
+
+
+def _header(view: PageView) -> Mapping[str, Any]:
+    """Return the header of the first grid of the run, which has the units of what its trials record."""
+    grids = view.store.sql("SELECT grid FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": run_key(view)})
+    return view.store.grid(grids["grid"][0]) if grids.height else {"measure": None}
 
 
 def _evaluations(view: PageView) -> SlotContent:

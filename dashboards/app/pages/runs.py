@@ -18,6 +18,7 @@ from ablate.dashboards.data.user_errors import catch_user_error, require
 from ablate.dashboards.figures.states import STATES
 from ablate.grid.names import label_of
 from ablate.store.analysis.measurements import measurements, text_of
+from ablate.store.analysis.row_labels import unit_of
 from ablate.store.database import quoting
 from ablate.store.database.queries import agrees
 from ablate.store.state import State
@@ -156,7 +157,7 @@ def _runs(view: PageView) -> SlotContent:
     shown = _sort(shown, order)
     pins = [key_of(view.store, begins) for begins in view.address.pin]
     pinned = whole.filter(pl.col("trial").is_in(pins))
-    heads: dict[str, dict[str, Any]] = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
+    heads: dict[str, dict[str, Any]] = {name: _head(about, name) for name in names}
     for name in set(names) & set(_axis_columns(about)):
         heads[name] |= {"valueFormatter": {"function": _LEVEL}}  # blank where an axis does not apply
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
@@ -197,9 +198,7 @@ def _group_rows(about: GridContext, found: pl.DataFrame, by: str, order: str, me
         require("the table", "column", name or by, found.columns)
         order = ""
     shown = _sort(means, order)
-    names: dict[str, dict[str, Any]] = {
-        name: {"headerName": _title(name), "headerTooltip": name} for name in shown.columns
-    }
+    names: dict[str, dict[str, Any]] = {name: _head(about, name) for name in shown.columns}
     for name in numbers:
         if found[name].dtype.is_integer():
             names[name]["valueFormatter"] = {"function": _EXACT}
@@ -264,6 +263,13 @@ def _caption(about: GridContext, shown: pl.DataFrame) -> str:
         f"{judged}A row is a trial; its values are the last ones, of finished trials alone.{no_number} Select rows to "
         "compare them."
     )
+
+
+def _head(about: GridContext, name: str) -> dict[str, Any]:
+    """Return the head of a column; the unit of the grid's measure is in the caption, those of others are here."""
+    row, own = name.removesuffix(" (value)").partition("@")[0], (about.header["measure"] or {}).get("name")
+    unit = "" if row == own else unit_of(about.header, row)
+    return {"headerName": _title(name) + (f" ({unit})" if unit else ""), "headerTooltip": name}
 
 
 def _title(name: str) -> str:

@@ -20,6 +20,7 @@ from ablate.dashboards.figures.pivot import table
 from ablate.dashboards.theme.styles import REST
 from ablate.store.analysis.measurements import measurements, text_of
 from ablate.store.analysis.pareto import Quantity, Way, known_costs, rule
+from ablate.store.analysis.row_labels import unit_of
 from ablate.store.database.queries import agrees
 from ablate.store.statistics import STANDINGS
 
@@ -41,6 +42,7 @@ _MOST_BEST: Final = 5  # names in the answer
 class _Against(NamedTuple):
     quantity: Quantity
     title: str
+    unit: str
     way: Way  # how it is compared, unless the address says in which direction
 
 
@@ -65,10 +67,16 @@ def _against(view: PageView) -> _Against:
     wanted = view.address.against or _first_cost(view)
     if wanted in COST_WORDS:
         quantity = Quantity(wanted, better=better)
-        return _Against(quantity, COST_WORDS[wanted], rule(view.store, about.grid, wanted))
+        return _Against(quantity, COST_WORDS[wanted], "", rule(view.store, about.grid, wanted))
     known = _quantities(view)
     name, at = known[require(repr(about.grid), "quantity", wanted, known | COST_WORDS)]
-    return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
+    way, unit = rule(view.store, about.grid, name), unit_of(about.header, name)
+    return _Against(Quantity(name, at, better, wanted), wanted, unit, way)
+
+
+def _title(against: _Against) -> str:
+    """A cost with its unit; the usual ones are called by their units."""
+    return ", ".join(filter(None, (against.title, against.unit)))
 
 
 @memoise
@@ -126,7 +134,7 @@ def draw_costs(view: PageView) -> SlotContent:
         return SlotContent(message="No cell has both values yet.")
     title = ", ".join(filter(None, (measure.name, measures.unit(view))))  # arrows say what is better
     look = _colours(view)
-    figure = draw_trade_offs(found, look, (against.title, title), log)
+    figure = draw_trade_offs(found, look, (_title(against), title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
@@ -255,7 +263,7 @@ def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]
         f"cell it is shown to be better in one of the two (Holm over {count(cells, 'cell')}). One-sided t tests paired "
         "by seed, of three shared seeds or more. A note says why a claim is cautious or missing."
     )
-    own = {"cost": {"headerName": against.title}, "dominated by": WRAP, "note": FOLD}
+    own = {"cost": {"headerName": _title(against)}, "dominated by": WRAP, "note": FOLD}
     return name_cells(found, about), own, caption
 
 
