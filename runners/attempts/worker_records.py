@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.runners.attempts.submission_record import Unreadable, submission_records
@@ -65,6 +67,7 @@ class WorkerRecord:
     cpus: int = 1
     failures: tuple[str, ...] = ()
     """Fingerprints of its trials' failures, each once."""
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -73,6 +76,9 @@ class WorkerRecord:
     def hours(self, unit: str) -> float:
         """Return the hours it has used of its GPUs (`gpuh`) or cores (`cpuh`)."""
         return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)
+
+
+_LIVES: Final = TypeAdapter(list[WorkerRecord])
 
 
 def worker_path(layout: Layout, found: WorkerRecord) -> Path:
@@ -132,9 +138,9 @@ def _read(path: Path) -> list[WorkerRecord] | None:
             return None
         lives = data.get("lives", [data])  # older files have one life
         for life in lives:
-            life |= {"resource_class": life.pop("class"), "failures": tuple(life.get("failures", ()))}
-        return [WorkerRecord(**life) for life in lives]
-    except (NotFoundError, StoreError, KeyError, TypeError, AttributeError):
+            life["resource_class"] = life.pop("class")
+        return _LIVES.validate_python(lives)
+    except (NotFoundError, StoreError, ValidationError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from row_fakes import SUBMISSION
@@ -19,6 +20,7 @@ from ablate.runners.attempts.worker_records import (
     worker_path,
     write_worker,
 )
+from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 
 LIFE = WorkerRecord(SUBMISSION, 0, 3, 0, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4, cpus=9)
@@ -65,10 +67,13 @@ def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alon
     assert read_workers(layout, SUBMISSION) == [replace(LIFE, seconds=1800.0), second]
 
 
-def test_a_file_that_cannot_be_read_is_told(layout: Layout) -> None:
+@pytest.mark.parametrize("damage", ["{", {"seconds": "much"}, {"seconds": None}, {"left": "bored"}, {"later": 1}])
+def test_a_file_that_cannot_be_read_is_told(layout: Layout, damage: str | dict[str, Any]) -> None:
     for worker in (3, 4):
         write_worker(layout, replace(LIFE, worker=worker))
-    worker_path(layout, LIFE).write_text("{")
+    (life,) = read_json(worker_path(layout, LIFE))["lives"]
+    text = damage if isinstance(damage, str) else json.dumps({"schema": 1, "lives": [{**life, **damage}]})
+    worker_path(layout, LIFE).write_text(text)
     found, note = read_records(layout, SUBMISSION)
     assert found == [replace(LIFE, worker=4)]
     assert "1 of 2 records of workers" in str(note)
