@@ -10,6 +10,7 @@ from synthetic import Campaign
 from ablate.runners.attempts.manifest import write_submission
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from ablate.runners.attempts.worker_records import WorkerRecord, write_worker
+from ablate.runners.backends.backend import Submissions
 from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.backends.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
 from ablate.store.files.layout import Layout
@@ -59,11 +60,11 @@ class Scripted(Scheduler):
     """Answers with what it was given, and keeps the questions; as a backend, SLURM with such a scheduler."""
 
     def list(self, layout: Layout, max_age_s: float = 0.0) -> Any:
-        return self.backend.list(layout, max_age_s)
+        return self.submissions.list(layout, max_age_s)
 
     @cached_property
-    def backend(self) -> SlurmBackend:
-        return SlurmBackend(self)
+    def submissions(self) -> Submissions:
+        return Submissions({"slurm": SlurmBackend(self)})
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 Backends are found by the entry points `ablate.backends`, each a class that is called without arguments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -11,9 +11,9 @@ from pkgutil import resolve_name
 from typing import Literal, NamedTuple, Protocol, final
 
 from ablate.grid import Grid
-from ablate.grid.errors import SpecError
+from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.submission_record import Submission
+from ablate.runners.attempts.submission_record import Submission, Unreadable, submission_records
 from ablate.runners.attempts.worker_records import CalledOff, WorkerRecord, used_hours
 from ablate.runners.output import format_count
 from ablate.store.files.layout import Layout
@@ -93,11 +93,19 @@ class SubmissionStatus:
         return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "lost")]
 
 
-class Submissions(Protocol):
-    """Submissions to a backend, or to several, as monitoring sees them."""
+class Backend(Protocol):
+    """Queues submissions, says how their workers are, and cancels them."""
 
-    def list(self, layout: Layout, max_age_s: float = 0.0) -> tuple[Sequence[SubmissionStatus], Sequence[str]]:
-        """Return the submissions to a campaign, oldest first, and sentences about what is unknown.
+    def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
+        """Queue workers for the trials that are missing; return the record, or None if nothing is left.
+
+        Raises SpecError or EnvironmentProblem if it was refused, and then nothing is queued.
+        """
+
+    def list(
+        self, layout: Layout, records: Sequence[Submission], max_age_s: float
+    ) -> tuple[list[SubmissionStatus], list[str]]:
+        """Return the status of its submissions to a campaign, and sentences about what is unknown.
 
         The scheduler's last answer may be `max_age_s` old; files are read anew.
         """
@@ -106,50 +114,62 @@ class Submissions(Protocol):
         """Take the workers of a submission out of the queue; return why that failed, and what does it."""
 
 
-class Backend(Submissions, Protocol):
-    """Queues submissions, too; only its own code on a node knows which worker that is, and how it is queued again."""
-
-    def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
-        """Queue workers for the trials that are missing; return the record, or None if nothing is left.
-
-        Raises SpecError or EnvironmentProblem if it was refused, and then nothing is queued.
-        """
-
-
 _OURS = {"slurm": "ablate.runners.backends.slurm.backend:SlurmBackend"}
 """Also known where no metadata is installed, as in the snapshot of a submission."""
 
 
+def _references() -> dict[str, str]:
+    return _OURS | {each.name: each.value for each in entry_points(group="ablate.backends")}
+
+
 def backend_names() -> list[str]:
     """List the installed backends."""
-    return sorted({*_OURS, *entry_points(group="ablate.backends").names})
+    return sorted(_references())
 
 
 def find_backend(name: str) -> Backend:
-    """Load a backend. Raise SpecError if there is none of that name."""
-    if name not in backend_names():
-        raise SpecError(f"there is no backend {name!r}; there are {', '.join(backend_names())}")
-    found = {each.name: each for each in entry_points(group="ablate.backends")}
-    backend: Callable[[], Backend] = found[name].load() if name in found else resolve_name(_OURS[name])
+    """Load a backend. Raise EnvironmentProblem if none of that name is installed, or it cannot be imported."""
+    references = _references()
+    if name not in references:
+        raise EnvironmentProblem(f"there is no backend {name!r} here; there are {', '.join(sorted(references))}")
+    try:
+        backend: Callable[[], Backend] = resolve_name(references[name])
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentProblem(f"the backend {name!r} cannot be imported ({error}); install it again") from error
     return backend()
 
 
 @final
-class Installed(Submissions):
-    """Submissions to all installed backends."""
+class Submissions:
+    """The queued submissions of a campaign, each as its backend knows it; `known` backends are not looked up."""
 
-    def __init__(self) -> None:
-        self._backends = {name: find_backend(name) for name in backend_names()}
+    def __init__(self, known: Mapping[str, Backend] | None = None) -> None:
+        self._backends = dict(known or {})
 
-    def list(self, layout: Layout, max_age_s: float = 0.0) -> "tuple[Sequence[SubmissionStatus], Sequence[str]]":
-        """Return the submissions of all backends, oldest first."""
-        found = [each.list(layout, max_age_s) for each in self._backends.values()]
-        statuses = sorted((each for some, _ in found for each in some), key=lambda each: each.record.submission)
-        return statuses, [note for _, notes in found for note in notes]
+    def list(self, layout: Layout, max_age_s: float = 0.0) -> tuple[list[SubmissionStatus], list[str]]:
+        """Return their status, oldest first, and sentences about what is unknown; `max_age_s` as of a backend."""
+        records: dict[str, list[Submission]] = {}
+        statuses, notes = list[SubmissionStatus](), list[str]()
+        for record in submission_records(layout):
+            if isinstance(record, Unreadable):
+                notes.append(record.in_words())
+            elif record.is_queued:
+                records.setdefault(record.machine, []).append(record)
+        for name, some in records.items():
+            try:
+                found, said = self._backend(name).list(layout, some, max_age_s)
+            except EnvironmentProblem as problem:
+                found, said = [], [Unreadable(each.submission, str(problem)).in_words() for each in some]
+            statuses += found
+            notes += said
+        return sorted(statuses, key=lambda each: each.record.submission), notes
 
     def cancel(self, found: SubmissionStatus) -> str | None:
         """Let the backend of a submission cancel it."""
-        return self._backends[found.record.machine].cancel(found)
+        return self._backend(found.record.machine).cancel(found)
+
+    def _backend(self, name: str) -> Backend:
+        return self._backends.get(name) or self._backends.setdefault(name, find_backend(name))
 
 
 def outdated_words(trials: int, state: str) -> str:

@@ -102,9 +102,9 @@ class MachineFlags:
 
     def check(self, on: str, cluster: SlurmFlags) -> None:
         """Raise SpecError for flags that say nothing to the machine `on`, or if there is none of that name."""
-        known = (*HERE, *backend_names())
-        if on not in known:
-            raise SpecError(f"--on names where trials are trained: {', '.join(known)}; got {on!r}")
+        if on not in HERE and on not in backend_names():
+            known = ", ".join((*HERE, *backend_names()))
+            raise SpecError(f"--on names where trials are trained: {known}; got {on!r}")
         if on != "slurm":
             cluster.refuse(on)
         if on == "inline" and self.workers is not None:

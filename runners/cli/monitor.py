@@ -76,11 +76,11 @@ def cancel(*query: Trials, outdated: Flag = False, campaign: Campaign = None, as
         Only trials that are in no grid any more, because the spec was edited.
     """
     from ablate.runners.attempts.submission_record import runs_at_work
-    from ablate.runners.backends.backend import Installed
+    from ablate.runners.backends.backend import Submissions
     from ablate.runners.monitoring.cancel import Cancelling, mark_cancelled
     from ablate.runners.monitoring.trial_locations import locate_trials
 
-    backend = Installed()
+    backend = Submissions()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
     if len(submissions) not in (0, len(query)) or (outdated and query):
         raise SpecError("submission=ID and --outdated stand alone; leave the other conditions out")
@@ -91,7 +91,7 @@ def cancel(*query: Trials, outdated: Flag = False, campaign: Campaign = None, as
             where = locate_trials(store, backend)
             cancelling = Cancelling(store.layout, where.submissions, where.runs, backend)
             cancelling.trials(where.outdated if outdated else select(store, query), where)
-            notes: Sequence[str] = where.notes
+            notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is cancelled at once
         layout = Layout(find_campaign(campaign))
         marked = mark_cancelled(layout, submissions)  # before the scheduler is asked, which may not answer for long
@@ -185,12 +185,12 @@ def show_failures(*query: str, campaign: Path | None = None, grid: str | None = 
 
 
 def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
-    from ablate.runners.backends.backend import Installed
+    from ablate.runners.backends.backend import Submissions
     from ablate.runners.monitoring.watch import show, views
 
     if not every > 0:
         raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
-    found = views(find_campaign(campaign), Installed(), every)
+    found = views(find_campaign(campaign), Submissions(), every)
     try:
         if as_json:
             for view in found:

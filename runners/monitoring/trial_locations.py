@@ -11,7 +11,7 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.submission_record import SILENT_S, Submission, open_runs
-from ablate.runners.backends.backend import AT_WORK, Installed, Submissions, SubmissionStatus, outdated_words
+from ablate.runners.backends.backend import AT_WORK, Submissions, SubmissionStatus, outdated_words
 from ablate.runners.output import age, format_count
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
@@ -102,8 +102,7 @@ def locate_trials(
     Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
     """
     layout, full = store.layout, disk_problem(store.layout.root)
-    submissions, said = (backend or Installed()).list(layout, max_age_s)
-    notes = list(said)
+    submissions, notes = (backend or Submissions()).list(layout, max_age_s)
     rows = store.sql(
         """
         SELECT trial, state, attempts, coalesce(spec->>'$.kind' = 'logged', false) AS logged,

@@ -30,10 +30,11 @@ grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-import ablate.runners.attempts.run_request as requests
 from functools import partial
 from toy_training import ENTRY
-requests.RunRequest = partial(requests.RunRequest, entry=ENTRY)
+from ablate.runners.cli import retry, run
+for command in (run, retry):
+    command.RunRequest = partial(command.RunRequest, entry=ENTRY)
 from ablate.runners.cli.app import main
 main()
 """

@@ -12,10 +12,10 @@ from slurm_node import TESTS, send
 from toy_campaign import toy_grid
 
 import ablate
-from ablate.grid.errors import SpecError
+from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_records import read_cancelled
-from ablate.runners.backends.backend import Installed, find_backend
+from ablate.runners.backends.backend import find_backend
 from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.cli.app import execute
 from ablate.runners.slurm import spec as earlier_spec
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from ablate.runners.attempts.manifest import submission_id, write_submission
 from ablate.runners.attempts.submission_record import (
-    ResourceClass, Submission, new_record, submission_records, write_submission_record,
+    ResourceClass, new_record, write_submission_record,
 )
 from ablate.runners.attempts.worker_records import read_cancelled
 from ablate.runners.backends.backend import Backend, SubmissionStatus, WorkerStatus
@@ -52,8 +52,7 @@ class Shelf(Backend):
         QUEUE.write_text(job.submission)
         return record
 
-    def list(self, layout, max_age_s=0.0):
-        records = [each for each in submission_records(layout) if each.machine == "shelf"]
+    def list(self, layout, records, max_age_s):
         waits = QUEUE.read_text().split() if QUEUE.exists() else []
         return [SubmissionStatus(each, read_cancelled(layout, each.submission), self._workers(each, waits), ())
                 for each in records], []
@@ -108,6 +107,12 @@ def test_a_backend_of_another_package_is_submitted_to_monitored_and_cancelled(
     assert status()["states"] == {"pending"}
     assert execute(["retry", "operator=rising", *campaign]) == 0  # where they were queued the last time
     assert [read_submission_record(layout, each).machine for each in layout.submission_ids()] == ["shelf", "shelf"]
+    (shelf / "shelf_backend.py").write_text("import not_there")  # the package was damaged, or is not installed here
+    del sys.modules["shelf_backend"]
+    capsys.readouterr()
+    assert execute(["status", "--json", *campaign]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [any(each in note for note in said["warnings"]) for each in layout.submission_ids()] == [True, True]
 
 
 def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,15 +122,14 @@ def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pyte
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "'moon'" in line
     assert not (tmp_path / "c").exists()
-    with pytest.raises(SpecError, match="'moon'"):
+    with pytest.raises(EnvironmentProblem, match="'moon'"):
         find_backend("moon")
 
 
-def test_slurm_is_a_backend_also_without_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_is_a_backend_also_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the snapshot of a submission, which nobody installed."""
     monkeypatch.setattr("ablate.runners.backends.backend.entry_points", lambda **_: EntryPoints())
     assert isinstance(find_backend("slurm"), SlurmBackend)
-    assert Installed().list(Layout(tmp_path)) == ([], [])
 
 
 def test_names_of_before_the_move_are_the_same_classes_and_the_program_of_queued_jobs(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.submit_lock import submit_lock
 from ablate.runners.attempts.worker_records import read_cancelled
+from ablate.runners.backends.backend import Submissions
 from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.backends.slurm.spec import Needs, Slurm
-from ablate.runners.backends.slurm.submissions import read_submission_status
 from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.backends.slurm.submit.job_arrays import Arrays
 from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit
@@ -84,7 +84,7 @@ def test_workers_of_a_shell_that_was_killed_are_found_by_the_name_of_their_job(
     with pytest.raises(EnvironmentProblem, match="could be queued twice"):
         queue(root)
     slurm.works("squeue")
-    ((status,), _) = read_submission_status(layout, Scheduler())
+    ((status,), _) = Submissions().list(layout)
     assert {job.partition("_")[0] for job in status.jobs} == {str(job) for job in slurm.jobs()}
     assert queue(root).record is None  # these workers take every trial of the class
     assert len(slurm.jobs()) == moment

@@ -31,9 +31,9 @@ from ablate.runners.attempts.submission_record import (
     write_submission_record,
 )
 from ablate.runners.attempts.worker_records import Left
+from ablate.runners.backends.backend import Standing
 from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
 from ablate.runners.backends.slurm.spec import Slurm, read_budget
-from ablate.runners.backends.slurm.submissions import Standing, read_submission_status
 from ablate.runners.backends.slurm.submit.already_queued import queued_elsewhere
 from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue_trials
@@ -211,19 +211,19 @@ def test_a_worker_that_left_has_ended_once_the_queue_says_so_or_nobody_queues_it
 ) -> None:
     submit(campaign, SSA)
     write_record(campaign.layout, 0, left=left)
-    assert read_submission_status(campaign.layout, Scripted(tasks))[0][0].workers[0].standing == standing
+    assert Scripted(tasks).list(campaign.layout)[0][0].workers[0].standing == standing
 
 
 def test_a_record_or_a_snapshot_that_is_gone_is_told(campaign: Campaign) -> None:
     gone = submit(campaign, SSA, snapshot={"tar": "0" * 32})
     layout, asked = campaign.layout, Scripted({"7_0": RUNS})
-    (note,) = read_submission_status(layout, asked)[1]
+    (note,) = asked.list(layout)[1]
     assert note.startswith(f"the snapshot {layout.snapshot_tar('0' * 32)} is missing")
     layout.snapshots.mkdir()
     layout.snapshot_tar("0" * 32).touch()
-    assert read_submission_status(layout, asked)[1] == []
+    assert asked.list(layout)[1] == []
     layout.submission_record(FIRST).unlink()
-    assert read_submission_status(layout, asked) == ([], [])  # as a release that wrote no records, or a local run
+    assert asked.list(layout) == ([], [])  # as a release that wrote no records, or a local run
     (layout.submission(FIRST) / "logs").mkdir()
     (note,) = look(campaign).notes
     assert note.startswith(f"what became of submission {FIRST} is not known: there is no file")
@@ -244,7 +244,7 @@ def test_a_spent_budget_leaves_trials_to_the_next_run_and_calls_none_of_them_que
     write_record(campaign.layout, 0, seconds=7199.0)
     assert len(queued(campaign, runs, 0)) == 4
     assert states(campaign, runs) == ["running", "queued", "queued", "queued"]
-    assert not read_submission_status(campaign.layout, Scripted(runs))[0][0].spent
+    assert not Scripted(runs).list(campaign.layout)[0][0].spent
 
 
 def test_a_budget_is_hours_of_a_unit() -> None:

@@ -13,6 +13,7 @@ from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, 
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from ablate.runners.attempts.submission_record import Array
+from ablate.runners.backends.backend import Submissions
 from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.backends.slurm.scheduler import RecentAnswers
 from ablate.runners.cli.app import execute
@@ -92,11 +93,17 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     seldom.max_age_s = 60.0
     submit(campaign, SSA[1:])
     assert {
-        worker.standing for worker in look(campaign.root, SlurmBackend(seldom)).status.where.submissions[0].workers
+        worker.standing
+        for worker in look(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
+        .status.where.submissions[0]
+        .workers
     } == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
     assert [
-        worker.standing for worker in look(campaign.root, SlurmBackend(seldom)).status.where.submissions[1].workers
+        worker.standing
+        for worker in look(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
+        .status.where.submissions[1]
+        .workers
     ] == ["queued"]
     seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2

@@ -8,7 +8,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Submission
 from ablate.runners.backends.backend import Backend, SubmissionStatus
 from ablate.runners.backends.slurm.scheduler import RecentAnswers, Scheduler, SlurmScheduler
-from ablate.runners.backends.slurm.submissions import read_submission_status
+from ablate.runners.backends.slurm.submissions import read_status
 from ablate.store.files.layout import Layout
 
 
@@ -28,10 +28,12 @@ class SlurmBackend(Backend):
         slurm = (cluster_of(request.files[0]) if request.files else None) or Slurm()
         return submit(Drafter(request, grids, slurm, self._scheduler), notify).record
 
-    def list(self, layout: Layout, max_age_s: float = 0.0) -> "tuple[Sequence[SubmissionStatus], Sequence[str]]":
+    def list(
+        self, layout: Layout, records: Sequence[Submission], max_age_s: float
+    ) -> "tuple[list[SubmissionStatus], list[str]]":
         """Ask the queue and the accounts once about all submissions that may still work."""
         self._scheduler.max_age_s = max_age_s
-        return read_submission_status(layout, self._scheduler)
+        return read_status(layout, records, self._scheduler)
 
     def cancel(self, found: SubmissionStatus) -> str | None:
         """Cancel the jobs of a submission that have not ended."""

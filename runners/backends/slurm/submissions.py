@@ -13,7 +13,6 @@ from ablate.runners.attempts.submission_record import (
     ResourceClass,
     Submission,
     Unreadable,
-    submission_records,
 )
 from ablate.runners.attempts.worker_logs import given_up, logs, worker_log
 from ablate.runners.attempts.worker_records import (
@@ -33,13 +32,15 @@ _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
 
 
-def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
-    """Return the status of the campaign's submissions, oldest first, and sentences about what is unknown.
+def read_status(
+    layout: Layout, records: Sequence[Submission], scheduler: Scheduler
+) -> tuple[list[SubmissionStatus], list[str]]:
+    """Return the status of submissions, and sentences about what is unknown.
 
     The queue is asked once for all submissions that may still work. The accounts are asked once for workers that are
     neither in the queue nor have a record of their end.
     """
-    readers, notes = _readers(layout)
+    readers, notes = _readers(layout, records)
     active = [reader for reader in readers if reader.may_work]
     queue: QueueStatus | None = None
     accounts: Mapping[str, TaskStatus] = {}
@@ -59,21 +60,18 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     return [reader.status(queue, accounts) for reader in readers], notes
 
 
-def _readers(layout: Layout) -> "tuple[list[_StatusReader], list[str]]":
+def _readers(layout: Layout, records: Sequence[Submission]) -> "tuple[list[_StatusReader], list[str]]":
     readers: list[_StatusReader] = []
     notes: list[str] = []
-    for record in submission_records(layout):
-        if isinstance(record, Unreadable):
-            notes.append(record.in_words())
-        elif record.machine == "slurm":
-            try:
-                cancelled = read_cancelled(layout, record.submission)
-            except StoreError as error:
-                notes.append(Unreadable(record.submission, str(error)).in_words())
-                continue
-            workers, note = read_records(layout, record.submission)
-            readers.append(_StatusReader(layout, record, cancelled, workers))
-            notes += [note] if note else []
+    for record in records:
+        try:
+            cancelled = read_cancelled(layout, record.submission)
+        except StoreError as error:
+            notes.append(Unreadable(record.submission, str(error)).in_words())
+            continue
+        workers, note = read_records(layout, record.submission)
+        readers.append(_StatusReader(layout, record, cancelled, workers))
+        notes += [note] if note else []
     return readers, notes
 
 
