@@ -222,7 +222,7 @@ def least_width(figure: go.Figure) -> int:
     names = name * max(named, default=0)
     texts = [axis.ticktext for axis in figure.select_yaxes() if axis.ticktext]
     letters = [max(len(line) for text in each for line in _TAG.sub("", text).split("<br>")) for each in texts]
-    rows = round(_LETTER * sum(letters)) + 90 if second and len(texts) > 1 else 0
+    rows = round(_LETTER * sum(letters)) + panel // 2 if second and len(texts) > 1 else 0
     beside = figure.layout.margin.r or 0  # names at the ends of lines
     labelled = panel + beside if beside > at_the_sides / 2 else int((figure.layout.meta or {}).get("least_width", 0))
     return max(panels, names + at_the_sides if names > panel else 0, rows, labelled)

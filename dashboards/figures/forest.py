@@ -187,18 +187,17 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> g
     known = found.drop_nulls("effect").rename({"effect": "difference", "n": "pairs"})
     parts, names = list[pl.DataFrame](), list[str]()
     for (order, factor, against), rows in known.group_by("order", "factor", "against", maintain_order=True):
-        if order == 1:
+        if has_levels := order in (0, 1):  # all variants, or an axis
             parts.append(pl.DataFrame({"verdict": ["no verdict"], "heading": [True]}))
             names.append(f"{factor}, against {against}")
         parts.append(rows)
-        whole = {0: f"{factor}: {{}} against {against}", 1: "{}"}.get(int(str(order)), str(factor))
-        names += [whole.replace("{}", str(level)) for level in rows["level"]]
+        names += [str(level) if has_levels else str(factor) for level in rows["level"]]
     drawn = pl.concat([known.clear(), *parts], how="diagonal").with_columns(
         cell=pl.Series(map(str, range(len(names))), dtype=pl.String), method=pl.lit("paired t")
     )
     words = {word: mark_verdict(word) for word in ICONS}
     look = CellLook(dict(zip(drawn["cell"], names, strict=True)), {})
-    figure = draw_differences(drawn, look, measure, words, unit, longest=60)
+    figure = draw_differences(drawn, look, measure, words, unit, longest=40)
     return figure.update_traces(customdata=None)  # rows are no cells that a click could open
 
 

@@ -224,8 +224,8 @@ def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: 
     assert shown.answer.startswith("One axis matters: depth (2 against 1")
     assert shown.figure is not None
     ticks = shown.figure.layout.yaxis.ticktext  # the axes, each with its levels, not 11 undecided cells
-    assert ticks[1:] == ("<b>depth, against 1</b>", "2", "<b>operator, against softmax</b>", *ticks[4:])
-    assert {*ticks[4:6]} == {"SSA", "Integral"}
+    assert ticks[2:] == ("<b>depth, against 1</b>", "2", "<b>operator, against softmax</b>", *ticks[5:])
+    assert {*ticks[5:7]} == {"SSA", "Integral"}
     assert all(trace.customdata is None for trace in shown.figure.data)  # a click opens no cell
 
 
