@@ -80,6 +80,15 @@ def test_ablate_is_the_only_name_that_is_installed(interpreter: Path, tmp_path: 
     assert names == [*(f"ablate.{room}" for room in ROOMS), "ablate.runners.trial"]
 
 
+def test_slurm_is_found_by_its_entry_point(interpreter: Path, tmp_path: Path) -> None:
+    program = (
+        "from importlib.metadata import entry_points; (found,) = entry_points(group='ablate.backends'); "
+        "print(found.name, found.load().__module__)"
+    )
+    found = output_of(interpreter, "-c", program, cwd=tmp_path).split()
+    assert found == ["slurm", "ablate.runners.backends.slurm.backend"]
+
+
 def contents(package: Path) -> dict[str, bytes]:
     """The files of the package, without what Python made of them."""
     rooms = [(room, (package / room).resolve()) for room in ROOMS]

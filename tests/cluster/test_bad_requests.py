@@ -54,7 +54,8 @@ def test_two_shells_that_submit_at_the_same_time_queue_each_trial_once(cluster: 
 
 KILLED = ABLATE.replace(
     "from ablate.runners.cli.app",
-    "import os\nfrom ablate.runners.backends.slurm.submit import submit\nreal = submit.write_submission_record\ndef kill(layout, found):\n"
+    "import os\nfrom ablate.runners.backends.slurm.submit import submit\n"
+    "real = submit.write_submission_record\ndef kill(layout, found):\n"
     "    if None not in found.jobs and found.jobs:\n        os.kill(os.getpid(), 9)\n    real(layout, found)\n"
     "submit.write_submission_record = kill\nfrom ablate.runners.cli.app",
 )

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "runners/backends/backend.py": {"queued", "running", "lost", "unknown"},  # a worker
     "runners/attempts/worker_records.py": {"done"},  # why a worker left: all rows are done
     "runners/training/failure.py": {"stalled"},  # why a trial failed
+    "store/files/records.py": {"ok", "failed", "stopped"},  # an attempt
     "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run
 }
 """Lists of words that say of something else what a state says of a trial."""
