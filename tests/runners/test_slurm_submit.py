@@ -19,6 +19,8 @@ from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
+from ablate.runners.backends.backend import Submissions
+from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.backends.slurm.spec import Needs, Slurm, read_budget
 from ablate.runners.backends.slurm.submit.draft import Drafter
@@ -26,6 +28,7 @@ from ablate.runners.backends.slurm.submit.job_arrays import Arrays, Refused, in_
 from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.run_on_slurm import queued_line
+from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -75,6 +78,18 @@ def test_the_record_matches_what_sbatch_queued(tmp_path: Path, slurm: PretendSlu
     assert record.job["files"] == list(record.snapshot["spec"])
     assert record.environment is not None
     assert [(each.workers, each.rows) for each in record.classes] == [(3, (0, 6))]
+
+
+def test_a_program_submits_what_the_spec_file_asks_for(tmp_path: Path, slurm: PretendSlurm, command: list[str]) -> None:
+    path, notes = tmp_path / "toys.py", list[str]()
+    request = RunRequest(tmp_path / "campaign", entry=ENTRY, files=(path,), workers=2)
+    grids = list(load_spec_file(path).values())
+    record = SlurmBackend().submit(request, grids, notes.append)
+    assert record is not None
+    assert (record.slurm["partition"], record.classes[0].workers, record.jobs) == ("debug", 2, [1])
+    (status,), _ = Submissions().list(Layout(tmp_path / "campaign"))
+    assert [worker.standing for worker in status.workers] == ["queued", "queued"]
+    assert SlurmBackend().submit(request, grids, notes.append) is None
 
 
 def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> None:

@@ -26,6 +26,7 @@ class SlurmBackend(Backend):
         from ablate.runners.backends.slurm.submit.submit import submit
 
         slurm = (cluster_of(request.files[0]) if request.files else None) or Slurm()
+        slurm = slurm.changed(workers=request.workers or slurm.workers)
         return submit(Drafter(request, grids, slurm, self._scheduler), notify).record
 
     def list(
